@@ -1,0 +1,113 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Makes the Python class of every message of a schema from its table."""
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport uint32_t
+
+from onnxwire._document cimport Document
+from onnxwire._message cimport Message, dealloc_view, new_view, singular_getter, table_of
+from onnxwire._repeated cimport RepeatedScalar, RepeatedSpan, repeated_getter
+from onnxwire._table cimport Field, Slot, Table, TableOwner, TableRef
+
+from collections.abc import Sequence
+
+cdef extern from "Python.h":
+    ctypedef struct PyGetSetDef:
+        const char* name
+        void* get
+        void* set
+        const char* doc
+        void* closure
+    ctypedef struct PyType_Slot:
+        int slot
+        void* pfunc
+    ctypedef struct PyType_Spec:
+        const char* name
+        int basicsize
+        int itemsize
+        unsigned int flags
+        PyType_Slot* slots
+    object PyType_FromSpecWithBases(PyType_Spec* spec, object bases)
+    unsigned int Py_TPFLAGS_DEFAULT
+    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset
+
+Sequence.register(RepeatedScalar)
+Sequence.register(RepeatedSpan)
+
+
+cdef class ClassTable(TableRef):
+    """The table of a class, and the memory that its attributes were made from."""
+    cdef PyGetSetDef* attributes
+    cdef list texts               # the bytes that `attributes` and the class point into
+
+    cdef const char* keep(self, str text):
+        cdef bytes data = text.encode()
+        self.texts.append(data)
+        return data
+
+    def __dealloc__(self):
+        PyMem_Free(self.attributes)
+
+
+cdef object new_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
+    """tp_new: an empty message."""
+    if (args != NULL and len(<tuple>args)) or keywords != NULL:
+        raise TypeError(f"{(<object>cls).__name__}() takes no arguments: messages are read-only views")
+    cdef Document document = Document(b"")
+    document.root = <object>cls
+    return new_view(table_of(<object>cls), document, document.start, document.end, None)
+
+
+cdef object make_class(TableOwner owner, Table* table, str module):
+    """The class of a table; its name, docstring and attributes come from the table's descriptor."""
+    cdef ClassTable ref = ClassTable.__new__(ClassTable)
+    cdef PyType_Slot slots[5]
+    cdef PyType_Spec spec
+    cdef Field* field
+    cdef uint32_t i
+    descriptor = <object>table.descriptor
+    ref.owner = owner
+    ref.table = table
+    ref.texts = []
+    ref.attributes = <PyGetSetDef*>PyMem_Calloc(table.n_fields + 1, sizeof(PyGetSetDef))
+    if ref.attributes == NULL:
+        raise MemoryError
+    for i in range(table.n_fields):
+        field = &table.fields[i]
+        if field.repeated:
+            field.get = repeated_getter(field.kind)
+        else:
+            field.get = singular_getter(field.kind)
+        ref.attributes[i].name = ref.keep((<object>field.descriptor).name)
+        ref.attributes[i].doc = ref.keep((<object>field.descriptor).doc)
+        ref.attributes[i].get = field.get
+        ref.attributes[i].closure = field
+    slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
+    slots[1] = PyType_Slot(Py_tp_new, <void*>new_message)
+    slots[2] = PyType_Slot(Py_tp_doc, <void*>ref.keep(descriptor.doc))
+    slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
+    slots[4] = PyType_Slot(0, NULL)
+    spec.name = ref.keep(f"{module}.{descriptor.name}")
+    spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + table.n_fields * sizeof(Slot))
+    spec.itemsize = 0
+    spec.flags = Py_TPFLAGS_DEFAULT
+    spec.slots = slots
+    cls = PyType_FromSpecWithBases(&spec, (Message,))
+    cls._table = ref
+    cls.DESCRIPTOR = descriptor
+    table.cls = <PyTypeObject*>cls
+    owner.classes.append(cls)
+    return cls
+
+
+def make_classes(list descriptors, str module):
+    """Make one class a message.
+
+    descriptors: every message of a schema, each with `name`, `full_name`, `doc` and `fields` sorted by number; module:
+    what the classes name as their home.
+    Returns the classes by full name.
+    """
+    cdef TableOwner owner = TableOwner(descriptors)
+    return {
+        descriptor.full_name: make_class(owner, &owner.tables[i], module) for i, descriptor in enumerate(descriptors)
+    }

@@ -1,0 +1,44 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The bytes of a document and who owns them."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._varint cimport Damage
+
+cdef enum:
+    EPOCH_CLOSED = 0xFFFFFFFF
+
+
+cdef struct Span:
+    const uint8_t* p
+    uint64_t n
+
+
+cdef class Spans:
+    """An array of spans in C memory."""
+    cdef Span* items
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    cdef int append(self, const uint8_t* p, uint64_t n) except -1
+
+
+cdef class Document:
+    cdef Py_buffer buffer
+    cdef const uint8_t* start
+    cdef const uint8_t* end
+    cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
+    cdef Py_ssize_t pins                # buffers handed out that point into the bytes, and scans without the GIL
+    cdef object mapping                 # closed with the document; None where the bytes belong to somebody else
+    cdef readonly str name              # the file's path, or a word such as "<bytes>"
+    cdef readonly object root           # class of the message that the whole document is
+    # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes.
+    cdef dict fills                     # start of a message of many records -> its slots as bytes
+    cdef dict indexes                   # first record of a repeated field -> Spans of its elements
+    cdef dict numbers                   # first record of a repeated number -> its decoded array
+
+    cdef int check_open(self) except -1
+
+
+cdef object damage_error(Document document, Damage damage, const uint8_t* end)
+cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=*)
+cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size)

@@ -1,0 +1,201 @@
+/* Packed runs of varints -> arrays of numbers, 64 bytes of the run at a time.
+ *
+ * Bit i of a block's mask says that byte i ends a varint. Walking the mask makes the only chain of dependent
+ * instructions one bit-clear a number; the eight bytes at each number's start are loaded and squeezed to 7 bits a byte
+ * independently of it. How the mask is made and the bytes squeezed is chosen at run time by what the processor has:
+ *
+ *   level 0  scalar, any processor
+ *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), squeezing by shifts
+ *   level 2  256-bit masks and pext (AVX2 and BMI2)
+ *
+ * Guarantee of every function: nothing at or after `end` is read and at most `capacity` numbers are written.
+ */
+#ifndef ONNXWIRE_PACKED_H
+#define ONNXWIRE_PACKED_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define OW_X86 1
+#include <immintrin.h>
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#define OW_NEON 1
+#include <arm_neon.h>
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define OW_INLINE static inline __attribute__((always_inline))
+#else
+#define OW_INLINE static inline
+#endif
+
+enum { OW_64, OW_32, OW_BOOL, OW_ZIGZAG64, OW_ZIGZAG32 }; /* the same numbers as _varint.Packed */
+
+OW_INLINE void ow_store(void *out, uint64_t i, uint64_t value, int packed) {
+    switch (packed) {
+    case OW_64: ((uint64_t *)out)[i] = value; break;
+    case OW_32: ((uint32_t *)out)[i] = (uint32_t)value; break;
+    case OW_BOOL: ((uint8_t *)out)[i] = value != 0; break;
+    case OW_ZIGZAG64: ((uint64_t *)out)[i] = (value >> 1) ^ (0 - (value & 1)); break;
+    case OW_ZIGZAG32: ((uint32_t *)out)[i] = ((uint32_t)value >> 1) ^ (0 - ((uint32_t)value & 1)); break;
+    }
+}
+
+/* Decodes from p, which starts a varint, writing from out[n]; returns the new n, short where the run is damaged. */
+OW_INLINE uint64_t ow_scalar(const uint8_t *p, const uint8_t *end, void *out, uint64_t n, uint64_t capacity,
+                             int packed) {
+    while (p < end && n < capacity) {
+        uint64_t value = 0;
+        int shift = 0;
+        for (;;) {
+            if (p == end || shift == 70) return n;
+            value |= (uint64_t)(*p & 0x7F) << shift;
+            if (*p++ < 0x80) break;
+            shift += 7;
+        }
+        ow_store(out, n++, value, packed);
+    }
+    return n;
+}
+
+#if defined(OW_X86) || defined(OW_NEON)
+
+OW_INLINE uint64_t ow_load64(const uint8_t *p) {
+    uint64_t word;
+    memcpy(&word, p, 8); /* both processors are little-endian here */
+    return word;
+}
+
+/* Eight 7-bit groups, one a byte, to one 56-bit number. */
+OW_INLINE uint64_t ow_squeeze_shifts(uint64_t w) {
+    w &= 0x7F7F7F7F7F7F7F7FULL;
+    w = (w & 0x007F007F007F007FULL) | ((w & 0x7F007F007F007F00ULL) >> 1);
+    w = (w & 0x00003FFF00003FFFULL) | ((w & 0x3FFF00003FFF0000ULL) >> 2);
+    return (w & 0x000000000FFFFFFFULL) | ((w & 0x0FFFFFFF00000000ULL) >> 4);
+}
+
+#ifdef OW_X86
+OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
+    uint64_t mask = 0;
+    for (int i = 0; i < 4; i++)
+        mask |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * i))) << (16 * i);
+    return ~mask;
+}
+
+__attribute__((target("avx2,bmi,bmi2"))) static inline uint64_t ow_ends_256(const uint8_t *p) {
+    uint64_t low = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)p));
+    uint64_t high = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(p + 32)));
+    return ~(low | high << 32);
+}
+
+__attribute__((target("avx2,bmi,bmi2"))) static inline uint64_t ow_squeeze_pext(uint64_t w) {
+    return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
+}
+#else
+OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
+    const uint8x16_t bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t top = vdupq_n_u8(0x80);
+    uint8x16_t a = vandq_u8(vcltq_u8(vld1q_u8(p), top), bit);
+    uint8x16_t b = vandq_u8(vcltq_u8(vld1q_u8(p + 16), top), bit);
+    uint8x16_t c = vandq_u8(vcltq_u8(vld1q_u8(p + 32), top), bit);
+    uint8x16_t d = vandq_u8(vcltq_u8(vld1q_u8(p + 48), top), bit);
+    uint8x16_t sum = vpaddq_u8(vpaddq_u8(a, b), vpaddq_u8(c, d));
+    return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(sum, sum)), 0);
+}
+#endif
+
+/* The loop of levels 1 and 2. `v` starts the number being read, `b` the block being looked at; v <= b always, and a
+ * block is only looked at with 8 bytes to spare behind it, so that the load at any v inside it stays before `end`. */
+#define OW_BLOCKS(NAME, ENDS, SQUEEZE, PACKED, TARGET)                                                                \
+    TARGET static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                 \
+        const uint8_t *v = p;                                                                                         \
+        uint64_t n = 0;                                                                                               \
+        for (const uint8_t *b = p; end - b >= 72 && capacity - n >= 64; b += 64) {                                    \
+            uint64_t ends = ENDS(b);                                                                                  \
+            if (ends == ~0ULL && v == b) {                                                                            \
+                for (int i = 0; i < 64; i++) ow_store(out, n + i, b[i], PACKED);                                      \
+                n += 64;                                                                                              \
+                v = b + 64;                                                                                           \
+                continue;                                                                                             \
+            }                                                                                                         \
+            while (ends) {                                                                                            \
+                const uint8_t *last = b + __builtin_ctzll(ends);                                                      \
+                size_t length = (size_t)(last - v) + 1;                                                               \
+                uint64_t value;                                                                                       \
+                ends &= ends - 1;                                                                                     \
+                if (length <= 8) {                                                                                    \
+                    value = SQUEEZE(ow_load64(v) << (64 - 8 * length) >> (64 - 8 * length));                          \
+                } else if (length <= 10) {                                                                            \
+                    value = SQUEEZE(ow_load64(v)) | (uint64_t)(v[8] & 0x7F) << 56;                                    \
+                    if (length == 10) value |= (uint64_t)v[9] << 63;                                                  \
+                } else {                                                                                              \
+                    return n;                                                                                         \
+                }                                                                                                     \
+                ow_store(out, n++, value, PACKED);                                                                    \
+                v = last + 1;                                                                                         \
+            }                                                                                                         \
+        }                                                                                                             \
+        return ow_scalar(v, end, out, n, capacity, PACKED);                                                           \
+    }
+
+#define OW_LEVEL(LEVEL, ENDS, SQUEEZE, TARGET)                                                                        \
+    OW_BLOCKS(ow_##LEVEL##_64, ENDS, SQUEEZE, OW_64, TARGET)                                                          \
+    OW_BLOCKS(ow_##LEVEL##_32, ENDS, SQUEEZE, OW_32, TARGET)                                                          \
+    OW_BLOCKS(ow_##LEVEL##_bool, ENDS, SQUEEZE, OW_BOOL, TARGET)                                                      \
+    OW_BLOCKS(ow_##LEVEL##_zigzag64, ENDS, SQUEEZE, OW_ZIGZAG64, TARGET)                                              \
+    OW_BLOCKS(ow_##LEVEL##_zigzag32, ENDS, SQUEEZE, OW_ZIGZAG32, TARGET)
+
+OW_LEVEL(wide, ow_ends_128, ow_squeeze_shifts, )
+#ifdef OW_X86
+OW_LEVEL(wider, ow_ends_256, ow_squeeze_pext, __attribute__((target("avx2,bmi,bmi2"))))
+#endif
+#endif
+
+typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
+
+/* The highest level that this processor runs. */
+static int ow_best_level(void) {
+#ifdef OW_X86
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? 2 : 1;
+#elif defined(OW_NEON)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+/* Decodes a run at a level that the processor has; returns how many numbers were whole and were written. */
+static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int packed, void *out, uint64_t capacity,
+                                  int level) {
+#ifdef OW_X86
+    static const ow_decode wider[] = {ow_wider_64, ow_wider_32, ow_wider_bool, ow_wider_zigzag64, ow_wider_zigzag32};
+    if (level == 2) return wider[packed](p, end, out, capacity);
+#endif
+#if defined(OW_X86) || defined(OW_NEON)
+    static const ow_decode wide[] = {ow_wide_64, ow_wide_32, ow_wide_bool, ow_wide_zigzag64, ow_wide_zigzag32};
+    if (level == 1) return wide[packed](p, end, out, capacity);
+#endif
+    (void)level;
+    switch (packed) {
+    case OW_64: return ow_scalar(p, end, out, 0, capacity, OW_64);
+    case OW_32: return ow_scalar(p, end, out, 0, capacity, OW_32);
+    case OW_BOOL: return ow_scalar(p, end, out, 0, capacity, OW_BOOL);
+    case OW_ZIGZAG64: return ow_scalar(p, end, out, 0, capacity, OW_ZIGZAG64);
+    default: return ow_scalar(p, end, out, 0, capacity, OW_ZIGZAG32);
+    }
+}
+
+/* How many bytes of the run end a varint. */
+static uint64_t ow_count_varints(const uint8_t *p, const uint8_t *end) {
+    uint64_t n = 0;
+#if defined(OW_X86) || defined(OW_NEON)
+    for (; end - p >= 64; p += 64) n += (uint64_t)__builtin_popcountll(ow_ends_128(p));
+#endif
+    for (; p < end; p++) n += *p < 0x80;
+    return n;
+}
+
+#endif

@@ -1,0 +1,57 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequences over repeated fields."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint64_t
+
+from onnxwire._document cimport Spans
+from onnxwire._message cimport Cursor, Message
+from onnxwire._table cimport Field
+
+
+cdef class RepeatedSpan:
+    cdef Message message         # points up; the message does not know of it
+    cdef Field* field
+    cdef const uint8_t* first    # the first record, NULL where there is none
+    cdef uint64_t n              # records
+    cdef Spans spans             # of the elements, once one was asked for by its place
+
+    cdef int make_index(self) except -1
+
+
+cdef class SpanIterator:
+    cdef Message message
+    cdef Field* field
+    cdef Cursor cursor
+    cdef uint64_t left
+
+
+cdef class Numbers:
+    """A decoded array in C memory."""
+    cdef void* items
+    cdef Py_ssize_t n
+
+    @staticmethod
+    cdef Numbers allocate(Py_ssize_t n, int size)
+
+
+cdef class RepeatedScalar:
+    cdef Message message
+    cdef Field* field
+    cdef const uint8_t* first
+    cdef uint64_t n_records
+    cdef const uint8_t* items    # the elements, NULL before they are asked for; may be unaligned
+    cdef Py_ssize_t n            # elements
+    cdef Numbers numbers         # whose memory items is; None where it is the document's own
+    cdef Py_ssize_t[1] shape     # for buffers handed out
+
+    cdef int decode(self) except -1
+    cdef void adopt(self, Numbers numbers)
+    cdef object item(self, Py_ssize_t i)
+
+
+cdef class ScalarIterator:
+    cdef RepeatedScalar sequence
+    cdef Py_ssize_t i
+
+
+cdef void* repeated_getter(int kind) noexcept

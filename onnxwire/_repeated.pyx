@@ -1,0 +1,559 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequences over repeated fields: of spans (strings, bytes, messages) and of numbers.
+
+A sequence is as light as a message: it holds its message and where its first record stands. Asking for an element by
+its place in a long sequence makes an index once, which the document keeps.
+"""
+cimport cython
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from onnxwire._document cimport Document, Span, Spans, decode_error, packed_error
+from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
+from onnxwire._table cimport (
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
+    STRING, UINT32, UINT64, Slot, has_value,
+)
+from onnxwire._varint cimport (
+    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
+    decode_varints, load32, load64, read_length, read_tag, zigzag32, zigzag64,
+)
+
+import sys
+
+cdef bint LITTLE_ENDIAN = sys.byteorder == "little"
+
+cdef enum:
+    SHORT = 8             # elements of a sequence that is walked rather than indexed
+    SHORT_NUMBERS = 64    # numbers that are decoded again rather than kept
+    LONG_RUN = 1 << 16    # bytes of numbers whose decoding lets other threads run
+
+
+# --- spans
+
+cdef object make_element(Message message, Field* field, const uint8_t* p, uint64_t n):
+    if field.kind == MESSAGE:
+        return new_view(field.sub, document_of(message), p, p + n, None)
+    if field.kind == STRING:
+        return PyUnicode_DecodeUTF8(<const char*>p, n, "surrogateescape")
+    return PyBytes_FromStringAndSize(<const char*>p, n)
+
+
+cdef object get_spans(Message self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
+    sequence.message = self
+    sequence.field = <Field*>closure
+    sequence.first = slot.p
+    sequence.n = slot.n if slot.p != NULL else 0
+    return sequence
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class RepeatedSpan:
+    """A read-only sequence of strings, bytes or messages."""
+
+    def __len__(self):
+        fill(self.message)
+        return self.n
+
+    def __iter__(self):
+        cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
+        fill(self.message)
+        iterator.message = self.message
+        iterator.field = self.field
+        iterator.left = self.n
+        if self.n:
+            start_cursor(&iterator.cursor, self.message, self.first)
+        return iterator
+
+    cdef int make_index(self) except -1:
+        cdef Document document = document_of(self.message)
+        cdef object key = <size_t>self.first
+        cdef Spans index
+        cdef Cursor cursor
+        cdef Record record
+        cdef uint64_t left = self.n
+        cdef int found
+        fill(self.message)
+        if self.spans is not None:
+            return 0
+        self.spans = document.indexes.get(key)
+        if self.spans is not None:
+            return 0
+        index = Spans()
+        if left:
+            start_cursor(&cursor, self.message, self.first)
+        while left:
+            found = next_record(&cursor, self.field.number, &record)
+            if found <= 0:
+                raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 == WIRE_LEN:
+                index.append(record.value, record.n)
+                left -= 1
+        if index.n > SHORT:
+            document.indexes[key] = index
+        self.spans = index
+        return 0
+
+    def __getitem__(self, place):
+        cdef Py_ssize_t i
+        cdef Span* span
+        if isinstance(place, slice):
+            self.make_index()
+            elements = []
+            for i in range(*place.indices(self.n)):
+                span = &self.spans.items[i]
+                elements.append(make_element(self.message, self.field, span.p, span.n))
+            return elements
+        try:
+            i = place.__index__()
+        except (AttributeError, OverflowError):
+            raise (IndexError("list index out of range") if hasattr(place, "__index__")
+                   else TypeError("list indices must be integers")) from None
+        if i < 0:
+            i += self.n
+        if i < 0 or <uint64_t>i >= self.n:
+            fill(self.message)
+            raise IndexError("list index out of range")
+        if self.spans is None and i < SHORT:
+            for element in self:
+                if i == 0:
+                    return element
+                i -= 1
+        self.make_index()
+        span = &self.spans.items[i]
+        return make_element(self.message, self.field, span.p, span.n)
+
+    def __contains__(self, value):
+        for element in self:
+            if element == value:
+                return True
+        return False
+
+    def __eq__(self, other):
+        return list(self) == (list(other) if isinstance(other, RepeatedSpan) else other)
+
+    def __hash__(self):
+        raise TypeError("unhashable object")
+
+    def __repr__(self):
+        return repr(list(self))
+
+    def __reversed__(self):
+        return iter(self[::-1])
+
+    def __deepcopy__(self, memo):
+        from copy import deepcopy
+        return deepcopy(list(self), memo)
+
+    def __reduce__(self):
+        return list, (list(self),)
+
+    def index(self, value, start=0, stop=sys.maxsize):
+        """The first place of a value; raises ValueError where there is none."""
+        return list(self).index(value, start, stop)
+
+    def count(self, value):
+        """How many elements equal a value."""
+        return list(self).count(value)
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class SpanIterator:
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return self.left
+
+    def __next__(self):
+        cdef Record record
+        cdef int found
+        fill(self.message)
+        while self.left:
+            found = next_record(&self.cursor, self.field.number, &record)
+            if found <= 0:
+                raise decode_error(document_of(self.message), self.cursor.p, self.cursor.end)
+            if record.tag & 7 == WIRE_LEN:
+                self.left -= 1
+                return make_element(self.message, self.field, record.value, record.n)
+        raise StopIteration
+
+
+# --- numbers
+
+cdef object get_numbers(Message self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
+    sequence.message = self
+    sequence.field = <Field*>closure
+    sequence.first = slot.p
+    sequence.n_records = slot.n if slot.p != NULL else 0
+    return sequence
+
+
+cdef class Numbers:
+
+    @staticmethod
+    cdef Numbers allocate(Py_ssize_t n, int size):
+        cdef Numbers numbers = Numbers()
+        numbers.items = malloc(<size_t>n * size or 1)
+        if numbers.items == NULL:
+            raise MemoryError
+        numbers.n = n
+        return numbers
+
+    def __dealloc__(self):
+        free(self.items)
+
+
+cdef Packed packed_kind(int kind) noexcept nogil:
+    if kind == SINT64:
+        return PACKED_ZIGZAG64
+    if kind == SINT32:
+        return PACKED_ZIGZAG32
+    if kind == BOOL:
+        return PACKED_BOOL
+    if kind == INT64 or kind == UINT64:
+        return PACKED_64
+    return PACKED_32
+
+
+cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
+    """Write one number, given the raw bits of its record."""
+    cdef uint32_t low = <uint32_t>raw
+    cdef int64_t wide
+    cdef int32_t narrow
+    if field.kind == BOOL:
+        (<uint8_t*>out)[0] = raw != 0
+    elif field.kind == SINT64:
+        wide = zigzag64(raw)
+        memcpy(out, &wide, 8)
+    elif field.kind == SINT32:
+        narrow = zigzag32(raw)
+        memcpy(out, &narrow, 4)
+    elif field.size == 8:
+        memcpy(out, &raw, 8)
+    else:
+        memcpy(out, &low, 4)
+
+
+cdef uint64_t store_run(uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity) noexcept nogil:
+    """Write the numbers of a packed run; returns how many."""
+    cdef uint64_t count = 0
+    if field.wire == WIRE_VARINT:
+        return decode_varints(p, p + n, packed_kind(field.kind), out, capacity)
+    if LITTLE_ENDIAN:
+        count = min(n // field.size, capacity)
+        memcpy(out, p, count * field.size)
+        return count
+    while count < capacity and n - count * field.size >= field.size:
+        store(out + count * field.size, field,
+              load64(p + count * 8) if field.size == 8 else load32(p + count * 4))
+        count += 1
+    return count
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class RepeatedScalar:
+    """A read-only sequence of numbers, which numpy.asarray takes without another copy.
+
+    A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
+    """
+
+    cdef int decode(self) except -1:
+        """Make `items` and `n`."""
+        cdef Document document = document_of(self.message)
+        cdef Field* field = self.field
+        cdef const uint8_t* window = NULL
+        cdef Cursor cursor
+        cdef Record record
+        cdef Numbers numbers
+        cdef uint64_t total = 0
+        cdef uint64_t done = 0
+        cdef uint64_t count
+        cdef uint64_t i
+        cdef int found
+        fill(self.message)
+        if self.items != NULL:
+            return 0
+        if self.first == NULL:
+            self.items = <const uint8_t*>""
+            return 0
+
+        # First pass: how many.
+        for i in range(self.n_records):
+            if i == 0:
+                start_cursor(&cursor, self.message, self.first)
+            found = next_usable(&cursor, field, &record)
+            if found <= 0:
+                raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 != WIRE_LEN or field.size == 0:
+                total += 1
+            elif field.wire == WIRE_VARINT:
+                if record.n and record.value[record.n - 1] >= 0x80:
+                    raise packed_error(document, record.value, record.value + record.n, 0)
+                total += count_varints(record.value, record.value + record.n)
+            else:
+                if record.n % field.size:
+                    raise packed_error(document, record.value, record.value + record.n, field.size)
+                total += record.n // field.size
+                window = record.value
+        if self.n_records == 1 and window != NULL and LITTLE_ENDIAN:
+            self.n = total
+            self.items = window
+            return 0
+
+        # Second pass: their values.
+        numbers = Numbers.allocate(total, field.size)
+        start_cursor(&cursor, self.message, self.first)
+        document.pins += 1
+        try:
+            for i in range(self.n_records):
+                found = next_usable(&cursor, field, &record)
+                if found <= 0:
+                    raise decode_error(document, cursor.p, cursor.end)
+                if record.tag & 7 != WIRE_LEN:
+                    if done < total and not (field.closed and not has_value(field, <int32_t>record.n)):
+                        store(<uint8_t*>numbers.items + done * field.size, field, record.n)
+                        done += 1
+                    continue
+                count = store_long_run(
+                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done
+                )
+                if field.wire == WIRE_VARINT and count != count_varints(record.value, record.value + record.n):
+                    raise packed_error(document, record.value, record.value + record.n, 0)
+                if field.closed:
+                    count = keep_known(<int32_t*>numbers.items + done, count, field)
+                done += count
+        finally:
+            document.pins -= 1
+        numbers.n = done
+        self.adopt(numbers)
+        return 0
+
+    cdef void adopt(self, Numbers numbers):
+        self.numbers = numbers
+        self.n = numbers.n
+        self.items = <const uint8_t*>numbers.items
+
+    cdef object item(self, Py_ssize_t i):
+        cdef const uint8_t* p = self.items + i * self.field.size
+        cdef int kind = self.field.kind
+        cdef int64_t wide
+        cdef int32_t narrow
+        cdef double real
+        cdef float single
+        if kind == FLOAT:
+            memcpy(&single, p, 4)
+            return single
+        if kind == DOUBLE:
+            memcpy(&real, p, 8)
+            return real
+        if kind == BOOL:
+            return p[0] != 0
+        if self.field.size == 8:
+            memcpy(&wide, p, 8)
+            return <uint64_t>wide if kind == UINT64 or kind == FIXED64 else wide
+        memcpy(&narrow, p, 4)
+        return <uint32_t>narrow if kind == UINT32 or kind == FIXED32 else narrow
+
+    def __bool__(self):
+        """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
+        cdef Cursor cursor
+        cdef Record record
+        cdef uint64_t i
+        fill(self.message)
+        if self.first == NULL:
+            return False
+        if self.field.closed:
+            self.decode()
+            return self.n > 0
+        start_cursor(&cursor, self.message, self.first)
+        for i in range(self.n_records):
+            if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n:
+                return True
+        return False
+
+    def __len__(self):
+        self.decode()
+        return self.n
+
+    def __iter__(self):
+        cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
+        self.decode()
+        iterator.sequence = self
+        iterator.i = 0
+        return iterator
+
+    def __getitem__(self, place):
+        cdef Py_ssize_t i
+        cdef Document document = document_of(self.message)
+        cdef object key
+        if self.items == NULL and self.first != NULL and self.message.end - self.first > SHORT_NUMBERS:
+            # Asked for by place: likely to be asked again, through another sequence of the same field.
+            key = <size_t>self.first
+            kept = document.numbers.get(key)
+            if kept is not None:
+                self.adopt(kept)
+            else:
+                self.decode()
+                if self.n > SHORT_NUMBERS and self.numbers is not None:
+                    document.numbers[key] = self.numbers
+        self.decode()
+        if isinstance(place, slice):
+            return [self.item(i) for i in range(*place.indices(self.n))]
+        try:
+            i = place.__index__()
+        except (AttributeError, OverflowError):
+            raise (IndexError("list index out of range") if hasattr(place, "__index__")
+                   else TypeError("list indices must be integers")) from None
+        if i < 0:
+            i += self.n
+        if i < 0 or i >= self.n:
+            raise IndexError("list index out of range")
+        return self.item(i)
+
+    def __contains__(self, value):
+        for element in self:
+            if element == value:
+                return True
+        return False
+
+    def __eq__(self, other):
+        return list(self) == (list(other) if isinstance(other, RepeatedScalar) else other)
+
+    def __hash__(self):
+        raise TypeError("unhashable object")
+
+    def __repr__(self):
+        return repr(list(self))
+
+    def __reversed__(self):
+        return iter(self[::-1])
+
+    def __deepcopy__(self, memo):
+        return list(self)
+
+    def __reduce__(self):
+        return list, (list(self),)
+
+    def index(self, value, start=0, stop=sys.maxsize):
+        """The first place of a value; raises ValueError where there is none."""
+        return list(self).index(value, start, stop)
+
+    def count(self, value):
+        """How many elements equal a value."""
+        return list(self).count(value)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        self.decode()
+        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
+            raise BufferError("the numbers of a document are read-only; copy them first")
+        self.shape[0] = self.n
+        view.obj = self
+        view.buf = <void*>self.items
+        view.len = self.n * self.field.size
+        view.readonly = 1
+        view.itemsize = self.field.size
+        view.format = buffer_format(self.field.kind) if flags & PyBUF_FORMAT else NULL
+        view.ndim = 1
+        view.shape = self.shape if flags & PyBUF_ND == PyBUF_ND else NULL
+        view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = NULL
+        cdef Document document = document_of(self.message)
+        if self.numbers is None:
+            document.pins += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        cdef Document document = document_of(self.message)
+        if self.numbers is None:
+            document.pins -= 1
+
+
+cdef char* buffer_format(int kind) noexcept:
+    if kind == FLOAT:
+        return b"f"
+    if kind == DOUBLE:
+        return b"d"
+    if kind == BOOL:
+        return b"?"
+    if kind == INT64 or kind == SINT64 or kind == SFIXED64:
+        return b"q"
+    if kind == UINT64 or kind == FIXED64:
+        return b"Q"
+    if kind == UINT32 or kind == FIXED32:
+        return b"I"
+    return b"i"
+
+
+cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
+    """The next record that holds elements of the field, packed or not; as next_record."""
+    cdef int found
+    while True:
+        found = next_record(cursor, field.number, record)
+        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
+            return found
+
+
+cdef uint64_t store_long_run(
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+) noexcept:
+    cdef uint64_t count
+    if n < LONG_RUN:
+        return store_run(out, field, p, n, capacity)
+    with nogil:
+        count = store_run(out, field, p, n, capacity)
+    return count
+
+
+cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
+    """Drop the values that a closed enum does not have; returns how many are left."""
+    cdef uint64_t kept = 0
+    cdef uint64_t i
+    for i in range(n):
+        if has_value(field, values[i]):
+            values[kept] = values[i]
+            kept += 1
+    return kept
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class ScalarIterator:
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return self.sequence.n - self.i
+
+    def __next__(self):
+        fill(self.sequence.message)
+        if self.i >= self.sequence.n:
+            raise StopIteration
+        self.i += 1
+        return self.sequence.item(self.i - 1)
+
+
+cdef void* repeated_getter(int kind) noexcept:
+    """The getter for a repeated field of a kind."""
+    if kind == STRING or kind == BYTES or kind == MESSAGE:
+        return <void*>get_spans
+    return <void*>get_numbers

@@ -1,0 +1,116 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Schema rows as C structs: field number -> slot, kind, sub-table. Knows rows, not what they are rows of."""
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum Kind:
+    # protobuf's own codes (FieldDescriptor.TYPE_*).
+    DOUBLE = 1
+    FLOAT = 2
+    INT64 = 3
+    UINT64 = 4
+    INT32 = 5
+    FIXED64 = 6
+    FIXED32 = 7
+    BOOL = 8
+    STRING = 9
+    MESSAGE = 11
+    BYTES = 12
+    UINT32 = 13
+    ENUM = 14
+    SFIXED32 = 15
+    SFIXED64 = 16
+    SINT32 = 17
+    SINT64 = 18
+
+cdef enum:
+    DENSE = 64         # field numbers below this are looked up in one step
+    FREE_LIST = 32     # dead views kept for reuse, per class
+
+cdef struct Slot:
+    # What one pass over a message leaves of a field. p == NULL: absent.
+    # singular number: p at its value, n its raw bits; singular string, bytes, message: p and n its last value's span;
+    # repeated: p at the tag of the first record, n the number of records (a packed run is one).
+    const uint8_t* p
+    uint64_t n
+
+cdef struct Field:
+    uint32_t number
+    uint8_t kind
+    uint8_t wire             # of one element
+    uint8_t size             # bytes of an element in memory: 1, 4, 8; 0 for spans
+    bint repeated
+    bint closed              # an enum whose unknown values go to the unknown fields
+    uint16_t slot
+    uint16_t n_peers
+    uint16_t* peers          # slots of the other members of the field's oneof
+    uint32_t n_values
+    int32_t* values          # of a closed enum, ascending
+    Table* table             # the one that the field stands in
+    Table* sub               # of a message field
+    void* get                # object (*)(object view, void* field)
+    PyObject* descriptor     # FieldDescriptor; borrowed, the class keeps it
+    PyObject* default        # borrowed from the descriptor
+
+cdef struct Table:
+    uint32_t n_fields
+    Field* fields            # by ascending number
+    uint16_t[DENSE] dense    # number -> place in `fields` + 1, 0 = unknown
+    PyTypeObject* cls
+    PyObject* descriptor     # borrowed, the class keeps it
+    bint wide                # some message of this table had so many records that its slots are worth keeping
+    PyObject* dead[FREE_LIST]
+    int n_dead
+
+
+cdef inline Field* find_field(const Table* table, uint32_t number) noexcept nogil:
+    """The row of a field number, or NULL."""
+    if number < DENSE:
+        return &table.fields[table.dense[number] - 1] if table.dense[number] else NULL
+    return find_sparse_field(table, number)
+
+
+cdef inline Field* find_sparse_field(const Table* table, uint32_t number) noexcept nogil:
+    cdef uint32_t low = 0
+    cdef uint32_t high = table.n_fields
+    cdef uint32_t middle
+    while low < high:
+        middle = (low + high) // 2
+        if table.fields[middle].number < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low < table.n_fields and table.fields[low].number == number:
+        return &table.fields[low]
+    return NULL
+
+
+cdef inline bint has_value(const Field* field, int32_t value) noexcept nogil:
+    """Whether a closed enum has the value."""
+    cdef uint32_t low = 0
+    cdef uint32_t high = field.n_values
+    cdef uint32_t middle
+    if value >= 0 and <uint32_t>value < high and field.values[value] == value:  # numbered from 0 without a gap
+        return True
+    while low < high:
+        middle = (low + high) // 2
+        if field.values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low < field.n_values and field.values[low] == value
+
+
+cdef class TableOwner:
+    """Holds the C tables of one schema for as long as a class made from them lives."""
+    cdef Table* tables
+    cdef Py_ssize_t n_tables
+    cdef list descriptors           # what the tables borrow their Python objects from
+    cdef dict places                # full name -> place in `tables`
+    cdef list classes               # what the tables borrow their `cls` from
+
+
+cdef class TableRef:
+    """What a message class knows its table by."""
+    cdef TableOwner owner
+    cdef Table* table

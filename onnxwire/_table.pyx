@@ -1,0 +1,112 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Turns descriptors into C tables."""
+from libc.stdlib cimport calloc, free
+from cpython.mem cimport PyObject_Free
+
+from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
+
+cdef dict WIRES = {
+    DOUBLE: WIRE_FIXED64, FIXED64: WIRE_FIXED64, SFIXED64: WIRE_FIXED64,
+    FLOAT: WIRE_FIXED32, FIXED32: WIRE_FIXED32, SFIXED32: WIRE_FIXED32,
+    STRING: WIRE_LEN, BYTES: WIRE_LEN, MESSAGE: WIRE_LEN,
+}
+cdef dict SIZES = {
+    DOUBLE: 8, FIXED64: 8, SFIXED64: 8, INT64: 8, UINT64: 8, SINT64: 8,
+    FLOAT: 4, FIXED32: 4, SFIXED32: 4, INT32: 4, UINT32: 4, SINT32: 4, ENUM: 4, BOOL: 1,
+}
+
+
+cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
+    """Fill the table of one descriptor."""
+    cdef list fields = descriptor.fields
+    cdef Field* field
+    cdef Py_ssize_t i, k
+    table.descriptor = <PyObject*>descriptor
+    table.fields = <Field*>calloc(len(fields) or 1, sizeof(Field))
+    if table.fields == NULL:
+        raise MemoryError
+    table.n_fields = len(fields)
+    for i, row in enumerate(fields):
+        field = &table.fields[i]
+        field.number = row.number
+        field.kind = row.type
+        field.wire = WIRES.get(row.type, WIRE_VARINT)
+        field.size = SIZES.get(row.type, 0)
+        field.repeated = row.is_repeated
+        field.slot = i
+        field.table = table
+        field.descriptor = <PyObject*>row
+        if not field.repeated:
+            field.default = <PyObject*>row.default_value
+        if field.number < DENSE:
+            table.dense[field.number] = i + 1
+        if row.message_type is not None:
+            field.sub = &self.tables[self.places[row.message_type.full_name]]
+        if row.enum_type is not None and row.enum_type.is_closed:
+            set_values(field, sorted({value.number for value in row.enum_type.values}))
+        if row.containing_oneof is not None:
+            set_peers(field, [
+                k for k, peer in enumerate(fields)
+                if peer.containing_oneof is row.containing_oneof and peer is not row
+            ])
+    return 0
+
+
+cdef int set_values(Field* field, list numbers) except -1:
+    cdef Py_ssize_t i
+    field.closed = True
+    field.values = <int32_t*>calloc(len(numbers) or 1, sizeof(int32_t))
+    if field.values == NULL:
+        raise MemoryError
+    field.n_values = len(numbers)
+    for i in range(len(numbers)):
+        field.values[i] = numbers[i]
+    return 0
+
+
+cdef int set_peers(Field* field, list slots) except -1:
+    cdef Py_ssize_t i
+    field.peers = <uint16_t*>calloc(len(slots) or 1, sizeof(uint16_t))
+    if field.peers == NULL:
+        raise MemoryError
+    field.n_peers = len(slots)
+    for i in range(len(slots)):
+        field.peers[i] = slots[i]
+    return 0
+
+
+cdef class TableOwner:
+
+    def __cinit__(self, list descriptors):
+        """descriptors: every message of a schema, each with fields sorted by number."""
+        self.descriptors = descriptors
+        self.classes = []
+        self.places = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
+        self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))
+        if self.tables == NULL:
+            raise MemoryError
+        self.n_tables = len(descriptors)
+        for i, descriptor in enumerate(descriptors):
+            build_table(self, &self.tables[i], descriptor)
+
+    def __dealloc__(self):
+        cdef Table* table
+        cdef Py_ssize_t i
+        cdef uint32_t k
+        if self.tables == NULL:
+            return
+        for i in range(self.n_tables):
+            table = &self.tables[i]
+            while table.n_dead:
+                table.n_dead -= 1
+                PyObject_Free(table.dead[table.n_dead])
+            if table.fields != NULL:
+                for k in range(table.n_fields):
+                    free(table.fields[k].values)
+                    free(table.fields[k].peers)
+                free(table.fields)
+        free(self.tables)
+
+
+cdef class TableRef:
+    pass

@@ -1,0 +1,205 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The wire scanner: varints, tags, lengths, fixed numbers, groups and packed runs of the protobuf encoding.
+
+Public: other Cython projects may `cimport onnxwire._varint`. Everything here is C, needs no GIL and no Python object.
+
+The guarantee of every reader: nothing at or after `end` is read; on success the pointer behind what was read is
+returned, on damage NULL, and no output argument is to be trusted then. `explain` tells what the damage is.
+Source: protobuf.dev, "Encoding".
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef enum Wire:
+    WIRE_VARINT = 0
+    WIRE_FIXED64 = 1
+    WIRE_LEN = 2
+    WIRE_START_GROUP = 3
+    WIRE_END_GROUP = 4
+    WIRE_FIXED32 = 5
+
+cdef enum:
+    # Levels of messages and groups below the root that a full decode follows (protobuf's default).
+    MAX_DEPTH = 100
+
+cdef enum Fault:
+    FAULT_NONE = 0
+    FAULT_TAG_CUT            # the bytes end inside a tag
+    FAULT_TAG_LONG           # a tag of more than 5 bytes or 32 bits
+    FAULT_NUMBER_ZERO        # field number 0
+    FAULT_WIRE_TYPE          # wire type 6 or 7
+    FAULT_VARINT_CUT         # the bytes end inside a varint
+    FAULT_VARINT_LONG        # a varint of more than 10 bytes
+    FAULT_LENGTH_CUT         # the bytes end inside a length
+    FAULT_LENGTH_LONG        # a length of more than 10 bytes, or written longer than protobuf readers accept
+    FAULT_LENGTH_PAST_END    # detail = how many bytes are missing, length = what the length says
+    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; detail = how many bytes are missing
+    FAULT_GROUP_OPEN         # a group that is not closed before the end
+    FAULT_GROUP_STRAY        # an end of group where no group is open; detail = its number
+    FAULT_GROUP_OTHER        # an end of group of another number; detail = that number
+    FAULT_DEPTH              # more than MAX_DEPTH levels
+    FAULT_PACKED_SIZE        # a packed run of fixed numbers whose length is no multiple of their size
+    FAULT_PACKED_CUT         # a packed run of varints that ends inside one
+    FAULT_PACKED_LONG        # a packed run with a varint of more than 10 bytes
+
+cdef struct Damage:
+    Fault fault
+    const uint8_t* at        # the byte at which the fault shows
+    uint64_t detail
+    uint64_t length
+    uint32_t number          # of the record with the fault; 0 where the tag could not be read
+
+cdef enum Packed:            # how the varints of a packed run become numbers
+    PACKED_64 = 0            # int64, uint64
+    PACKED_32 = 1            # int32, uint32, enum: the low 32 bits
+    PACKED_BOOL = 2          # one byte, 0 or 1
+    PACKED_ZIGZAG64 = 3      # sint64
+    PACKED_ZIGZAG32 = 4      # sint32
+
+
+cdef inline const uint8_t* read_long_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
+    """Read a varint of any length up to 10 bytes; what stands above 64 bits is dropped."""
+    cdef uint64_t result = 0
+    cdef int shift = 0
+    while p < end and shift < 70:
+        result |= <uint64_t>(p[0] & 0x7F) << shift
+        if p[0] < 0x80:
+            value[0] = result
+            return p + 1
+        p += 1
+        shift += 7
+    return NULL
+
+
+cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
+    """Read a varint: one byte here, more in `read_long_varint`."""
+    if p < end and p[0] < 0x80:
+        value[0] = p[0]
+        return p + 1
+    return read_long_varint(p, end, value)
+
+
+cdef inline const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
+    """Read a tag of up to 5 bytes and 32 bits; the caller refuses number 0."""
+    cdef uint64_t result = 0
+    cdef int shift = 0
+    while p < end and shift < 35:
+        result |= <uint64_t>(p[0] & 0x7F) << shift
+        if p[0] < 0x80:
+            if result >> 32:
+                return NULL
+            tag[0] = <uint32_t>result
+            return p + 1
+        p += 1
+        shift += 7
+    return NULL
+
+
+cdef inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
+    """Read a tag: number = tag >> 3, wire type = tag & 7; number 0 is refused."""
+    if p < end and p[0] < 0x80:
+        tag[0] = p[0]
+        p += 1
+    else:
+        p = read_long_tag(p, end, tag)
+        if p == NULL:
+            return NULL
+    return p if tag[0] > 7 else NULL
+
+
+cdef inline const uint8_t* read_length(const uint8_t* p, const uint8_t* end, uint64_t* length) noexcept nogil:
+    """Read a length; on success `length` bytes stand between the returned pointer and `end`.
+
+    protobuf readers take lengths of up to 5 bytes; longer ones are taken here only where the value needs them.
+    """
+    cdef const uint8_t* start = p
+    if p < end and p[0] < 0x80:
+        length[0] = p[0]
+        p += 1
+    else:
+        p = read_long_varint(p, end, length)
+        if p == NULL or (p - start > 5 and length[0] >> 35 == 0):
+            return NULL
+    if length[0] > <uint64_t>(end - p):
+        return NULL
+    return p
+
+
+cdef inline uint32_t load32(const uint8_t* p) noexcept nogil:
+    """The little-endian 32-bit number at p, of any alignment."""
+    return p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24
+
+
+cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
+    """The little-endian 64-bit number at p, of any alignment."""
+    return load32(p) | <uint64_t>load32(p + 4) << 32
+
+
+cdef inline int32_t zigzag32(uint64_t raw) noexcept nogil:
+    """The sint32 that a varint stands for."""
+    cdef uint32_t low = <uint32_t>raw
+    return <int32_t>((low >> 1) ^ (0 - (low & 1)))
+
+
+cdef inline int64_t zigzag64(uint64_t raw) noexcept nogil:
+    """The sint64 that a varint stands for."""
+    return <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+
+
+cdef inline const uint8_t* skip_group(
+    const uint8_t* p, const uint8_t* end, uint32_t number, int depth
+) noexcept nogil:
+    """Skip behind the end of the group `number`, whose start was just read; `depth` levels may still open, itself one.
+    """
+    cdef uint32_t[MAX_DEPTH] numbers
+    cdef uint32_t tag
+    cdef int level = 0
+    if depth > MAX_DEPTH:
+        depth = MAX_DEPTH
+    if depth < 1:
+        return NULL
+    numbers[0] = number
+    while level >= 0:
+        p = read_tag(p, end, &tag)
+        if p == NULL:
+            return NULL
+        if tag & 7 == WIRE_START_GROUP:
+            level += 1
+            if level >= depth:
+                return NULL
+            numbers[level] = tag >> 3
+        elif tag & 7 == WIRE_END_GROUP:
+            if numbers[level] != tag >> 3:
+                return NULL
+            level -= 1
+        else:
+            p = skip_value(p, end, tag, depth)
+            if p == NULL:
+                return NULL
+    return p
+
+
+cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint32_t tag, int depth) noexcept nogil:
+    """Skip the value behind a tag; a group may open `depth` levels."""
+    cdef uint64_t value
+    cdef int wire = tag & 7
+    if wire == WIRE_VARINT:
+        return read_varint(p, end, &value)
+    if wire == WIRE_LEN:
+        p = read_length(p, end, &value)
+        return p if p == NULL else p + value
+    if wire == WIRE_FIXED32:
+        return p + 4 if end - p >= 4 else NULL
+    if wire == WIRE_FIXED64:
+        return p + 8 if end - p >= 8 else NULL
+    if wire == WIRE_START_GROUP:
+        return skip_group(p, end, tag >> 3, depth)
+    return NULL
+
+
+cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil
+cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil
+cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
+cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
+cdef uint64_t decode_varints(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
+) noexcept nogil

@@ -1,0 +1,181 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The parts of the wire scanner that are no fast path: what is wrong with damaged bytes, and runs of varints."""
+from libc.string cimport memset
+
+cdef extern from "_packed.h" nogil:
+    int ow_best_level()
+    uint64_t ow_decode_varints(
+        const uint8_t* p, const uint8_t* end, int packed, void* out, uint64_t capacity, int level
+    )
+    uint64_t ow_count_varints(const uint8_t* p, const uint8_t* end)
+
+cdef int LEVEL = ow_best_level()
+
+
+cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
+    """Tell what is wrong with the record at p, in which groups may open `depth` levels; FAULT_NONE where nothing is."""
+    cdef Damage damage
+    cdef const uint8_t* start = p
+    cdef const uint8_t* after
+    cdef uint32_t[MAX_DEPTH + 1] numbers
+    cdef uint64_t length = 0
+    cdef uint32_t tag = 0
+    cdef int level = 0
+    if depth > MAX_DEPTH:
+        depth = MAX_DEPTH
+    memset(&damage, 0, sizeof(damage))
+    while True:
+        damage.at = p
+        after = read_tag(p, end, &tag)
+        if after == NULL:
+            damage.number = 0
+            if level and p == end:
+                damage.number = numbers[level]
+                damage.fault = FAULT_GROUP_OPEN
+                damage.at = start
+            else:
+                damage.fault = explain_tag(p, end)
+            return damage
+        damage.number = tag >> 3
+        if tag & 7 == WIRE_START_GROUP:
+            if level >= depth:
+                damage.fault = FAULT_DEPTH
+                return damage
+            level += 1
+            numbers[level] = tag >> 3
+            p = after
+        elif tag & 7 == WIRE_END_GROUP:
+            if level == 0 or numbers[level] != tag >> 3:
+                damage.fault = FAULT_GROUP_STRAY if level == 0 else FAULT_GROUP_OTHER
+                damage.detail = tag >> 3
+                if level:
+                    damage.number = numbers[level]
+                return damage
+            level -= 1
+            p = after
+        else:
+            p = skip_value(after, end, tag, 0)
+            if p == NULL:
+                break
+        if level == 0:
+            return damage
+
+    # A value that can't be skipped: `after` stands behind its tag.
+    if tag & 7 == WIRE_VARINT:
+        damage.fault = FAULT_VARINT_CUT if is_cut(after, end) else FAULT_VARINT_LONG
+    elif tag & 7 == WIRE_LEN:
+        p = read_varint(after, end, &length)
+        if p == NULL:
+            damage.fault = FAULT_LENGTH_CUT if is_cut(after, end) else FAULT_LENGTH_LONG
+        elif length > <uint64_t>(end - p):
+            damage.fault = FAULT_LENGTH_PAST_END
+            damage.length = length
+            damage.detail = length - <uint64_t>(end - p)
+        else:
+            damage.fault = FAULT_LENGTH_LONG
+    elif tag & 7 == WIRE_FIXED32 or tag & 7 == WIRE_FIXED64:
+        damage.fault = FAULT_FIXED_CUT
+        damage.length = 4 if tag & 7 == WIRE_FIXED32 else 8
+        damage.detail = damage.length - <uint64_t>(end - after)
+    else:
+        damage.fault = FAULT_WIRE_TYPE
+        damage.detail = tag & 7
+    return damage
+
+
+cdef bint is_cut(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Whether the varint at p lacks its last byte because the bytes end, not because it is too long."""
+    return end - p < 10
+
+
+cdef Fault explain_tag(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    cdef uint32_t tag = 0
+    if read_long_tag(p, end, &tag) != NULL:
+        return FAULT_NUMBER_ZERO
+    return FAULT_TAG_CUT if end - p < 5 and count_varints(p, end) == 0 else FAULT_TAG_LONG
+
+
+cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil:
+    """Tell what is wrong with a packed run; size: bytes of a fixed number, or 0 for varints."""
+    cdef Damage damage
+    cdef uint64_t ignored
+    memset(&damage, 0, sizeof(damage))
+    damage.at = p
+    damage.length = <uint64_t>(end - p)
+    if size:
+        if damage.length % <uint64_t>size:
+            damage.fault = FAULT_PACKED_SIZE
+            damage.detail = <uint64_t>size
+        return damage
+    while p < end:
+        damage.at = p
+        p = read_varint(p, end, &ignored)
+        if p == NULL:
+            damage.fault = FAULT_PACKED_CUT if is_cut(damage.at, end) else FAULT_PACKED_LONG
+            return damage
+    return damage
+
+
+cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Count the bytes that end a varint: the numbers of a sound packed run."""
+    return ow_count_varints(p, end)
+
+
+cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Tell whether the run is whole varints of at most 10 bytes each."""
+    cdef const uint8_t* start = p
+    cdef const uint8_t* byte
+    if p == end:
+        return True
+    if (end - 1)[0] >= 0x80:
+        return False
+    # Ten continuation bytes in a row hold, at one of every three places, eight in a row.
+    while end - p >= 8:
+        if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
+            byte = p
+            while byte > start and (byte - 1)[0] >= 0x80 and p - byte < 2:
+                byte -= 1
+            if end - byte >= 10 and byte[8] >= 0x80 and byte[9] >= 0x80:
+                return False
+        p += 3
+    return True
+
+
+cdef uint64_t decode_varints(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
+) noexcept nogil:
+    """Decode a packed run to at most `capacity` numbers; returns how many were whole and were written.
+
+    A varint of more than 10 bytes, or one that the end cuts, ends the run.
+    """
+    return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
+
+
+def packed_levels():
+    """The instruction levels at which this processor can decode packed varints, plainest first; the last is used."""
+    return list(range(LEVEL + 1))
+
+
+def decode_packed(const uint8_t[::1] data, str kind, int level=-1):
+    """Decode a packed run of varints at one instruction level, for tests and benchmarks.
+
+    data: the run's bytes; kind: "int64", "uint64", "int32", "uint32", "bool", "sint64" or "sint32"; level: one of
+    `packed_levels()`, by default the last.
+    Returns the numbers as bytes of a native array; short where the run is damaged.
+    """
+    cdef Packed packed = {
+        "int64": PACKED_64, "uint64": PACKED_64, "int32": PACKED_32, "uint32": PACKED_32, "bool": PACKED_BOOL,
+        "sint64": PACKED_ZIGZAG64, "sint32": PACKED_ZIGZAG32,
+    }[kind]
+    cdef Py_ssize_t size = 1 if packed == PACKED_BOOL else 4 if packed in (PACKED_32, PACKED_ZIGZAG32) else 8
+    cdef const uint8_t* p = NULL
+    if level < 0 or level > LEVEL:
+        level = LEVEL
+    if data.shape[0]:
+        p = &data[0]
+    cdef uint64_t count = ow_count_varints(p, p + data.shape[0])
+    cdef bytearray out = bytearray(count * size)
+    cdef char* numbers = out
+    with nogil:
+        count = ow_decode_varints(p, p + data.shape[0], packed, numbers, count, level)
+    return bytes(out[: count * size])

@@ -1,0 +1,168 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Walks over whole documents: verification, and record by record for those who look at raw bytes."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._document cimport Document, damage_error, decode_error, packed_error
+from onnxwire._message cimport table_of
+from onnxwire._table cimport Field, Table, find_field
+from onnxwire._varint cimport (
+    FAULT_DEPTH, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Damage, check_varints,
+    load32, load64, read_length, read_long_tag, read_tag, read_varint, skip_group, skip_value,
+)
+
+cdef enum What:
+    SOUND
+    BAD_RECORD           # explain() tells the rest
+    BAD_RUN              # explain_packed() tells the rest
+    TOO_DEEP
+
+cdef struct Finding:
+    What what
+    const uint8_t* start
+    const uint8_t* end   # of the message or packed run that `start` lies in
+    int size             # of the run's numbers, 0 for varints
+    int depth            # levels that could still open
+
+
+cdef const uint8_t* check_message(
+    const Table* table, const uint8_t* p, const uint8_t* end, int depth, Finding* finding
+) noexcept nogil:
+    """Check every record between p and end; returns end, or NULL and the finding.
+
+    depth: levels of messages and groups that may still open.
+    """
+    cdef const uint8_t* record
+    cdef const uint8_t* value
+    cdef Field* field
+    cdef uint64_t n
+    cdef uint32_t tag
+    while p < end:
+        record = p
+        tag = p[0]
+        p += 1
+        if tag >= 0x80:
+            p = read_long_tag(record, end, &tag)
+        if p == NULL or tag < 8:
+            break
+        if tag & 7 == WIRE_LEN:
+            p = read_length(p, end, &n)
+            if p == NULL:
+                break
+            value = p
+            p += n
+            field = find_field(table, tag >> 3)
+            if field == NULL:
+                continue
+            if field.sub != NULL:
+                if depth == 0:
+                    finding.what = TOO_DEEP
+                    finding.start = record
+                    return NULL
+                if check_message(field.sub, value, p, depth - 1, finding) == NULL:
+                    return NULL
+            elif field.repeated and field.size:
+                finding.size = 0 if field.wire == WIRE_VARINT else field.size
+                if (finding.size and n % finding.size) or (finding.size == 0 and not check_varints(value, p)):
+                    finding.what = BAD_RUN
+                    finding.start = value
+                    finding.end = p
+                    return NULL
+        elif tag & 7 == WIRE_VARINT:
+            p = read_varint(p, end, &n)
+        elif tag & 7 == WIRE_FIXED32:
+            p = p + 4 if end - p >= 4 else NULL
+        elif tag & 7 == WIRE_FIXED64:
+            p = p + 8 if end - p >= 8 else NULL
+        elif tag & 7 == WIRE_START_GROUP:
+            p = skip_group(p, end, tag >> 3, depth)
+        else:
+            p = NULL
+        if p == NULL:
+            break
+    else:
+        return end
+    finding.what = BAD_RECORD
+    finding.start = record
+    finding.end = end
+    finding.depth = depth
+    return NULL
+
+
+def verify_document(Document document, cls):
+    """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""
+    cdef Table* table = table_of(cls)
+    cdef Finding finding
+    cdef Damage damage
+    cdef const uint8_t* sound
+    document.check_open()
+    document.root = cls
+    document.pins += 1
+    with nogil:
+        # An empty document may have no address at all.
+        sound = document.end
+        if document.start < document.end:
+            sound = check_message(table, document.start, document.end, MAX_DEPTH, &finding)
+    document.pins -= 1
+    if sound != NULL or document.start == document.end:
+        return
+    if finding.what == TOO_DEEP:
+        damage.fault = FAULT_DEPTH
+        damage.at = finding.start
+        raise damage_error(document, damage, document.end)
+    if finding.what == BAD_RUN:
+        raise packed_error(document, finding.start, finding.end, finding.size)
+    raise decode_error(document, finding.start, finding.end, finding.depth)
+
+
+def read_record(Document document, uint64_t offset, uint64_t end):
+    """Read the record at a byte of a document, of a message that ends at `end`.
+
+    Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
+    behind its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
+    record is damaged, the next record is None, and the number 0 if the tag could not be read.
+    """
+    cdef const uint8_t* p
+    cdef const uint8_t* stop
+    cdef const uint8_t* value
+    cdef uint32_t tag = 0
+    cdef uint64_t n = 0
+    cdef object raw = None
+    document.check_open()
+    if end > <uint64_t>(document.end - document.start) or offset >= end:
+        raise IndexError("no such place in the document")
+    stop = document.start + end
+    p = read_tag(document.start + offset, stop, &tag)
+    if p == NULL:
+        return 0, 0, offset, None, None
+    value = p
+    if tag & 7 == WIRE_LEN:
+        p = read_length(p, stop, &n)
+        value = p
+        if p != NULL:
+            p += n
+    elif tag & 7 == WIRE_VARINT:
+        p = read_varint(p, stop, &n)
+        raw = n
+    else:
+        p = skip_value(p, stop, tag, MAX_DEPTH)
+        if p != NULL and tag & 7 == WIRE_FIXED32:
+            raw = load32(value)
+        elif p != NULL and tag & 7 == WIRE_FIXED64:
+            raw = load64(value)
+    if p == NULL:
+        return tag >> 3, tag & 7, offset, None, None
+    return tag >> 3, tag & 7, value - document.start, p - document.start, raw
+
+
+def fault_at(Document document, uint64_t offset, uint64_t end):
+    """The DecodeError for the damaged record at a byte of a document."""
+    document.check_open()
+    return decode_error(document, document.start + offset, document.start + end, MAX_DEPTH)
+
+
+def bytes_at(Document document, uint64_t start, uint64_t end):
+    """Copy some bytes of a document."""
+    document.check_open()
+    if start > end or end > <uint64_t>(document.end - document.start):
+        raise IndexError("no such place in the document")
+    return (<const char*>document.start)[start:end]

@@ -1,0 +1,306 @@
+"""What the tables say, as objects with the names that protobuf's Python descriptors have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire._message import Message
+
+
+class EnumValueDescriptor:
+    """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in."""
+
+    __slots__ = ("doc", "name", "number", "since", "until")
+
+    def __init__(self, name: str, number: int, since: int | None, until: int | None, doc: str) -> None:
+        self.name = name
+        self.number = number
+        self.since = since
+        self.until = until
+        self.doc = doc
+
+    def __repr__(self) -> str:
+        return f"EnumValueDescriptor({self.name} = {self.number})"
+
+
+class EnumDescriptor:
+    """An enum: `values` by number, `retired_values`; a closed one takes no other values."""
+
+    __slots__ = ("doc", "full_name", "is_closed", "name", "retired_values", "values", "values_by_name")
+
+    def __init__(self, full_name: str, doc: str, is_closed: bool, rows: list[EnumValueDescriptor]) -> None:
+        self.full_name = full_name
+        self.name = full_name.rpartition(".")[2]
+        self.doc = doc
+        self.is_closed = is_closed
+        self.values = [row for row in rows if row.until is None]
+        self.retired_values = [row for row in rows if row.until is not None]
+        self.values_by_name = {row.name: row for row in self.values}
+
+    @property
+    def values_by_number(self) -> dict[int, EnumValueDescriptor]:
+        """The values by number; of several names for one number, the first."""
+        return {row.number: row for row in reversed(self.values)}
+
+    def __repr__(self) -> str:
+        return f"EnumDescriptor({self.full_name})"
+
+
+class OneofDescriptor:
+    """A oneof: at most one of its `fields` is there at a time."""
+
+    __slots__ = ("containing_type", "fields", "name")
+
+    def __init__(self, name: str, containing_type: Descriptor) -> None:
+        self.name = name
+        self.containing_type = containing_type
+        self.fields: list[FieldDescriptor] = []
+
+    @property
+    def full_name(self) -> str:
+        """The name with that of the message before it."""
+        return f"{self.containing_type.full_name}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"OneofDescriptor({self.full_name})"
+
+
+class FieldDescriptor:
+    """A field of a message.
+
+    number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
+    containing_type: the message; containing_oneof: its oneof or None; index: its place in `containing_type.fields`;
+    since and until: the versions of the format in which it was, until is None for a field that still is.
+    """
+
+    TYPE_DOUBLE = 1
+    TYPE_FLOAT = 2
+    TYPE_INT64 = 3
+    TYPE_UINT64 = 4
+    TYPE_INT32 = 5
+    TYPE_FIXED64 = 6
+    TYPE_FIXED32 = 7
+    TYPE_BOOL = 8
+    TYPE_STRING = 9
+    TYPE_GROUP = 10
+    TYPE_MESSAGE = 11
+    TYPE_BYTES = 12
+    TYPE_UINT32 = 13
+    TYPE_ENUM = 14
+    TYPE_SFIXED32 = 15
+    TYPE_SFIXED64 = 16
+    TYPE_SINT32 = 17
+    TYPE_SINT64 = 18
+
+    CPPTYPE_INT32 = 1
+    CPPTYPE_INT64 = 2
+    CPPTYPE_UINT32 = 3
+    CPPTYPE_UINT64 = 4
+    CPPTYPE_DOUBLE = 5
+    CPPTYPE_FLOAT = 6
+    CPPTYPE_BOOL = 7
+    CPPTYPE_ENUM = 8
+    CPPTYPE_STRING = 9
+    CPPTYPE_MESSAGE = 10
+
+    LABEL_OPTIONAL = 1
+    LABEL_REQUIRED = 2
+    LABEL_REPEATED = 3
+
+    __slots__ = (
+        "containing_oneof",
+        "containing_type",
+        "doc",
+        "enum_type",
+        "index",
+        "is_packed",
+        "is_repeated",
+        "message_type",
+        "name",
+        "number",
+        "since",
+        "type",
+        "until",
+    )
+
+    is_required = False
+    is_extension = False
+    has_default_value = False
+
+    def __init__(
+        self,
+        containing_type: Descriptor,
+        number: int,
+        name: str,
+        type: int,
+        is_repeated: bool,
+        is_packed: bool,
+        since: int | None,
+        until: int | None,
+        doc: str,
+    ) -> None:
+        self.containing_type = containing_type
+        self.number = number
+        self.name = name
+        self.type = type
+        self.is_repeated = is_repeated
+        self.is_packed = is_packed
+        self.since = since
+        self.until = until
+        self.doc = doc
+        self.index = -1
+        self.message_type: Descriptor | None = None
+        self.enum_type: EnumDescriptor | None = None
+        self.containing_oneof: OneofDescriptor | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The name with that of the message before it."""
+        return f"{self.containing_type.full_name}.{self.name}"
+
+    @property
+    def label(self) -> int:
+        """LABEL_REPEATED or LABEL_OPTIONAL."""
+        return self.LABEL_REPEATED if self.is_repeated else self.LABEL_OPTIONAL
+
+    @property
+    def cpp_type(self) -> int:
+        """The kind of value in memory, one of CPPTYPE_*."""
+        return _CPP_TYPES[self.type]
+
+    @property
+    def has_presence(self) -> bool:
+        """Whether HasField may be asked of it."""
+        return not self.is_repeated
+
+    @property
+    def default_value(self) -> object:
+        """What an absent field reads as; [] for a repeated field, None for a message."""
+        if self.is_repeated:
+            return []
+        if self.enum_type is not None:
+            return self.enum_type.values[0].number if self.enum_type.values else 0
+        return _DEFAULTS.get(self.type, 0)
+
+    def __repr__(self) -> str:
+        return f"FieldDescriptor({self.full_name} = {self.number})"
+
+
+_CPP_TYPES = {1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2}
+_DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
+
+
+class Descriptor:
+    """A message: `fields` and `retired_fields` by number, `oneofs`, nested types and enums, reserved numbers and names.
+
+    reserved_ranges: (first, last) of each, both included.
+    """
+
+    __slots__ = (
+        "_concrete_class",
+        "containing_type",
+        "doc",
+        "enum_types",
+        "fields",
+        "fields_by_name",
+        "full_name",
+        "is_retired",
+        "name",
+        "nested_types",
+        "oneofs",
+        "oneofs_by_name",
+        "reserved_names",
+        "reserved_ranges",
+        "retired_fields",
+    )
+
+    def __init__(self, full_name: str, doc: str, is_retired: bool = False) -> None:
+        self.full_name = full_name
+        self.name = full_name.rpartition(".")[2]
+        self.doc = doc
+        self.is_retired = is_retired
+        self.fields: list[FieldDescriptor] = []
+        self.retired_fields: list[FieldDescriptor] = []
+        self.fields_by_name: dict[str, FieldDescriptor] = {}
+        self.oneofs: list[OneofDescriptor] = []
+        self.oneofs_by_name: dict[str, OneofDescriptor] = {}
+        self.nested_types: list[Descriptor] = []
+        self.enum_types: list[EnumDescriptor] = []
+        self.containing_type: Descriptor | None = None
+        self.reserved_ranges: list[tuple[int, int]] = []
+        self.reserved_names: list[str] = []
+        self._concrete_class: type[Message] | None = None
+
+    @property
+    def fields_by_number(self) -> dict[int, FieldDescriptor]:
+        """The fields that still are, by number."""
+        return {field.number: field for field in self.fields}
+
+    @property
+    def nested_types_by_name(self) -> dict[str, Descriptor]:
+        """The messages declared inside this one, by their short names."""
+        return {nested.name: nested for nested in self.nested_types}
+
+    @property
+    def enum_types_by_name(self) -> dict[str, EnumDescriptor]:
+        """The enums declared inside this message, by their short names."""
+        return {enum.name: enum for enum in self.enum_types}
+
+    @property
+    def enum_values_by_name(self) -> dict[str, EnumValueDescriptor]:
+        """The values of all enums declared inside this message."""
+        return {value.name: value for enum in self.enum_types for value in enum.values}
+
+    def __repr__(self) -> str:
+        return f"Descriptor({self.full_name})"
+
+
+class EnumTypeWrapper:
+    """An enum as code uses it: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
+
+    __slots__ = ("DESCRIPTOR",)
+
+    def __init__(self, descriptor: EnumDescriptor) -> None:
+        self.DESCRIPTOR = descriptor
+
+    def Name(self, number: int) -> str:
+        """The name of a value; raises ValueError where there is none, TypeError for what is no integer."""
+        if not isinstance(number, int):
+            raise TypeError(f"Enum value for {self.DESCRIPTOR.name} must be an int, but got {type(number)} {number!r}.")
+        for value in self.DESCRIPTOR.values:
+            if value.number == number:
+                return value.name
+        raise ValueError(f"Enum {self.DESCRIPTOR.name} has no name defined for value {number}")
+
+    def Value(self, name: str) -> int:
+        """The number of a name; raises ValueError where there is none."""
+        value = self.DESCRIPTOR.values_by_name.get(name)
+        if value is None:
+            raise ValueError(f"Enum {self.DESCRIPTOR.name} has no value defined for name {name!r}")
+        return value.number
+
+    def keys(self) -> list[str]:
+        """The names, by number."""
+        return [value.name for value in self.DESCRIPTOR.values]
+
+    def values(self) -> list[int]:
+        """The numbers, ascending."""
+        return [value.number for value in self.DESCRIPTOR.values]
+
+    def items(self) -> list[tuple[str, int]]:
+        """Names and numbers, by number."""
+        return [(value.name, value.number) for value in self.DESCRIPTOR.values]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __getattr__(self, name: str) -> int:
+        value = self.DESCRIPTOR.values_by_name.get(name)
+        if value is None:
+            raise AttributeError(f"Enum {self.DESCRIPTOR.name} has no value {name!r}")
+        return value.number
+
+    def __repr__(self) -> str:
+        return f"EnumTypeWrapper({self.DESCRIPTOR.full_name})"

@@ -1,0 +1,11 @@
+"""The message classes of ONNX, made from the tables of `schema/`."""
+
+from onnxwire._onnx_tables import TABLES
+from onnxwire.schema import Schema
+
+SCHEMA = Schema(TABLES, "onnxwire")
+"""All tables of ONNX: classes, enums, and the messages of releases past."""
+
+_public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}
+globals().update(_public)
+__all__ = list(_public)  # noqa: PLE0605

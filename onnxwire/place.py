@@ -1,0 +1,41 @@
+"""From a byte of a document to the path of the field that it lies in."""
+
+from __future__ import annotations
+
+from onnxwire._walk import read_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire._document import Document
+    from onnxwire.descriptor import Descriptor
+
+_WIRE_LEN = 2
+
+
+def field_path(document: Document, offset: int) -> str:
+    """The path from the root, such as `graph.node[3].attribute[0].ints`; "" for the root itself.
+
+    Follows the tags down to the byte at `offset`, so the path names what encloses it, damaged or not.
+    """
+    descriptor: Descriptor | None = document.root.DESCRIPTOR
+    start, end = 0, len(document)
+    steps: list[str] = []
+    while descriptor is not None:
+        fields = descriptor.fields_by_number
+        counts: dict[int, int] = {}
+        descriptor = None
+        while start < end:
+            number, wire, value, after, _ = read_record(document, start, end)
+            field = fields.get(number)
+            if after is not None and after <= offset:
+                counts[number] = counts.get(number, 0) + 1
+                start = after
+                continue
+            if field is not None and offset >= start:
+                is_span = field.message_type is not None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)
+                place = f"[{counts.get(number, 0)}]" if field.is_repeated and is_span else ""
+                steps.append(field.name + place)
+                if after is not None and wire == _WIRE_LEN and offset >= value:
+                    descriptor, start, end = field.message_type, value, after
+            break
+    return ".".join(steps)

@@ -1,0 +1,137 @@
+"""Turns tables into descriptors and message classes."""
+
+from __future__ import annotations
+
+import os
+
+from onnxwire._class import make_classes
+from onnxwire.descriptor import (
+    Descriptor,
+    EnumDescriptor,
+    EnumTypeWrapper,
+    EnumValueDescriptor,
+    FieldDescriptor,
+    OneofDescriptor,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxwire._message import Message
+    from onnxwire.table_text import EnumTable, FileTables, MessageTable
+
+
+class Schema:
+    """The message classes of a set of tables, as attributes and by full name.
+
+    messages: class by full name, such as "onnx.NodeProto"; enums: wrapper by full name; retired: descriptors of the
+    messages that no release has any more.
+    """
+
+    def __init__(self, files: Sequence[FileTables], module: str) -> None:
+        """Make the classes.
+
+        files: what `table_text.parse` gave, or the same as plain tuples. module: what the classes call their home.
+        Raises ValueError for a type that no table describes.
+        """
+        self.messages: dict[str, type[Message]] = {}
+        self.enums: dict[str, EnumTypeWrapper] = {}
+        self.retired: dict[str, Descriptor] = {}
+        descriptors: dict[str, Descriptor] = {}
+        for _, package, syntax, _, messages, enums in files:
+            prefix = package + "." if package else ""
+            for enum in enums:
+                self._add_enum(prefix, syntax, enum)
+            for name, doc, is_retired, _, _ in messages:
+                descriptors[prefix + name] = Descriptor(prefix + name, doc, is_retired)
+        for _, package, _, _, messages, _ in files:
+            prefix = package + "." if package else ""
+            for message in messages:
+                self._add_fields(descriptors[prefix + message[0]], message, prefix, descriptors)
+        self.retired = {name: descriptor for name, descriptor in descriptors.items() if descriptor.is_retired}
+        live = [descriptor for descriptor in descriptors.values() if not descriptor.is_retired]
+        self.messages = make_classes(live, module)
+        self._nest(descriptors, module)
+
+    def _add_enum(self, prefix: str, syntax: str, table: EnumTable) -> None:
+        name, doc, is_retired, rows = table
+        values = [EnumValueDescriptor(row[1], row[0], row[2], row[3], row[4]) for row in rows]
+        if not is_retired and not any(value.until is None for value in values):
+            raise ValueError(f"enum {name} has no value")
+        self.enums[prefix + name] = EnumTypeWrapper(EnumDescriptor(prefix + name, doc, syntax == "proto2", values))
+
+    def _add_fields(
+        self, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
+    ) -> None:
+        _, _, _, rows, reserved = table
+        for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc in rows:
+            field = FieldDescriptor(message, number, name, kind, is_repeated, is_packed, since, until, doc)
+            if kind == FieldDescriptor.TYPE_MESSAGE:
+                field.message_type = descriptors.get(prefix + type_name)
+            elif kind == FieldDescriptor.TYPE_ENUM and prefix + type_name in self.enums:
+                field.enum_type = self.enums[prefix + type_name].DESCRIPTOR
+            if type_name and field.message_type is None and field.enum_type is None:
+                raise ValueError(f"{field.full_name}: no table describes {type_name}")
+            if until is not None:
+                message.retired_fields.append(field)
+                continue
+            if oneof:
+                if oneof not in message.oneofs_by_name:
+                    message.oneofs_by_name[oneof] = OneofDescriptor(oneof, message)
+                    message.oneofs.append(message.oneofs_by_name[oneof])
+                field.containing_oneof = message.oneofs_by_name[oneof]
+                field.containing_oneof.fields.append(field)
+            message.fields.append(field)
+        message.fields.sort(key=lambda field: field.number)
+        for index, field in enumerate(message.fields):
+            field.index = index
+            message.fields_by_name[field.name] = field
+        message.reserved_ranges = [(first, last) for first, last, _, _ in reserved if first]
+        message.reserved_names = [name for _, _, name, _ in reserved if name]
+
+    def _nest(self, descriptors: dict[str, Descriptor], module: str) -> None:
+        """Put nested classes, enums, values and field numbers where protobuf's classes have them."""
+        for full_name, cls in self.messages.items():
+            descriptor = descriptors[full_name]
+            descriptor._concrete_class = cls
+            cls.__module__ = module
+            for field in descriptor.fields:
+                setattr(cls, f"{field.name.upper()}_FIELD_NUMBER", field.number)
+            parent = descriptors.get(full_name.rpartition(".")[0])
+            if parent is not None:
+                cls.__qualname__ = f"{self.messages[parent.full_name].__qualname__}.{descriptor.name}"
+                descriptor.containing_type = parent
+                parent.nested_types.append(descriptor)
+                setattr(self.messages[parent.full_name], descriptor.name, cls)
+            else:
+                setattr(self, descriptor.name, cls)
+        for full_name, wrapper in self.enums.items():
+            if not wrapper.DESCRIPTOR.values:
+                continue
+            parent = descriptors.get(full_name.rpartition(".")[0])
+            home: object = self if parent is None else self.messages[parent.full_name]
+            if parent is not None:
+                parent.enum_types.append(wrapper.DESCRIPTOR)
+            setattr(home, wrapper.DESCRIPTOR.name, wrapper)
+            for value in wrapper.DESCRIPTOR.values:
+                setattr(home, value.name, value.number)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> type[Message]: ...
+
+
+def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded") -> Schema:
+    """Make message classes from table files, in the notation of `schema/README.md`.
+
+    paths: the files, those that others import among them. module: what the classes call their home.
+    Raises ValueError that names the file and line of what is no table, OSError for what can't be read.
+    """
+    from onnxwire.table_text import parse
+
+    files = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            files.append(parse(file.read(), os.fspath(path)))
+    return Schema(files, module)

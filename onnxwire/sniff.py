@@ -1,0 +1,128 @@
+"""Says what a file is that is not what it was taken for."""
+
+from __future__ import annotations
+
+from onnxwire._walk import bytes_at, read_record
+from onnxwire.messages import SCHEMA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire._document import Document
+    from onnxwire._message import Message
+    from onnxwire.descriptor import Descriptor
+
+_MAGIC = [
+    (0, b"PK\x03\x04", "a zip archive; unpack it, or export the model if it is a PyTorch or Keras file"),
+    (0, b"PK\x05\x06", "an empty zip archive"),
+    (0, b"\x1f\x8b", "gzip data; unpack it with gunzip"),
+    (0, b"BZh", "bzip2 data; unpack it with bunzip2"),
+    (0, b"\xfd7zXZ\x00", "xz data; unpack it with unxz"),
+    (0, b"\x28\xb5\x2f\xfd", "zstd data; unpack it with unzstd"),
+    (257, b"ustar", "a tar archive; unpack it"),
+    (0, b"version https://git-lfs", "a git-lfs pointer, not the file itself; run `git lfs pull`"),
+    (0, b"<?xml", "XML"),
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, perhaps a Keras model"),
+    (0, b"\x93NUMPY", "a numpy .npy array"),
+    (0, b"GGUF", "a GGUF model"),
+    (0, b"ggml", "a GGML model"),
+    (4, b"TFL3", "a TensorFlow Lite model"),
+    (4, b"ORTM", "an onnxruntime .ort model; convert the .onnx it was made from"),
+    (0, b"\x80\x02}", "a pickle, perhaps a PyTorch checkpoint; export the model to ONNX"),
+    (0, b"\x80\x02\x8a\nl\xfc\x9c", "a PyTorch checkpoint; export the model to ONNX"),
+    (0, b"%PDF", "a PDF"),
+    (0, b"\x7fELF", "an executable"),
+    (0, b"MZ", "a Windows executable"),
+    (0, b"\x89PNG", "a PNG image"),
+]
+_HEAD = 512
+_RECORDS = 256
+_NESTED_BYTES = 1 << 16
+_TEXT_BYTES = 256
+_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r")
+
+
+def foreign_format(document: Document) -> str | None:
+    """Say which other format a document is in, judged by its first bytes; None where it is none that is known."""
+    head = bytes_at(document, 0, min(len(document), _HEAD))
+    for place, magic, name in _MAGIC:
+        if head[place : place + len(magic)] == magic:
+            return f"this is no ONNX file but {name}"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "this is no ONNX file but an HTML page, perhaps a login or error page saved by a download"
+    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= len(document) - 8:
+        return "this is no ONNX file but a safetensors file"
+    if text.startswith((b"{", b"[")) and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
+        return "this is no ONNX file but JSON text"
+    if text.startswith((b"ir_version:", b"ir_version ", b"<\n", b"graph {")) or text.startswith(b"<ir_version"):
+        return "this is no binary ONNX file but a text form of one"
+    if head and not head.strip(b"\0"):
+        return "the file starts with zero bytes; it was perhaps never written to its end"
+    if len(head) > 16 and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
+        return "this is no ONNX file but plain text"
+    return None
+
+
+def doubt(message: Message) -> str | None:
+    """Say why a root message, though its bytes decode, is none of its type; None where it may well be."""
+    document, asked = message._document, message.DESCRIPTOR
+    foreign = foreign_format(document)
+    if foreign is not None:
+        return foreign
+    hits, misfits = _fit(document, asked, 0, len(document), 2)
+    if misfits:
+        other = best_fit(document)
+        if other is not None and other is not asked:
+            name = other.full_name.partition(".")[2]
+            return f"this is no {asked.name} but looks like a {name}; load it with type=onnxwire.{name}"
+    if not hits:
+        return f"no known field of {asked.name} stands in it; this is no ONNX file, or not of that type"
+    return None
+
+
+def best_fit(document: Document) -> Descriptor | None:
+    """The message type that all of a document's records fit, the one that knows most of them; None for no such type."""
+    best: tuple[int, Descriptor] | None = None
+    for cls in SCHEMA.messages.values():
+        hits, misfits = _fit(document, cls.DESCRIPTOR, 0, len(document), 2)
+        if misfits == 0 and hits and (best is None or hits > best[0]):
+            best = hits, cls.DESCRIPTOR
+    return best[1] if best else None
+
+
+def _fit(document: Document, descriptor: Descriptor, start: int, end: int, depth: int) -> tuple[int, int]:
+    """Count the first records of a message that fit its table, and those that do not."""
+    fields, retired = descriptor.fields_by_number, {field.number for field in descriptor.retired_fields}
+    hits = misfits = 0
+    seen = set()
+    for _ in range(_RECORDS):
+        if start >= end:
+            break
+        number, wire, value, after, _ = read_record(document, start, end)
+        if after is None:
+            return hits, misfits + 1
+        start = after
+        field = fields.get(number)
+        if field is None:
+            misfits += number not in retired
+            continue
+        is_span = field.message_type is not None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)
+        if wire != _wire(field.type) and not (field.is_repeated and wire == 2 and not is_span):
+            misfits += number not in retired
+            continue
+        hits += 1
+        if not field.is_repeated:
+            misfits += number in seen
+            seen.add(number)
+        if field.type == field.TYPE_STRING:
+            text = bytes_at(document, value, min(after, value + _TEXT_BYTES))
+            misfits += not _CONTROL.isdisjoint(text)
+        elif field.message_type is not None and depth and after - value <= _NESTED_BYTES:
+            more, wrong = _fit(document, field.message_type, value, after, depth - 1)
+            hits, misfits = hits + more, misfits + wrong
+    return hits, misfits
+
+
+def _wire(kind: int) -> int:
+    """The wire type of one value of a field type."""
+    return {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}.get(kind, 0)

@@ -1,0 +1,104 @@
+"""From a path, bytes or a file object to a document."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from onnxwire._document import Document
+from onnxwire.errors import DecodeError, SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mmap import mmap
+    from typing import IO
+
+    Source = str | os.PathLike[str] | bytes | bytearray | memoryview | mmap | IO[bytes]
+    """A path, an object with the buffer protocol, or a binary file object."""
+
+
+def open_document(source: Source) -> Document:
+    """Make a document of a source, without reading it where it can be mapped.
+
+    Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for what is no source.
+    """
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        return refuse_empty(_map_path(os.fspath(source)))
+    if hasattr(source, "read") and not _has_buffer(source):
+        return refuse_empty(_map_file(source))
+    try:
+        return Document(source, f"<{type(source).__name__}>")
+    except BufferError as error:
+        raise TypeError(f"{type(source).__name__} is no contiguous buffer of bytes: {error}") from None
+    except TypeError:
+        raise TypeError(
+            f"expected a path, a bytes-like object or a binary file object, not {type(source).__name__}"
+        ) from None
+
+
+def _has_buffer(source: object) -> bool:
+    try:
+        memoryview(source)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _map_path(path: str) -> Document:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise SourceError.from_os_error(error, path, _advice(path)) from None
+    try:
+        return _map_descriptor(descriptor, path)
+    except OSError as error:
+        raise SourceError.from_os_error(error, path, _advice(path)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _advice(path: str) -> str:
+    if os.path.isdir(path):
+        return "it is a directory; name the .onnx file in it"
+    if not os.path.exists(path):
+        folder = os.path.dirname(path) or "."
+        return "check the name" if os.path.isdir(folder) else f"there is no directory {folder}"
+    return ""
+
+
+def _map_descriptor(descriptor: int, name: str) -> Document:
+    """Map a regular file; read anything else, such as a pipe, to its end."""
+    import mmap
+
+    status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        os.read(descriptor, 1)  # raises IsADirectoryError
+    if not stat.S_ISREG(status.st_mode):
+        with open(descriptor, "rb", closefd=False) as file:
+            return Document(file.read(), name)
+    if status.st_size == 0:
+        return Document(b"", name)
+    mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    return Document(mapping, name, mapping)
+
+
+def _map_file(file: IO[bytes]) -> Document:
+    """Map what a file object has from its position to its end, or read it where it can't be mapped."""
+    name = getattr(file, "name", None)
+    name = name if isinstance(name, str) else f"<{type(file).__name__}>"
+    try:
+        if file.tell() == 0:
+            return _map_descriptor(file.fileno(), name)
+    except (OSError, ValueError, AttributeError):
+        pass  # no real file, or one that can't be mapped
+    data = file.read()
+    if not isinstance(data, bytes):
+        raise TypeError(f"{name} gives {type(data).__name__}, not bytes; open it in binary mode")
+    return Document(data, name)
+
+
+def refuse_empty(document: Document) -> Document:
+    """Return the document, or raise DecodeError where it has no byte."""
+    if len(document) == 0:
+        raise DecodeError("the file is empty; it was perhaps never written to its end", 0, "", document.name)
+    return document

@@ -1,0 +1,146 @@
+"""Writes what the package takes from the tables: a module of literals, and the stubs of the message classes.
+
+The build runs it; nothing that it writes is committed. By hand: `python schema/generate.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+_PYTHON_TYPES = {1: "float", 2: "float", 8: "bool", 9: "str", 12: "bytes"}
+
+
+def write(root: Path) -> None:
+    """Write `_onnx_tables.py` and `messages.pyi` into the package, from all tables of `schema/`."""
+    table_text = _load(root / "onnxwire" / "table_text.py")
+    paths = sorted(path for path in (root / "schema").glob("*.md") if path.name != "README.md")
+    files = _in_order([table_text.parse(path.read_text(encoding="utf-8"), path.name) for path in paths])
+    _write(root / "onnxwire" / "_onnx_tables.py", _tables(files))
+    _write(root / "onnxwire" / "messages.pyi", _stubs(files))
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _write(path: Path, text: str) -> None:
+    """Write only what changed, so that a rebuild leaves untouched files alone."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def _in_order(files: list) -> list:
+    """Files after those that they import."""
+    done: list = []
+    while len(done) < len(files):
+        ready = [f for f in files if f not in done and all(any(d.name == i for d in done) for i in f.imports)]
+        if not ready:
+            raise ValueError(f"imports that no table file satisfies, among {[f.name for f in files]}")
+        done += ready
+    return done
+
+
+def _tables(files: list) -> str:
+    lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
+    lines.append("TABLES = [")
+    for file in files:
+        lines.append(f"    ({file.name!r}, {file.package!r}, {file.syntax!r}, {file.imports!r}, [")
+        for message in file.messages:
+            lines.append(f"        ({message.name!r}, {message.doc!r}, {message.retired!r}, [")
+            lines += [f"            {tuple(row)!r}," for row in message.fields]
+            lines.append("        ], [")
+            lines += [f"            {tuple(row)!r}," for row in message.reserved]
+            lines.append("        ]),")
+        lines.append("    ], [")
+        for enum in file.enums:
+            lines.append(f"        ({enum.name!r}, {enum.doc!r}, {enum.retired!r}, [")
+            lines += [f"            {tuple(row)!r}," for row in enum.values]
+            lines.append("        ]),")
+        lines.append("    ]),")
+    return "\n".join([*lines, "]", ""])
+
+
+def _stubs(files: list) -> str:
+    messages = {m.name: m for file in files for m in file.messages if not m.retired}
+    enums = {e.name: e for file in files for e in file.enums if not e.retired}
+    public = [name for name in messages if "." not in name]
+    lines = [
+        '"""Stubs of the message classes. Written by schema/generate.py; not to be edited."""',
+        "",
+        "from typing import ClassVar, Literal",
+        "",
+        "from onnxwire._message import Message",
+        "from onnxwire._repeated import RepeatedScalar, RepeatedSpan",
+        "from onnxwire.descriptor import EnumTypeWrapper",
+        "from onnxwire.schema import Schema",
+        "",
+        "SCHEMA: Schema",
+    ]
+    for name, enum in enums.items():
+        if "." not in name:
+            public += [name, *(value.name for value in enum.values if value.until is None)]
+            lines += _enum_stub(enum, "")
+    lines += ["", f"__all__ = {public!r}"]
+    for name, message in messages.items():
+        if "." not in name:
+            lines += ["", *_message_stub(message, messages, enums, "")]
+    return "\n".join([*lines, ""])
+
+
+def _enum_stub(enum, indent: str) -> list[str]:
+    kind = "ClassVar[{}]" if indent else "{}"
+    short = enum.name.rpartition(".")[2]
+    lines = [f"{indent}{short}: {kind.format('EnumTypeWrapper')}", f'{indent}"""{enum.doc}"""']
+    for value in enum.values:
+        if value.until is None:
+            lines += [f"{indent}{value.name}: {kind.format('int')}", f'{indent}"""{value.doc}"""']
+    return lines
+
+
+def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
+    inner = indent + "    "
+    lines = [f"{indent}class {message.name.rpartition('.')[2]}(Message):", f'{inner}"""{message.doc}"""', ""]
+    for name, nested in messages.items():
+        if name.rpartition(".")[0] == message.name:
+            lines += [*_message_stub(nested, messages, enums, inner), ""]
+    for name, enum in enums.items():
+        if name.rpartition(".")[0] == message.name:
+            lines += _enum_stub(enum, inner)
+    live = sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
+    for row in live:
+        lines.append(f"{inner}{row.name.upper()}_FIELD_NUMBER: ClassVar[Literal[{row.number}]]")
+    for row in live:
+        python = _PYTHON_TYPES.get(row.type, "int")
+        if row.type == 11:
+            python = row.type_name
+        if row.repeated:
+            python = f"{'RepeatedSpan' if row.type in (9, 11, 12) else 'RepeatedScalar'}[{python}]"
+        lines += [f"{inner}@property", f"{inner}def {row.name}(self) -> {python}:", f'{inner}    """{row.doc}"""']
+    oneofs = list(dict.fromkeys(row.oneof for row in live if row.oneof))
+    singular = [row.name for row in live if not row.repeated] + oneofs
+    if singular:
+        lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: ...  # type: ignore[override]")
+    if oneofs:
+        members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
+        found = _literal([name for names in members.values() for name in names])
+        lines.append(
+            f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {found} | None: ..."
+            "  # type: ignore[override]"
+        )
+    return lines
+
+
+def _literal(names: list[str]) -> str:
+    return f"Literal[{', '.join(repr(name) for name in names)}]"
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent.parent)

@@ -1,0 +1,51 @@
+"""Builds the extension modules, and writes the table module and the stubs from `schema/`."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+HERE = Path(__file__).parent
+MODULES = ["_varint", "_table", "_document", "_message", "_repeated", "_class", "_walk"]
+
+compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
+link_args = []
+macros = []
+if sys.platform == "win32":
+    compile_args = ["/O2"]
+if os.environ.get("ONNXWIRE_WERROR"):
+    compile_args.append("-Werror")
+if os.environ.get("ONNXWIRE_SANITIZE"):
+    compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1"]
+    link_args += ["-fsanitize=address,undefined"]
+
+
+def write_generated() -> None:
+    """Write the modules that come out of `schema/`: the tables as literals, and the stubs of the message classes."""
+    spec = importlib.util.spec_from_file_location("_generate", HERE / "schema" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    generate.write(HERE)
+
+
+write_generated()
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"onnxwire.{name}",
+                [f"onnxwire/{name}.pyx"],
+                extra_compile_args=compile_args,
+                extra_link_args=link_args,
+                define_macros=macros,
+                depends=["onnxwire/_packed.h"],
+            )
+            for name in MODULES
+        ],
+        annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
+        compiler_directives={"language_level": 3},
+    ),
+)
