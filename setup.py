@@ -41,7 +41,7 @@ setup(
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
                 define_macros=macros,
-                depends=["onnxwire/_packed.h"],
+                depends=["onnxwire/_packed.h", "onnxwire/_advise.h"],
             )
             for name in MODULES
         ],

@@ -2,13 +2,13 @@
 
 from onnxwire._message import Message
 from onnxwire._repeated import RepeatedScalar, RepeatedSpan
+from onnxwire._version import __version__
 from onnxwire.errors import ClosedError, DecodeError, Error, InUseError, SourceError
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
 from onnxwire.model import load, verify
 from onnxwire.schema import load_schema
 
-from onnxwire._version import __version__
 __all__ = [
     "ClosedError",
     "DecodeError",
@@ -18,6 +18,7 @@ __all__ = [
     "RepeatedScalar",
     "RepeatedSpan",
     "SourceError",
+    "__version__",
     "load",
     "load_schema",
     "verify",

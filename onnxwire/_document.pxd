@@ -7,11 +7,19 @@ from onnxwire._varint cimport Damage
 
 cdef enum:
     EPOCH_CLOSED = 0xFFFFFFFF
+    FAR = 1 << 18        # bytes that a walk steps over at once without wanting them mapped
 
 
 cdef struct Span:
     const uint8_t* p
     uint64_t n
+
+
+cdef struct Steps:
+    # Where a walk over a mapped file may land after a far step, and how often it did.
+    const uint8_t* end
+    int left             # far steps that the document may still prepare for; 0 for bytes in memory
+    int taken
 
 
 cdef class Spans:
@@ -27,18 +35,21 @@ cdef class Document:
     cdef const uint8_t* start
     cdef const uint8_t* end
     cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
+    cdef Steps steps
     cdef Py_ssize_t pins                # buffers handed out that point into the bytes, and scans without the GIL
     cdef object mapping                 # closed with the document; None where the bytes belong to somebody else
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
-    cdef readonly object root           # class of the message that the whole document is
+    cdef public object root             # class of the message that the whole document is
     # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes.
     cdef dict fills                     # start of a message of many records -> its slots as bytes
     cdef dict indexes                   # first record of a repeated field -> Spans of its elements
     cdef dict numbers                   # first record of a repeated number -> its decoded array
 
     cdef int check_open(self) except -1
+    cdef void release(self) noexcept
 
 
+cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil
 cdef object damage_error(Document document, Damage damage, const uint8_t* end)
 cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=*)
 cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size)

@@ -10,7 +10,23 @@ from onnxwire._varint cimport (
     MAX_DEPTH, Damage, explain, explain_packed,
 )
 
+cdef extern from "_advise.h" nogil:
+    int ow_narrow(const uint8_t* p, const uint8_t* end)
+
 from onnxwire.errors import ClosedError, DecodeError, InUseError
+
+
+# Far steps that all open documents together may still prepare for; see _advise.h.
+cdef int STEPS_LEFT = 8192
+
+
+cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil:
+    """Before the first touch of p, far from the last: see to it that no more than p's pages are mapped."""
+    if steps.left > 0:
+        steps.left -= 1
+        steps.taken += 1
+        if ow_narrow(p, steps.end) != 0:
+            steps.left = 0
 
 
 cdef class Spans:
@@ -42,10 +58,15 @@ cdef class Document:
     """
 
     def __cinit__(self, data, str name="<bytes>", mapping=None):
+        global STEPS_LEFT
         PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
         self.start = <const uint8_t*>self.buffer.buf
         self.end = self.start + self.buffer.len
         self.epoch = 1
+        self.steps.end = self.end
+        if mapping is not None:
+            self.steps.left = STEPS_LEFT // 2
+            STEPS_LEFT -= self.steps.left
         self.name = name
         self.mapping = mapping
         self.fills = {}
@@ -53,6 +74,12 @@ cdef class Document:
         self.numbers = {}
 
     def __dealloc__(self):
+        self.release()
+
+    cdef void release(self) noexcept:
+        global STEPS_LEFT
+        STEPS_LEFT += self.steps.left + self.steps.taken
+        self.steps.left = self.steps.taken = 0
         PyBuffer_Release(&self.buffer)
 
     def __len__(self):
@@ -77,7 +104,7 @@ cdef class Document:
             )
         self.epoch = EPOCH_CLOSED
         self.fills = self.indexes = self.numbers = {}
-        PyBuffer_Release(&self.buffer)
+        self.release()
         self.start = self.end = NULL
         if self.mapping is not None:
             self.mapping.close()

@@ -2,14 +2,15 @@
 """The view of a message, and the getters of singular fields."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint16_t
 from libc.string cimport memcmp, memcpy, memset
 
-from onnxwire._document cimport EPOCH_CLOSED, decode_error
+from onnxwire._document cimport FAR, Steps, decode_error, prepare_step
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
@@ -78,7 +79,8 @@ cdef void dealloc_view(PyObject* o) noexcept:
 # --- filling the slots
 
 cdef const uint8_t* scan_slots(
-    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    Steps* steps
 ) noexcept nogil:
     """Fill the slots from one span; returns NULL, or the start of the first faulty record.
 
@@ -111,6 +113,8 @@ cdef const uint8_t* scan_slots(
                 return record
             value = p
             p += n
+            if n >= FAR and p < end:
+                prepare_step(steps, p)
         elif wire == WIRE_VARINT:
             p = read_varint(p, end, &n)
             if p == NULL:
@@ -177,13 +181,13 @@ cdef int refresh(Message self) except -1:
             return 0
     memset(self.slots, 0, size)
     if self.parts == NULL:
-        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records)
+        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
         if fault != NULL:
             raise decode_error(document, fault, self.end)
     else:
         for i in range((<Spans>self.parts).n):
             part = &(<Spans>self.parts).items[i]
-            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records)
+            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     if records >= KEEP_RECORDS and self.end - self.start >= KEEP_BYTES:
@@ -456,15 +460,17 @@ cdef object field_value(Message self, Field* field):
     return (<Getter>field.get)(self, field)
 
 
-cdef Field* named_field(Message self, name) except NULL:
-    """The field of a name; raises as protobuf does."""
-    cdef object row
+cdef Field* named_field(Message self, name) except? NULL:
+    """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
+    cdef PyObject* place
+    cdef Py_ssize_t i
     if not isinstance(name, str):
         raise ValueError(f"Expected a field name, but got non-string argument {name!r}.")
-    row = (<object>self.table.descriptor).fields_by_name.get(name)
-    if row is None:
+    place = PyDict_GetItemWithError(<object>self.table.names, name)
+    if place == NULL:
         raise ValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
-    return &self.table.fields[<Py_ssize_t>row.index]
+    i = <object>place
+    return &self.table.fields[i] if i >= 0 else NULL
 
 
 cdef bint equal_messages(Message a, Message b, int depth) except -1:
@@ -615,6 +621,8 @@ cdef class Message:
         if name is None:
             return None if self.parts != NULL else (self.start - document.start, self.end - document.start)
         field = named_field(self, name)
+        if field == NULL:
+            return None
         slot = &self.slots[field.slot]
         if field.repeated or field.wire != WIRE_LEN or slot.p == NULL:
             return None
@@ -625,10 +633,9 @@ cdef class Message:
 
         Raises ValueError for a name that the message does not have, and for a repeated field.
         """
-        cdef Field* field
-        if isinstance(field_name, str) and field_name in (<object>self.table.descriptor).oneofs_by_name:
+        cdef Field* field = named_field(self, field_name)
+        if field == NULL:
             return self.WhichOneof(field_name) is not None
-        field = named_field(self, field_name)
         if field.repeated:
             raise ValueError(f"Field {(<object>field.descriptor).full_name} does not have presence.")
         fill(self)

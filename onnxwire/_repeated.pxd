@@ -23,6 +23,7 @@ cdef class SpanIterator:
     cdef Field* field
     cdef Cursor cursor
     cdef uint64_t left
+    cdef uint8_t tag             # of the records, where it is one byte; else 0, which is no tag
 
 
 cdef class Numbers:

@@ -15,12 +15,12 @@ from libc.string cimport memcpy
 from onnxwire._document cimport Document, Span, Spans, decode_error, packed_error
 from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
 from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
-    STRING, UINT32, UINT64, Slot, has_value,
+    BOOL, BYTES, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, MESSAGE, SFIXED64, SINT32, SINT64, STRING, UINT32, UINT64,
+    Slot, has_value,
 )
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
-    decode_varints, load32, load64, read_length, read_tag, zigzag32, zigzag64,
+    decode_varints, load32, load64, read_length, zigzag32, zigzag64,
 )
 
 import sys
@@ -70,6 +70,7 @@ cdef class RepeatedSpan:
         iterator.message = self.message
         iterator.field = self.field
         iterator.left = self.n
+        iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
         if self.n:
             start_cursor(&iterator.cursor, self.message, self.first)
         return iterator
@@ -178,13 +179,23 @@ cdef class SpanIterator:
         return self.left
 
     def __next__(self):
+        cdef Cursor* cursor = &self.cursor
+        cdef const uint8_t* p
         cdef Record record
+        cdef uint64_t n
         cdef int found
         fill(self.message)
+        # The common case: the next record is of the same field, with a tag of one byte.
+        if self.left and cursor.p < cursor.end and cursor.p[0] == self.tag:
+            p = read_length(cursor.p + 1, cursor.end, &n)
+            if p != NULL:
+                self.left -= 1
+                cursor.p = p + n
+                return make_element(self.message, self.field, p, n)
         while self.left:
-            found = next_record(&self.cursor, self.field.number, &record)
+            found = next_record(cursor, self.field.number, &record)
             if found <= 0:
-                raise decode_error(document_of(self.message), self.cursor.p, self.cursor.end)
+                raise decode_error(document_of(self.message), cursor.p, cursor.end)
             if record.tag & 7 == WIRE_LEN:
                 self.left -= 1
                 return make_element(self.message, self.field, record.value, record.n)
@@ -250,7 +261,9 @@ cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
         memcpy(out, &low, 4)
 
 
-cdef uint64_t store_run(uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity) noexcept nogil:
+cdef uint64_t store_run(
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+) noexcept nogil:
     """Write the numbers of a packed run; returns how many."""
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
@@ -286,7 +299,7 @@ cdef class RepeatedScalar:
         cdef uint64_t total = 0
         cdef uint64_t done = 0
         cdef uint64_t count
-        cdef uint64_t i
+        cdef uint64_t _i
         cdef int found
         fill(self.message)
         if self.items != NULL:
@@ -296,9 +309,8 @@ cdef class RepeatedScalar:
             return 0
 
         # First pass: how many.
-        for i in range(self.n_records):
-            if i == 0:
-                start_cursor(&cursor, self.message, self.first)
+        start_cursor(&cursor, self.message, self.first)
+        for _i in range(self.n_records):
             found = next_usable(&cursor, field, &record)
             if found <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
@@ -323,7 +335,7 @@ cdef class RepeatedScalar:
         start_cursor(&cursor, self.message, self.first)
         document.pins += 1
         try:
-            for i in range(self.n_records):
+            for _i in range(self.n_records):
                 found = next_usable(&cursor, field, &record)
                 if found <= 0:
                     raise decode_error(document, cursor.p, cursor.end)
@@ -376,7 +388,7 @@ cdef class RepeatedScalar:
         """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
         cdef Cursor cursor
         cdef Record record
-        cdef uint64_t i
+        cdef uint64_t _i
         fill(self.message)
         if self.first == NULL:
             return False
@@ -384,7 +396,7 @@ cdef class RepeatedScalar:
             self.decode()
             return self.n > 0
         start_cursor(&cursor, self.message, self.first)
-        for i in range(self.n_records):
+        for _i in range(self.n_records):
             if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n:
                 return True
         return False

@@ -49,7 +49,7 @@ cdef struct Field:
     Table* table             # the one that the field stands in
     Table* sub               # of a message field
     void* get                # object (*)(object view, void* field)
-    PyObject* descriptor     # FieldDescriptor; borrowed, the class keeps it
+    PyObject* descriptor     # FieldDescriptor; borrowed from the owner
     PyObject* default        # borrowed from the descriptor
 
 cdef struct Table:
@@ -57,7 +57,8 @@ cdef struct Table:
     Field* fields            # by ascending number
     uint16_t[DENSE] dense    # number -> place in `fields` + 1, 0 = unknown
     PyTypeObject* cls
-    PyObject* descriptor     # borrowed, the class keeps it
+    PyObject* descriptor     # borrowed from the owner
+    PyObject* names          # dict: name of a field -> its place in `fields`, of a oneof -> -1; borrowed from the owner
     bint wide                # some message of this table had so many records that its slots are worth keeping
     PyObject* dead[FREE_LIST]
     int n_dead
@@ -106,6 +107,7 @@ cdef class TableOwner:
     cdef Table* tables
     cdef Py_ssize_t n_tables
     cdef list descriptors           # what the tables borrow their Python objects from
+    cdef list names                 # what the tables borrow their `names` from
     cdef dict places                # full name -> place in `tables`
     cdef list classes               # what the tables borrow their `cls` from
 

@@ -21,6 +21,11 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
     cdef list fields = descriptor.fields
     cdef Field* field
     cdef Py_ssize_t i, k
+    cdef dict names = {row.name: i for i, row in enumerate(fields)}
+    for oneof in descriptor.oneofs:
+        names[oneof.name] = -1
+    self.names.append(names)
+    table.names = <PyObject*>names
     table.descriptor = <PyObject*>descriptor
     table.fields = <Field*>calloc(len(fields) or 1, sizeof(Field))
     if table.fields == NULL:
@@ -81,6 +86,7 @@ cdef class TableOwner:
         """descriptors: every message of a schema, each with fields sorted by number."""
         self.descriptors = descriptors
         self.classes = []
+        self.names = []
         self.places = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
         self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))
         if self.tables == NULL:

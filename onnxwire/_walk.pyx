@@ -6,8 +6,9 @@ from onnxwire._document cimport Document, damage_error, decode_error, packed_err
 from onnxwire._message cimport table_of
 from onnxwire._table cimport Field, Table, find_field
 from onnxwire._varint cimport (
-    FAULT_DEPTH, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Damage, check_varints,
-    load32, load64, read_length, read_long_tag, read_tag, read_varint, skip_group, skip_value,
+    FAULT_DEPTH, FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP,
+    WIRE_VARINT, Damage, check_varints, explain, load32, load64, read_length, read_long_tag, read_tag, read_varint,
+    skip_group, skip_value,
 )
 
 cdef enum What:
@@ -119,7 +120,8 @@ def read_record(Document document, uint64_t offset, uint64_t end):
 
     Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
     behind its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
-    record is damaged, the next record is None, and the number 0 if the tag could not be read.
+    record is damaged, the next record is None, and the number 0 if the tag could not be read; of a length that runs
+    past the end the value still starts behind it, and the raw value is the length.
     """
     cdef const uint8_t* p
     cdef const uint8_t* stop
@@ -136,9 +138,12 @@ def read_record(Document document, uint64_t offset, uint64_t end):
         return 0, 0, offset, None, None
     value = p
     if tag & 7 == WIRE_LEN:
-        p = read_length(p, stop, &n)
-        value = p
+        p = read_length(value, stop, &n)
+        if p == NULL and explain(document.start + offset, stop, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END:
+            value = read_varint(value, stop, &n)
+            return tag >> 3, WIRE_LEN, value - document.start, None, n
         if p != NULL:
+            value = p
             p += n
     elif tag & 7 == WIRE_VARINT:
         p = read_varint(p, stop, &n)

@@ -166,6 +166,20 @@ class FieldDescriptor:
         return self.LABEL_REPEATED if self.is_repeated else self.LABEL_OPTIONAL
 
     @property
+    def wire_type(self) -> int:
+        """The wire type of one value: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32."""
+        return _WIRE_TYPES.get(self.type, 0)
+
+    @property
+    def is_span(self) -> bool:
+        """Whether a value is a span of bytes: a string, bytes or a message."""
+        return self.type in (self.TYPE_STRING, self.TYPE_BYTES, self.TYPE_MESSAGE)
+
+    def accepts(self, wire_type: int) -> bool:
+        """Whether a record of a wire type holds values of the field, packed ones included."""
+        return wire_type == self.wire_type or (wire_type == 2 and self.is_repeated and not self.is_span)
+
+    @property
     def cpp_type(self) -> int:
         """The kind of value in memory, one of CPPTYPE_*."""
         return _CPP_TYPES[self.type]
@@ -188,7 +202,10 @@ class FieldDescriptor:
         return f"FieldDescriptor({self.full_name} = {self.number})"
 
 
-_CPP_TYPES = {1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2}
+_CPP_TYPES = {
+    1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2,
+}  # fmt: skip
+_WIRE_TYPES = {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}
 _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
 
 

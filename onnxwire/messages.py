@@ -8,4 +8,4 @@ SCHEMA = Schema(TABLES, "onnxwire")
 
 _public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}
 globals().update(_public)
-__all__ = list(_public)  # noqa: PLE0605
+__all__ = list(_public)

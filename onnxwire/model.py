@@ -9,12 +9,12 @@ from onnxwire.source import open_document, refuse_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing_extensions import TypeVar
 
     from onnxwire._message import Message
     from onnxwire.source import Source
 
-    MessageT = TypeVar("MessageT", bound=Message)
+    MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
 
 def load(source: Source, type: type[MessageT] = ModelProto) -> MessageT:  # type: ignore[assignment]

@@ -32,8 +32,7 @@ def field_path(document: Document, offset: int) -> str:
                 start = after
                 continue
             if field is not None and offset >= start:
-                is_span = field.message_type is not None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)
-                place = f"[{counts.get(number, 0)}]" if field.is_repeated and is_span else ""
+                place = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 steps.append(field.name + place)
                 if after is not None and wire == _WIRE_LEN and offset >= value:
                     descriptor, start, end = field.message_type, value, after

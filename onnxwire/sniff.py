@@ -80,6 +80,12 @@ def doubt(message: Message) -> str | None:
     return None
 
 
+def fits(document: Document, descriptor: Descriptor) -> bool:
+    """Whether the first records of a document are those of a message type."""
+    hits, misfits = _fit(document, descriptor, 0, len(document), 2)
+    return hits > 0 and misfits == 0
+
+
 def best_fit(document: Document) -> Descriptor | None:
     """The message type that all of a document's records fit, the one that knows most of them; None for no such type."""
     best: tuple[int, Descriptor] | None = None
@@ -106,8 +112,7 @@ def _fit(document: Document, descriptor: Descriptor, start: int, end: int, depth
         if field is None:
             misfits += number not in retired
             continue
-        is_span = field.message_type is not None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)
-        if wire != _wire(field.type) and not (field.is_repeated and wire == 2 and not is_span):
+        if not field.accepts(wire):
             misfits += number not in retired
             continue
         hits += 1
@@ -121,8 +126,3 @@ def _fit(document: Document, descriptor: Descriptor, start: int, end: int, depth
             more, wrong = _fit(document, field.message_type, value, after, depth - 1)
             hits, misfits = hits + more, misfits + wrong
     return hits, misfits
-
-
-def _wire(kind: int) -> int:
-    """The wire type of one value of a field type."""
-    return {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}.get(kind, 0)

@@ -23,11 +23,11 @@ def open_document(source: Source) -> Document:
     Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for what is no source.
     """
     if isinstance(source, str) or hasattr(source, "__fspath__"):
-        return refuse_empty(_map_path(os.fspath(source)))
+        return refuse_empty(_map_path(os.fsdecode(source)))
     if hasattr(source, "read") and not _has_buffer(source):
-        return refuse_empty(_map_file(source))
+        return refuse_empty(_map_file(source))  # type: ignore[arg-type]
     try:
-        return Document(source, f"<{type(source).__name__}>")
+        return Document(source, f"<{type(source).__name__}>")  # type: ignore[arg-type]
     except BufferError as error:
         raise TypeError(f"{type(source).__name__} is no contiguous buffer of bytes: {error}") from None
     except TypeError:
@@ -59,7 +59,7 @@ def _map_path(path: str) -> Document:
 
 def _advice(path: str) -> str:
     if os.path.isdir(path):
-        return "it is a directory; name the .onnx file in it"
+        return "name the .onnx file in it"
     if not os.path.exists(path):
         folder = os.path.dirname(path) or "."
         return "check the name" if os.path.isdir(folder) else f"there is no directory {folder}"

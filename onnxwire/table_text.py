@@ -173,8 +173,7 @@ def _row(table: MessageTable | EnumTable, cells: dict[str, str]) -> None:
     live = [row for row in table.fields if row.until is None]
     if until is None and any(row.number == number or row.name == cells["name"] for row in live):
         raise ValueError(f"field {cells['name']} = {number} repeats a number or name of the message")
+    kind, doc = TYPES[type_word], cells["doc"]
     table.fields.append(
-        FieldRow(
-            number, cells["name"], TYPES[type_word], type_name, repeated, cells["oneof"], packed, since, until, cells["doc"]
-        )
+        FieldRow(number, cells["name"], kind, type_name, repeated, cells["oneof"], packed, since, until, doc)
     )

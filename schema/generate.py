@@ -126,15 +126,13 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
         lines += [f"{inner}@property", f"{inner}def {row.name}(self) -> {python}:", f'{inner}    """{row.doc}"""']
     oneofs = list(dict.fromkeys(row.oneof for row in live if row.oneof))
     singular = [row.name for row in live if not row.repeated] + oneofs
+    ignore = "...  # type: ignore[override]"
     if singular:
-        lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: ...  # type: ignore[override]")
+        lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: {ignore}")
     if oneofs:
         members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
         found = _literal([name for names in members.values() for name in names])
-        lines.append(
-            f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {found} | None: ..."
-            "  # type: ignore[override]"
-        )
+        lines.append(f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {found} | None: {ignore}")
     return lines
 
 

@@ -1,1 +1,56 @@
-"""The command line, one module a command."""
+"""The command line: `onnxwire COMMAND`, one module a command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from onnxwire._version import __version__
+from onnxwire.cli import info
+from onnxwire.errors import Error
+
+_EXAMPLES = """\
+examples:
+  onnxwire info model.onnx              what is in a model: inputs, outputs, operators, tensors
+  onnxwire info model.onnx --json       the same as JSON
+  onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
+"""
+
+OK, NO, TROUBLE = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command.
+
+    arguments: the words after the program's name, by default the process's own.
+    Returns the exit status: 0 yes, 1 no (a fault was found in what was looked at), 2 trouble.
+    """
+    parser = argparse.ArgumentParser(
+        prog="onnxwire",
+        description="Look into ONNX files of any size, without protobuf.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    info.add_parser(commands)
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return TROUBLE
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except Error as error:
+        # One line, whatever is in a name; and what was printed before it comes first.
+        sys.stdout.flush()
+        print("onnxwire:", str(error).replace("\n", "\\n"), file=sys.stderr)
+        return TROUBLE
+    except BrokenPipeError:
+        # The reader went away. The interpreter must not try to flush again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 128 + 2

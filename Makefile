@@ -1,0 +1,68 @@
+# `make` lists the targets. All set-up is done by `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h schema/*) setup.py pyproject.toml
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: help demo test lint bench profile asm fuzz sanitize dist clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python $(SOURCES)
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/tested: $(VENV)/installed
+	$(PIP) install -e '.[test]'
+	@touch $@
+
+$(VENV)/linted: $(VENV)/tested
+	$(PIP) install -e '.[lint]'
+	@touch $@
+
+demo: $(VENV)/installed  ## install, and look into a small real model and a 4 GiB one
+	$(BIN)/onnxwire info examples/digits_cnn.onnx
+	@echo
+	$(BIN)/python examples/make_big_model.py -o examples/big_model.onnx
+	$(BIN)/onnxwire info examples/big_model.onnx
+
+test: $(VENV)/tested  ## install with what the tests need, and run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/linted  ## ruff, mypy and cython-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint onnxwire
+
+bench: $(VENV)/tested  ## print the benchmark table, beside the official runtime
+	$(BIN)/python -m benchmarks
+
+profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux perf)
+	perf record -g -o build/perf.data $(BIN)/python -m benchmarks --once walk_nodes
+	perf report -i build/perf.data --no-children
+
+asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
+	$(PIP) install 'Cython>=3.1,<4'
+	mkdir -p build/annotated
+	cp onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h build/annotated/
+	$(BIN)/cython -a -3 --fast-fail $(addprefix build/annotated/,$(notdir $(wildcard onnxwire/*.pyx)))
+
+fuzz: $(VENV)/tested  ## damaged bytes against the official runtime, for ten minutes
+	$(BIN)/python tests/fuzz.py --seconds 600
+
+sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
+	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python
+
+dist: $(BIN)/python  ## build the sdist, and the wheel from it
+	$(PIP) install build
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean:  ## delete everything that was built
+	rm -rf build dist $(VENV) *.egg-info onnxwire/*.c onnxwire/*.so onnxwire/_onnx_tables.py onnxwire/messages.pyi

@@ -1,0 +1,1 @@
+"""Onnxwire against the official runtime, side by side in one run: `python -m benchmarks`."""

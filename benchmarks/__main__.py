@@ -1,0 +1,58 @@
+"""Measure and print one table: `python -m benchmarks [NAME...] [--repeats N] [--json FILE] [--markdown]`."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.measure import WorkerError, measure, rows_of
+from benchmarks.table import machine, markdown_table, text_table
+
+PIECES = ["list_initializers", "walk_nodes", "verify_structure", "packed_numbers", "import_time", "info_command"]
+
+
+def show_progress(text: str) -> None:
+    """Write over the last line on a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Run the chosen pieces; returns 2 where one of them failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(PIECES)}; all by default")
+    parser.add_argument("--repeats", type=int, metavar="N", help="processes a side and row")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
+    parser.add_argument("--markdown", action="store_true", help="print the table for a README")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in PIECES:
+            parser.error(f"there is no {name}; choose from {', '.join(PIECES)}")
+    results, failures = [], []
+    load_before = os.getloadavg() if hasattr(os, "getloadavg") else None
+    for piece in options.names or PIECES:
+        for index in range(len(rows_of(piece))):
+            try:
+                results.append(measure(piece, index, options.repeats, show_progress))
+            except WorkerError as error:
+                failures.append(str(error))
+    show_progress("")
+    print(markdown_table(results) if options.markdown else text_table(results))
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if options.json is not None:
+        answer = {
+            "machine": machine(),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "load_before": load_before,
+            "rows": [result.to_json() for result in results],
+            "failures": failures,
+        }
+        options.json.write_text(json.dumps(answer, indent=1) + "\n")
+    return 2 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

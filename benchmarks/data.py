@@ -1,0 +1,34 @@
+"""The files that benchmarks work on: made once, in benchmarks/data, which may be deleted at any time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "data"
+
+
+def make_once(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file unless it is there; an interrupted write leaves no file of that name."""
+    if path.exists():
+        return
+    path.parent.mkdir(exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    write(unfinished)
+    unfinished.replace(path)
+
+
+def read_through(path: Path) -> None:
+    """Read a file to its end, so that it is in the page cache."""
+    chunk = bytearray(1 << 20)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(chunk):
+            pass
+
+
+def write_decoder(path: Path, **options: object) -> None:
+    """Write a model with `write_model` of examples/make_big_model.py, which says what the options are."""
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    from make_big_model import write_model
+
+    write_model(path, **options)

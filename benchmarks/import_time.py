@@ -1,0 +1,33 @@
+"""Import the package in a new interpreter."""
+
+from __future__ import annotations
+
+from benchmarks.row import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def ours() -> Callable[[], object]:
+    def operation() -> None:
+        import onnxwire  # noqa: F401
+
+    return operation
+
+
+def official() -> Callable[[], object]:
+    def operation() -> None:
+        import onnx  # noqa: F401
+
+    return operation
+
+
+def without_numpy(_: object) -> None:
+    """Check that importing onnxwire leaves numpy for later."""
+    import sys
+
+    assert "onnx" in sys.modules or "numpy" not in sys.modules, "importing onnxwire imports numpy"
+
+
+ROWS = [Row("import", ours=ours, official=official, fingerprint=without_numpy, goal=4, repeats=15)]

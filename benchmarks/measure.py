@@ -1,0 +1,135 @@
+"""Runs each side of a row in fresh processes, turn by turn, and takes medians."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import FOLDER
+from benchmarks.row import Row
+
+ROOT = Path(__file__).parents[1]
+WORKER = "from benchmarks.worker import main; main()"
+
+
+class WorkerError(Exception):
+    """A process that measures ended badly, or the two sides gave different results."""
+
+
+@dataclass
+class Samples:
+    """What one side took, a value a process: seconds; bytes of peak extra RSS; bytes of anonymous memory gained."""
+
+    seconds: list[float] = field(default_factory=list)
+    extra: list[int | None] = field(default_factory=list)
+    anonymous: list[int | None] = field(default_factory=list)
+
+    def median(self, name: str) -> float | None:
+        """Return the median of one of the lists, or None where nothing was measured."""
+        values = [value for value in getattr(self, name) if value is not None]
+        return statistics.median(values) if values else None
+
+
+@dataclass
+class Result:
+    """A row with its measurements; `skip` says why there are none."""
+
+    piece: str
+    row: Row
+    ours: Samples = field(default_factory=Samples)
+    official: Samples = field(default_factory=Samples)
+    skip: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the official runtime takes."""
+        ours, official = self.ours.median("seconds"), self.official.median("seconds")
+        return official / ours if ours and official else None
+
+    @property
+    def verdicts(self) -> dict[str, bool]:
+        """Whether the goals for "time" and "memory" are met, of those that are set and measured."""
+        ratio, extra = self.ratio, self.ours.median("extra")
+        verdicts = {}
+        if self.row.goal is not None and ratio is not None:
+            verdicts["time"] = ratio >= self.row.goal
+        if self.row.memory_goal is not None and extra is not None:
+            verdicts["memory"] = extra < self.row.memory_goal
+        return verdicts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for a file."""
+        sides = {
+            name: {key: samples.median(key) for key in asdict(samples)} | {"samples": asdict(samples)}
+            for name, samples in (("ours", self.ours), ("official", self.official))
+        }
+        return {
+            "piece": self.piece,
+            "work": self.row.work,
+            **sides,
+            "ratio": self.ratio,
+            "goal": self.row.goal,
+            "memory_goal": self.row.memory_goal,
+            "goals_met": self.verdicts,
+            "note": self.row.note,
+            "skip": self.skip,
+        }
+
+
+def rows_of(piece: str) -> list[Row]:
+    """Return the rows of a file of this package."""
+    rows: list[Row] = import_module(f"benchmarks.{piece}").ROWS
+    return rows
+
+
+def worker_environment() -> dict[str, str]:
+    """Return an environment in which both sides find compiled bytecode, as installed packages do."""
+    # A checkout has none where PYTHONDONTWRITEBYTECODE is set, and would be compiled anew by every process.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return environment | {"PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
+
+
+def run_worker(piece: str, index: int, side: str) -> dict[str, Any]:
+    """Run `worker.main` in a fresh interpreter and return what it reports."""
+    command = [sys.executable, "-c", WORKER, piece, str(index), side]
+    done = subprocess.run(command, cwd=ROOT, env=worker_environment(), capture_output=True, text=True)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise WorkerError(f"{piece}, row {index}, {side}: {reason[0]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
+    """Measure a row: one process a side to warm up, then `repeats` (the row's own number if None) that count.
+
+    Raises WorkerError where a process fails or the results of the two sides differ.
+    """
+    row = rows_of(piece)[index]
+    result = Result(piece, row)
+    progress(f"{row.work}: preparing")
+    result.skip = run_worker(piece, index, "prepare")["skip"]
+    if result.skip:
+        return result
+    count = repeats or row.repeats
+    sides = ["ours"] if row.official is None else ["ours", "official"]
+    fingerprints = []
+    for turn in range(count + 1):
+        progress(f"{row.work}: {turn} of {count}")
+        # Who goes first changes, so that what one leaves behind in the caches serves both.
+        for side in sides if turn % 2 else reversed(sides):
+            answer = run_worker(piece, index, side)
+            fingerprints.append(answer.pop("fingerprint"))
+            if turn:
+                samples = getattr(result, side)
+                for name, value in answer.items():
+                    getattr(samples, name).append(value)
+    if any(fingerprint != fingerprints[0] for fingerprint in fingerprints):
+        raise WorkerError(f"{piece}, row {index}: the two sides give different results")
+    return result

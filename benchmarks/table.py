@@ -1,0 +1,136 @@
+"""Writes results for people."""
+
+import os
+import platform
+from importlib.metadata import version
+
+from benchmarks.measure import Result
+
+HEADER = ["work", "onnxwire", "official", "ratio", "goal", "met", "our memory", "of it anonymous", "official memory"]
+
+
+def show_time(seconds: float | None) -> str:
+    """Write a time with three digits."""
+    if seconds is None:
+        return "-"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
+    return f"{seconds * 1e6:.0f} µs"
+
+
+def show_memory(size: float | None) -> str:
+    """Write a size in megabytes of 10^6 bytes."""
+    if size is None:
+        return "-"
+    return f"{size / 1e6:,.1f} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
+
+
+def show_ratio(ratio: float | None) -> str:
+    """Write how many times."""
+    if ratio is None:
+        return "-"
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
+
+
+def show_goal(result: Result) -> str:
+    """Write the goals of a row."""
+    goals = []
+    if result.row.goal is not None:
+        goals.append(f">= {result.row.goal:,g}x")
+    if result.row.memory_goal is not None:
+        goals.append(f"< {result.row.memory_goal / 1e6:g} MB")
+    return ", ".join(goals) or "-"
+
+
+def show_verdict(result: Result) -> str:
+    """Write whether the goals are met, and which is not."""
+    if not result.verdicts:
+        return "-"
+    missed = [name for name, is_met in result.verdicts.items() if not is_met]
+    return f"no: {', '.join(missed)}" if missed else "yes"
+
+
+def cells_of(result: Result) -> list[str]:
+    """Return the text of one line of the table."""
+    if result.skip:
+        return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADER) - 2)]
+    return [
+        result.row.work,
+        show_time(result.ours.median("seconds")),
+        result.row.note if result.row.official is None else show_time(result.official.median("seconds")),
+        show_ratio(result.ratio),
+        show_goal(result),
+        show_verdict(result),
+        show_memory(result.ours.median("extra")),
+        show_memory(result.ours.median("anonymous")),
+        show_memory(result.official.median("extra")),
+    ]
+
+
+def text_table(results: list[Result]) -> str:
+    """Return an aligned table."""
+    lines = [HEADER, *map(cells_of, results)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines
+    )
+
+
+def markdown_table(results: list[Result]) -> str:
+    """Return a table for a README, with a line on the machine."""
+    lines = [HEADER, ["---"] + ["---:"] * (len(HEADER) - 1), *map(cells_of, results)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{machine_line()}"
+
+
+def machine() -> dict[str, str]:
+    """Tell on what the measurements were made."""
+    return {
+        "cpu": cpu_name(),
+        "cores": str(os.cpu_count()),
+        "os": os_name(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "onnx", "protobuf")},
+        "protobuf implementation": protobuf_implementation(),
+    }
+
+
+def machine_line() -> str:
+    """Return the machine in a sentence."""
+    facts = machine()
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
+        f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}). Medians; each run "
+        "is a new process that does the work once, with the file in the page cache. Memory is the peak of the resident "
+        "set above what it was before, pages of the mapped file included."
+    )
+
+
+def cpu_name() -> str:
+    """Return the name of the processor."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def os_name() -> str:
+    """Return the name of the system, with that of the distribution where there is one."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    try:
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {system}"
+    except (OSError, KeyError):
+        return system
+
+
+def protobuf_implementation() -> str:
+    """Return how protobuf works here: "upb", "cpp" or "python"."""
+    from google.protobuf.internal import api_implementation
+
+    return str(api_implementation.Type())

@@ -1,0 +1,92 @@
+"""Walk every field of 100,000 nodes and 100,000 value_infos in Python, with the same code for both sides."""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.row import Row
+from benchmarks.structure import PATH, prepare
+
+FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
+
+
+def walk(model: Any) -> float:
+    """Read the fields by name, as a tool for ONNX would, and return a checksum."""
+    total: float = model.ir_version
+    for node in model.graph.node:
+        total += len(node.name) + len(node.op_type) + len(node.domain) + len(node.overload) + len(node.doc_string)
+        for name in node.input:
+            total += len(name)
+        for name in node.output:
+            total += len(name)
+        for attribute in node.attribute:
+            total += len(attribute.name) + len(attribute.doc_string)
+            kind = attribute.type
+            if kind == INT:
+                total += attribute.i
+            elif kind == INTS:
+                total += sum(attribute.ints)
+            elif kind == FLOAT:
+                total += attribute.f
+            elif kind == STRING:
+                total += len(attribute.s)
+        for entry in node.metadata_props:
+            total += len(entry.key) + len(entry.value)
+    for value in model.graph.value_info:
+        total += len(value.name) + len(value.doc_string)
+        tensor_type = value.type.tensor_type
+        total += tensor_type.elem_type
+        for dim in tensor_type.shape.dim:
+            if dim.HasField("dim_value"):
+                total += dim.dim_value
+            else:
+                total += len(dim.dim_param)
+    return total
+
+
+def walk_listed(message: Any) -> float:
+    """Read the fields by ListFields, whatever they are, and return a checksum."""
+    total: float = 0
+    for field, value in message.ListFields():
+        total += field.number
+        if field.type == field.TYPE_MESSAGE:
+            for item in value if field.is_repeated else (value,):
+                total += walk_listed(item)
+        elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
+            total += sum(map(len, value)) if field.is_repeated else len(value)
+        else:
+            total += sum(value) if field.is_repeated else value
+    return total
+
+
+def ours(walker: Callable[[Any], float]) -> Callable[[], object]:
+    from onnxwire import ModelProto
+
+    data = PATH.read_bytes()
+    return lambda: walker(ModelProto.FromString(data))
+
+
+def official(walker: Callable[[Any], float]) -> Callable[[], object]:
+    from onnx import ModelProto
+
+    data = PATH.read_bytes()
+    return lambda: walker(ModelProto.FromString(data))
+
+
+ROWS = [
+    Row(
+        "parse and walk 100,000 nodes, 100,000 value_infos",
+        prepare=prepare,
+        ours=lambda: ours(walk),
+        official=lambda: official(walk),
+        fingerprint=lambda result: result,
+        goal=3,
+    ),
+    Row(
+        "the same, generically by ListFields",
+        prepare=prepare,
+        ours=lambda: ours(walk_listed),
+        official=lambda: official(walk_listed),
+        fingerprint=lambda result: result,
+        repeats=5,
+    ),
+]

@@ -1,0 +1,101 @@
+"""The process that does one operation once: `python -c "from benchmarks.worker import main; main()" PIECE ROW SIDE`.
+
+Prints JSON. Few imports, for the sake of the import benchmark: what is imported here costs neither side anything.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+
+
+def status() -> dict[str, int]:
+    """Read the memory figures of this process in bytes, such as VmRSS and VmHWM; none where /proc is missing."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return {}
+    return {line[0][:-1].decode(): int(line[1]) * 1024 for line in lines if line[-1:] == [b"kB"]}
+
+
+def reset_peak() -> bool:
+    """Set VmHWM back to VmRSS; returns whether that worked."""
+    try:
+        with open("/proc/self/clear_refs", "wb") as file:
+            file.write(b"5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_of_usage(children: bool) -> int | None:
+    """Return the peak RSS in bytes since the start of this process, or the highest of its ended children."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def run_empty_child() -> None:
+    """Run an interpreter that does nothing, the baseline of a child's memory."""
+    import subprocess
+
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+
+
+def difference(after: int | None, before: int | None) -> int | None:
+    """Subtract, unless one is unknown."""
+    return None if after is None or before is None else max(after - before, 0)
+
+
+def main() -> None:
+    """Prepare a row, or do one side's operation once and print what it took."""
+    piece, index, side = sys.argv[1:]
+    row = __import__(f"benchmarks.{piece}", fromlist=["ROWS"]).ROWS[int(index)]
+    if side == "prepare":
+        prepare(row)
+        return
+    operation = getattr(row, side)()
+    if row.in_child:
+        run_empty_child()
+    gc.collect()
+    usage = peak_of_usage(row.in_child)
+    is_reset = not row.in_child and reset_peak()
+    before = status()
+
+    start = time.perf_counter()
+    result = operation()
+    seconds = time.perf_counter() - start
+
+    after = status()
+    if is_reset and "VmHWM" in after:
+        extra = difference(after["VmHWM"], before["VmRSS"])
+    else:
+        extra = difference(peak_of_usage(row.in_child), usage)
+    anonymous = None if row.in_child else difference(after.get("RssAnon"), before.get("RssAnon"))
+    report(seconds=seconds, extra=extra, anonymous=anonymous, fingerprint=row.fingerprint and row.fingerprint(result))
+
+
+def prepare(row: object) -> None:
+    """Make the input of a row; prints why not where that is no use."""
+    from benchmarks.row import Row, Skip
+
+    assert isinstance(row, Row)
+    reason = ""
+    try:
+        if row.prepare is not None:
+            row.prepare()
+    except Skip as skip:
+        reason = str(skip)
+    report(skip=reason)
+
+
+def report(**values: object) -> None:
+    """Print the values as one line of JSON."""
+    import json
+
+    print(json.dumps(values))

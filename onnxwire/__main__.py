@@ -1,0 +1,7 @@
+"""`python -m onnxwire` is the command line."""
+
+import sys
+
+from onnxwire.cli import main
+
+sys.exit(main())

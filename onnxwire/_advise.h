@@ -1,0 +1,32 @@
+/* Keeps a walk that jumps from header to header of a mapped file from mapping what lies between.
+ *
+ * A fault in a file mapping maps whatever the page cache holds around it, up to a large folio of 2 MiB, whatever advice
+ * the mapping was given. The one bound is the mapping itself: a small piece of other advice is a mapping of its own, so
+ * a fault in it maps that piece and nothing else. The kernel allows a process some 65,000 pieces; so a share is set.
+ */
+#ifndef ONNXWIRE_ADVISE_H
+#define ONNXWIRE_ADVISE_H
+
+#include <stdint.h>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int ow_narrow(const uint8_t *p, const uint8_t *end) {
+    static uintptr_t page = 0;
+    if (page == 0) page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = (uintptr_t)p & ~(page - 1);
+    uintptr_t length = 2 * page;
+    if ((uintptr_t)end - start < length) length = (uintptr_t)end - start;
+    return madvise((void *)start, length, MADV_RANDOM);
+}
+#else
+static int ow_narrow(const uint8_t *p, const uint8_t *end) {
+    (void)p;
+    (void)end;
+    return -1;
+}
+#endif
+
+#endif

@@ -1,0 +1,15 @@
+"""Lets test modules import `wire`, and makes Hypothesis draw the same examples in every run."""
+
+import os
+import sys
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, os.path.dirname(__file__))
+pytest.register_assert_rewrite("wire")
+
+settings.register_profile(
+    "same", deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("same")

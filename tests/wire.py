@@ -1,0 +1,417 @@
+"""Makes protobuf wire bytes for any message descriptor, sound and damaged, and compares what two readers make of them.
+
+`sound` bytes are what a parser must take, however unusual; `flawed` ones may have a record that no parser takes;
+`damaged` ones had some bytes cut, changed, put in or taken out. Descriptors are those of onnxwire.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+
+import numpy as np
+from google.protobuf import descriptor_pool, message_factory
+from hypothesis import strategies as st
+from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
+
+import onnxwire
+from onnxwire.descriptor import FieldDescriptor as F
+
+VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
+MAX_NUMBER = (1 << 29) - 1
+WIRES = {
+    F.TYPE_DOUBLE: FIXED64, F.TYPE_FIXED64: FIXED64, F.TYPE_SFIXED64: FIXED64,
+    F.TYPE_FLOAT: FIXED32, F.TYPE_FIXED32: FIXED32, F.TYPE_SFIXED32: FIXED32,
+    F.TYPE_STRING: LEN, F.TYPE_BYTES: LEN, F.TYPE_MESSAGE: LEN,
+}  # fmt: skip
+
+
+# --- encoder
+
+
+def varint(value, pad=0):
+    """Encode 64 bits as a varint, `pad` bytes longer than it need be."""
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    if pad:
+        out[-1] |= 0x80
+        out += b"\x80" * (pad - 1) + b"\x00"
+    return bytes(out)
+
+
+def tag(number, wire, pad=0):
+    return varint(number << 3 | wire, pad)
+
+
+def span(number, data, pad=0):
+    """A record of wire type LEN; its length is `pad` bytes longer than it need be."""
+    return tag(number, LEN) + varint(len(data), pad) + data
+
+
+def number(field_number, value, pad=0):
+    """A record of wire type VARINT."""
+    return tag(field_number, VARINT) + varint(value, pad)
+
+
+def group(field_number, data=b""):
+    return tag(field_number, START) + data + tag(field_number, END)
+
+
+def wire_of(field):
+    """The wire type of one value of a field."""
+    return WIRES.get(field.type, VARINT)
+
+
+def is_number(field):
+    return wire_of(field) != LEN
+
+
+# --- strategies: pieces
+
+_EDGES = [0, 1, 2, 127, 128, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 63, (1 << 64) - 1]
+_uints = st.sampled_from(_EDGES) | st.integers(0, (1 << 64) - 1) | st.integers(0, 300)
+_tag_pads = st.sampled_from([0] * 9 + [1, 2, 3, 4])
+_pads = st.sampled_from([0] * 9 + [1, 4, 9])
+_fixed32 = st.binary(min_size=4, max_size=4) | st.sampled_from(
+    [struct.pack("<f", x) for x in (0.0, -0.0, 1.5, float("inf"), float("nan"))] + [b"\1\0\xa0\x7f"]
+)
+_fixed64 = st.binary(min_size=8, max_size=8) | st.sampled_from(
+    [struct.pack("<d", x) for x in (0.0, -0.0, 1.5, float("-inf"), float("nan"))]
+)
+_texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"", b"name", b"x" * 200, "ä€𝄞".encode()])
+_no_texts = st.binary(max_size=5) | st.sampled_from([b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+
+
+@st.composite
+def _tags(draw, field_number, wire):
+    least = len(tag(field_number, wire))
+    return tag(field_number, wire, min(draw(_tag_pads), 5 - least))
+
+
+@st.composite
+def _varints(draw, values=_uints):
+    least = varint(draw(values))
+    pad = min(draw(_pads), 10 - len(least))
+    if not pad:
+        return least
+    return least[:-1] + bytes([least[-1] | 0x80]) + b"\x80" * (pad - 1) + b"\x00"
+
+
+_wild_varints = st.integers(0, 127).map(lambda last: b"\xff" * 9 + bytes([last]))  # bits above the 64th
+
+
+@st.composite
+def _lengths(draw, n):
+    least = len(varint(n))
+    return varint(n, min(draw(_tag_pads), 5 - least))
+
+
+@cache
+def _scalars(field):
+    """One value of a scalar field, without its tag and, of spans, without the length."""
+    if field.enum_type is not None:
+        known = st.sampled_from([value.number for value in field.enum_type.values])
+        strange = st.sampled_from([-1, 999, (1 << 31) - 1, -(1 << 31)])
+        return _varints(known | known | strange | known.map(lambda n: n + (1 << 32))) | _varints()
+    if field.type == F.TYPE_STRING:
+        return _texts | _texts | _no_texts
+    if field.type == F.TYPE_BYTES:
+        return _no_texts | _texts
+    wire = wire_of(field)
+    return _fixed32 if wire == FIXED32 else _fixed64 if wire == FIXED64 else _varints() | _varints() | _wild_varints
+
+
+@st.composite
+def _groups(draw, field_number, depth):
+    """A sound group: numbers in it may be any, but they must match."""
+    inner = draw(st.lists(_unknown(st.integers(1, 20) | st.just(MAX_NUMBER), depth), max_size=3))
+    return draw(_tags(field_number, START)) + b"".join(inner) + draw(_tags(field_number, END))
+
+
+@st.composite
+def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START)):
+    """A record of any shape."""
+    field_number = draw(numbers)
+    wire = draw(st.sampled_from(wires))
+    if wire == START:
+        return draw(_groups(field_number, depth - 1)) if depth else group(field_number)
+    head = draw(_tags(field_number, wire))
+    if wire == VARINT:
+        return head + draw(_varints())
+    if wire == LEN:
+        data = draw(st.binary(max_size=6) | st.sampled_from([b"", b"x" * 130]))
+        return head + draw(_lengths(len(data))) + data
+    return head + draw(_fixed32 if wire == FIXED32 else _fixed64)
+
+
+# --- strategies: records of a descriptor
+
+
+@st.composite
+def _record(draw, field, depth, flaws):
+    """A record of a known field with a wire type that it takes; `flaws`: messages in it may be flawed."""
+    if field.message_type is not None:
+        data = draw(_messages(field.message_type, depth - 1, flaws)) if depth else b""
+        return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
+    values = _scalars(field)
+    if not is_number(field):
+        data = draw(values)
+        return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
+    if field.is_repeated and draw(st.booleans()):
+        times = draw(st.sampled_from([1] * 9 + [40]))
+        data = b"".join(draw(st.lists(values, max_size=5))) * times
+        return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
+    return draw(_tags(field.number, wire_of(field))) + draw(values)
+
+
+@st.composite
+def _wrong_wire(draw, field):
+    """A sound record of a known field's number that has to be an unknown field."""
+    taken = {wire_of(field)} | ({LEN} if field.is_repeated else set())
+    wires = [wire for wire in (VARINT, FIXED64, LEN, FIXED32, START) if wire not in taken]
+    return draw(_unknown(st.just(field.number), 1, wires))
+
+
+@st.composite
+def _flaw(draw, descriptor):
+    """A record that no parser takes, or that this one takes only if the official one does."""
+    known = st.sampled_from([field.number for field in descriptor.fields])
+    field_number = draw(known | st.integers(1, 70) | st.just(MAX_NUMBER))
+    least = len(tag(field_number, VARINT))
+    wire = draw(st.sampled_from([VARINT, FIXED64, LEN, FIXED32]))
+    return draw(
+        st.sampled_from(
+            [
+                tag(field_number, wire, 5 - least) + b"\0" * 8,
+                tag(field_number, wire, 6 - least) + b"\0" * 8,
+                tag(field_number, START),
+                tag(field_number, START) + tag(field_number + 1, END),
+                tag(field_number, START) * 2 + tag(field_number, END),
+                tag(field_number, END),
+                tag(field_number, 6) + b"\0",
+                tag(field_number, 7) + b"\0",
+                tag(0, wire) + b"\0" * 8,
+                tag(0, wire, 2) + b"\0" * 8,
+                tag(MAX_NUMBER + 1 + field_number, wire) + b"\0" * 8,
+                tag(field_number, VARINT) + b"\x80" * 10 + b"\0",
+                tag(field_number, LEN) + varint(3, 4) + b"abc",
+                tag(field_number, LEN) + varint(3, 5) + b"abc",
+                tag(field_number, LEN) + varint(0, 9),
+                tag(field_number, LEN) + b"\x83" + b"\x80" * 8 + b"\2abc",
+                tag(field_number, LEN) + varint(1000) + b"abc",
+                tag(field_number, LEN) + varint((1 << 31) - 1) + b"abc",
+                tag(field_number, LEN) + varint(1 << 31) + b"abc",
+                tag(field_number, LEN) + varint((1 << 64) - 1) + b"abc",
+                tag(field_number, FIXED32) + b"abc",
+                tag(field_number, FIXED64) + b"abcdefg",
+                span(field_number, b"\x80"),
+                span(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),
+                span(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),
+                span(field_number, b"\1" + b"\xff" * 10 + b"\1"),
+                span(field_number, b"abcde"),
+            ]
+        )
+    )
+
+
+@cache
+def _records(descriptor, depth, flaws):
+    """One record of a message, known or not."""
+    numbers = {field.number for field in descriptor.fields}
+    strange = [n for n in (1, 2, 3, 12, 15, 16, 63, 64, 65, 127, 2047, 18999, 40000, MAX_NUMBER - 1, MAX_NUMBER)]
+    unknown = _unknown(st.sampled_from([n for n in strange if n not in numbers]))
+    fields = st.sampled_from(descriptor.fields)
+    known = fields.flatmap(lambda field: _record(field, depth, flaws))
+    if depth:  # else nothing but scalars would be drawn of messages with many fields
+        nested = [field for field in descriptor.fields if field.message_type is not None]
+        if nested:
+            known |= st.sampled_from(nested).flatmap(lambda field: _record(field, depth, flaws))
+    kinds = [known, known, known, unknown, fields.flatmap(_wrong_wire)]
+    return st.one_of(kinds + [_flaw(descriptor)] if flaws else kinds)
+
+
+@st.composite
+def _record_lists(draw, descriptor, depth, flaws):
+    records = draw(st.lists(_records(descriptor, depth, flaws), max_size=6))
+    if records and draw(st.integers(0, 5)) == 0:  # the same field again: repeated, merged, last one wins
+        records.insert(draw(st.integers(0, len(records))), draw(st.sampled_from(records)))
+    if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for what is kept and indexed
+        records = records * 20
+    return records
+
+
+@cache
+def _messages(descriptor, depth, flaws):
+    return _record_lists(descriptor, depth, flaws).map(b"".join)
+
+
+# --- strategies: what tests use
+
+
+def record_lists(descriptor, depth=2):
+    """The records of a sound message, to be joined in any order."""
+    return _record_lists(descriptor, depth, False)
+
+
+def sound(descriptor, depth=3):
+    """Bytes that every parser takes: any order, packed or not, overlong, merged, unknown, of other wire types."""
+    return _messages(descriptor, depth, False)
+
+
+def flawed(descriptor, depth=2):
+    """Bytes with records, at any depth, that may be wrong."""
+    return _messages(descriptor, depth, True)
+
+
+@st.composite
+def damaged(draw, descriptor):
+    """Bytes that a disk or a download has spoilt."""
+    data = bytearray(draw(sound(descriptor, 2)))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(data)))
+        what = draw(st.sampled_from(["cut", "change", "insert", "delete"]))
+        if what == "cut":
+            del data[place:]
+        elif what == "change" and place < len(data):
+            data[place] = draw(st.integers(0, 255))
+        elif what == "insert":
+            data[place:place] = draw(st.binary(min_size=1, max_size=3))
+        else:
+            del data[place : place + draw(st.integers(1, 3))]
+    return bytes(data)
+
+
+# --- what the two readers make of it
+
+
+def official_class(full_name, pool=None):
+    """The official runtime's class of a message."""
+    pool = pool or descriptor_pool.Default()
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
+
+
+def official_accepts(cls, data):
+    from google.protobuf.message import DecodeError
+
+    try:
+        cls.FromString(data)
+    except DecodeError:
+        return False
+    return True
+
+
+def accepts(cls, data):
+    try:
+        onnxwire.verify(data, cls)
+    except onnxwire.DecodeError:
+        return False
+    return True
+
+
+def compare(ours, official, path=""):
+    """Assert that a message of ours reads, all through, as the official one does."""
+    names = [field.name for field, _ in ours.ListFields()]
+    assert names == [field.name for field, _ in official.ListFields()], f"{path}: ListFields"
+    for field in official.DESCRIPTOR.fields:
+        place = f"{path}.{field.name}"
+        value, wanted = getattr(ours, field.name), getattr(official, field.name)
+        if field.is_repeated:
+            _compare_sequence(value, wanted, field, place)
+            continue
+        assert ours.HasField(field.name) is official.HasField(field.name), f"{place}: HasField"
+        if field.message_type is None:
+            _compare_scalar(value, wanted, field, place)
+        elif official.HasField(field.name):
+            compare(value, wanted, place)
+        else:
+            _compare_absent(value, wanted, place)
+    for oneof in official.DESCRIPTOR.oneofs:
+        assert ours.WhichOneof(oneof.name) == official.WhichOneof(oneof.name), f"{path}: WhichOneof({oneof.name})"
+
+
+def _compare_absent(value, wanted, path):
+    """An absent message has defaults to show; deeper than that it might go on for ever."""
+    assert value.ListFields() == [], path
+    for field in wanted.DESCRIPTOR.fields:
+        if field.is_repeated:
+            assert len(getattr(value, field.name)) == 0, f"{path}.{field.name}"
+        else:
+            assert value.HasField(field.name) is False, f"{path}.{field.name}"
+            if field.message_type is None:
+                _compare_scalar(getattr(value, field.name), getattr(wanted, field.name), field, f"{path}.{field.name}")
+
+
+def _compare_scalar(value, wanted, field, path):
+    if field.type == F.TYPE_STRING:
+        # The official runtime gives bytes where they are no UTF-8, ours a str that escapes them.
+        assert type(value) is str, path
+        data = wanted if isinstance(wanted, bytes) else wanted.encode()
+        assert value.encode("utf-8", "surrogateescape") == data, path
+        return
+    assert type(value) is type(wanted), f"{path}: {value!r} is a {type(value)}, not a {type(wanted)}"
+    if isinstance(wanted, float):
+        assert struct.pack("<d", value) == struct.pack("<d", wanted), f"{path}: {value!r} is not {wanted!r}"
+    else:
+        assert value == wanted, f"{path}: {value!r} is not {wanted!r}"
+
+
+def _compare_sequence(value, wanted, field, path):
+    n = len(wanted)
+    assert len(value) == n, f"{path}: len"
+    assert bool(value) is (n > 0), f"{path}: bool"
+    one = compare if field.message_type is not None else lambda a, b, at: _compare_scalar(a, b, field, at)
+    elements = list(value)
+    assert len(elements) == n, f"{path}: iteration"
+    for i, (a, b) in enumerate(zip(elements, wanted, strict=True)):
+        one(a, b, f"{path}[{i}]")
+    places = range(n) if n <= 4 else (0, 1, n // 2, n - 2, n - 1)
+    for i in places:
+        one(value[i], wanted[i], f"{path}[{i}] by index")
+        one(value[i - n], wanted[i - n], f"{path}[{i - n}]")
+    part, wanted_part = value[1:-1:2], wanted[1:-1:2]
+    assert len(part) == len(wanted_part), f"{path}[1:-1:2]: len"
+    for i, (a, b) in enumerate(zip(part, wanted_part, strict=True)):
+        one(a, b, f"{path}[1:-1:2][{i}]")
+
+
+def walk(message):
+    """Ask a message for everything that can be asked; returns the DecodeErrors that were raised on the way."""
+    errors = []
+
+    def attempt(act):
+        try:
+            return act()
+        except onnxwire.DecodeError as error:
+            str(error)
+            errors.append(error)
+
+    for field in message.DESCRIPTOR.fields:
+        value = attempt(lambda field=field: getattr(message, field.name))
+        if not field.is_repeated:
+            attempt(lambda field=field: message.HasField(field.name))
+            if field.message_type is not None and value is not None and value.ByteSize():
+                errors += walk(value)
+            continue
+        if value is None:
+            continue
+        for act in (lambda: len(value), lambda: value[-1:], lambda: value[0], lambda: bool(value)):
+            try:
+                attempt(act)
+            except IndexError:
+                pass
+        if field.message_type is not None:
+            for element in attempt(lambda: list(value)) or ():
+                errors += walk(element)
+        elif is_number(field):
+            attempt(lambda: np.asarray(value))
+        else:
+            attempt(lambda: list(value))
+    for oneof in message.DESCRIPTOR.oneofs:
+        attempt(lambda oneof=oneof: message.WhichOneof(oneof.name))
+    attempt(message.ListFields)
+    repr(message)
+    return errors
