@@ -1,4 +1,6 @@
-/* Keeps a walk that jumps from header to header of a mapped file from mapping what lies between.
+/* What the kernel is told of memory; everything works without it.
+ *
+ * ow_narrow keeps a walk that jumps from header to header of a mapped file from mapping what lies between.
  *
  * A fault in a file mapping maps whatever the page cache holds around it, up to a large folio of 2 MiB, whatever advice
  * the mapping was given. The one bound is the mapping itself: a small piece of other advice is a mapping of its own, so
@@ -7,13 +9,14 @@
 #ifndef ONNXWIRE_ADVISE_H
 #define ONNXWIRE_ADVISE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int ow_narrow(const uint8_t *p, const uint8_t *end) {
+static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     static uintptr_t page = 0;
     if (page == 0) page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = (uintptr_t)p & ~(page - 1);
@@ -21,8 +24,19 @@ static int ow_narrow(const uint8_t *p, const uint8_t *end) {
     if ((uintptr_t)end - start < length) length = (uintptr_t)end - start;
     return madvise((void *)start, length, MADV_RANDOM);
 }
+
+/* Large pages for a large array that is about to be written: its page faults would take as long as its decoding. */
+static inline void ow_enlarge(void *p, size_t size) {
+    uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
+    if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
+}
 #else
-static int ow_narrow(const uint8_t *p, const uint8_t *end) {
+static inline void ow_enlarge(void *p, size_t size) {
+    (void)p;
+    (void)size;
+}
+
+static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     (void)p;
     (void)end;
     return -1;

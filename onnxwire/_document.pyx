@@ -90,6 +90,10 @@ cdef class Document:
             raise ClosedError(f"{self.name} was closed; load it again, or use the message inside its with block")
         return 0
 
+    def _kept(self):
+        """How many slots, indexes and arrays of numbers the document keeps."""
+        return len(self.fills), len(self.indexes), len(self.numbers)
+
     def close(self):
         """Let go of the bytes; every view raises ClosedError from then on.
 

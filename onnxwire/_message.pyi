@@ -1,8 +1,12 @@
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from onnxwire._document import Document
 from onnxwire.descriptor import Descriptor, FieldDescriptor
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+def root_view(document: Document, cls: type[MessageT]) -> MessageT: ...
 
 class Message:
     """A view of one message of a document."""
@@ -10,8 +14,6 @@ class Message:
     DESCRIPTOR: ClassVar[Descriptor]
     @classmethod
     def FromString(cls, data: bytes | bytearray | memoryview) -> Self: ...
-    @classmethod
-    def _from_document(cls, document: Document) -> Self: ...
     @property
     def _document(self) -> Document: ...
     @property

@@ -16,10 +16,11 @@ from onnxwire._table cimport (
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
 )
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_START_GROUP, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
+    MAX_DEPTH, WIRE_END_GROUP, WIRE_FIXED32, WIRE_FIXED64, WIRE_START_GROUP, WIRE_VARINT, read_any_tag, read_long_tag,
+    zigzag32, zigzag64,
 )
 
-from onnxwire.errors import DecodeError
+from onnxwire.errors import DecodeError, InUseError
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
@@ -180,6 +181,7 @@ cdef int refresh(Message self) except -1:
             self.epoch = document.epoch
             return 0
     memset(self.slots, 0, size)
+    self.flags &= IS_ABSENT
     if self.parts == NULL:
         fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
         if fault != NULL:
@@ -280,7 +282,7 @@ cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
 
 
 cdef list unknown_records(Message self):
-    """The unknown fields as (number, wire type, value), by number; a value is an int or bytes.
+    """The unknown fields as (number, wire type, value), sorted by number and wire type; see unknown_record.
 
     The unknown values of a packed run of a closed enum count one by one, as if they had not been packed.
     """
@@ -294,28 +296,53 @@ cdef list unknown_records(Message self):
     while next_record(&cursor, 0, &record) > 0:
         field = find_field(self.table, record.tag >> 3)
         if is_unknown(field, &record):
-            if record.tag & 7 == WIRE_LEN:
-                value_bytes = PyBytes_FromStringAndSize(<const char*>record.value, record.n)
-                records.append((record.tag >> 3, WIRE_LEN, value_bytes))
-            elif record.tag & 7 == WIRE_START_GROUP:
-                value_bytes = PyBytes_FromStringAndSize(<const char*>record.value, cursor.p - record.value)
-                records.append((record.tag >> 3, WIRE_START_GROUP, value_bytes))
-            elif field != NULL and field.closed:
-                records.append((record.tag >> 3, record.tag & 7, <int32_t>record.n))
-            else:
-                records.append((record.tag >> 3, record.tag & 7, record.n))
+            p = record.start
+            records.append(unknown_record(&p, cursor.p))
         elif field.closed and record.tag & 7 == WIRE_LEN:
             p = record.value
             while p != NULL and p < record.value + record.n:
                 p = read_varint(p, record.value + record.n, &value)
                 if p != NULL and not has_value(field, <int32_t>value):
-                    records.append((record.tag >> 3, WIRE_VARINT, <int32_t>value))
-    records.sort(key=_number_of)
+                    records.append((record.tag >> 3, WIRE_VARINT, <uint64_t><int32_t>value))
+    records.sort(key=number_and_wire)
     return records
 
 
-def _number_of(tuple record):
-    return record[0]
+cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
+    """Read one record, and move p behind it.
+
+    The value is an int, bytes, or for a group the sorted list of its records; an end of group is (number, wire type).
+    """
+    cdef const uint8_t* start
+    cdef uint32_t tag = 0
+    cdef uint64_t value = 0
+    cdef list records
+    start = read_any_tag(p[0], end, &tag)
+    p[0] = start if start == NULL or tag & 7 == WIRE_END_GROUP else skip_value(start, end, tag, MAX_DEPTH)
+    if p[0] == NULL:
+        raise DecodeError("bytes that changed while they were read")
+    if tag & 7 == WIRE_END_GROUP:
+        return tag >> 3, WIRE_END_GROUP
+    if tag & 7 == WIRE_LEN:
+        start = read_length(start, p[0], &value)
+        return tag >> 3, WIRE_LEN, PyBytes_FromStringAndSize(<const char*>start, p[0] - start)
+    if tag & 7 == WIRE_START_GROUP:
+        records = []
+        record = unknown_record(&start, p[0])
+        while len(record) == 3:
+            records.append(record)
+            record = unknown_record(&start, p[0])
+        records.sort(key=number_and_wire)
+        return tag >> 3, WIRE_START_GROUP, records
+    if tag & 7 == WIRE_VARINT:
+        read_varint(start, p[0], &value)
+    else:
+        value = load32(start) if tag & 7 == WIRE_FIXED32 else load64(start)
+    return tag >> 3, tag & 7, value
+
+
+def number_and_wire(tuple record):
+    return record[:2]
 
 
 # --- getters of singular fields, one a kind; `closure` is the Field
@@ -452,7 +479,9 @@ cdef void* singular_getter(int kind) noexcept:
 
 cdef Table* table_of(cls) except NULL:
     """The table of a class that `make_classes` made."""
-    return (<TableRef>cls._table).table
+    if not (isinstance(cls, type) and issubclass(cls, Message) and cls is not Message):
+        raise TypeError(f"expected a message class, not {cls!r}")
+    return (<TableRef?>cls._table).table
 
 
 cdef object field_value(Message self, Field* field):
@@ -474,7 +503,7 @@ cdef Field* named_field(Message self, name) except? NULL:
 
 
 cdef bint equal_messages(Message a, Message b, int depth) except -1:
-    """Compare by value: the fields that are there, then the unknown ones."""
+    """Compare by value: the fields that are there, floats by their bits, then the unknown fields."""
     cdef Field* field
     cdef Slot* ours
     cdef Slot* theirs
@@ -487,26 +516,32 @@ cdef bint equal_messages(Message a, Message b, int depth) except -1:
         field = &a.table.fields[i]
         ours = &a.slots[i]
         theirs = &b.slots[i]
+        if ours.p == NULL and theirs.p == NULL:
+            continue
         if field.repeated:
-            if ours.p == NULL and theirs.p == NULL:
-                continue
             if field.kind == MESSAGE:
                 if not equal_repeated(field_value(a, field), field_value(b, field), depth):
                     return False
-            elif not field_value(a, field) == field_value(b, field):
+            elif field.size:
+                if not field_value(a, field)._same_bits(field_value(b, field)):
+                    return False
+            elif field_value(a, field) != field_value(b, field):
                 return False
-            continue
-        if (ours.p == NULL) != (theirs.p == NULL):
+        elif ours.p == NULL or theirs.p == NULL:
             return False
-        if ours.p == NULL:
-            continue
-        if field.kind == MESSAGE:
+        elif field.kind == MESSAGE:
             if not equal_messages(field_value(a, field), field_value(b, field), depth - 1):
                 return False
-        elif field.kind == STRING or field.kind == BYTES:
+        elif field.size == 0:
             if ours.n != theirs.n or memcmp(ours.p, theirs.p, ours.n) != 0:
                 return False
-        elif not field_value(a, field) == field_value(b, field):
+        elif field.size == 1:
+            if (ours.n == 0) != (theirs.n == 0):
+                return False
+        elif field.size == 4:
+            if <uint32_t>ours.n != <uint32_t>theirs.n:
+                return False
+        elif ours.n != theirs.n:
             return False
     if (a.flags | b.flags) & HAS_UNKNOWN or has_closed_runs(a.table):
         return unknown_records(a) == unknown_records(b)
@@ -570,21 +605,7 @@ cdef class Message:
             if isinstance(data, str) or data is None:
                 raise TypeError(f"expected bytes, {type(data).__name__} found")
             data = bytes(memoryview(data))
-        cdef Table* table = table_of(cls)
-        cdef Document document = Document(data)
-        document.root = cls
-        view = new_view(table, document, document.start, document.end, None)
-        fill(view)
-        return view
-
-    @classmethod
-    def _from_document(cls, Document document):
-        """The root view of a document."""
-        document.root = cls
-        document.check_open()
-        view = new_view(table_of(cls), document, document.start, document.end, None)
-        fill(view)
-        return view
+        return root_view(Document(data), cls)
 
     @property
     def _document(self):
@@ -704,7 +725,12 @@ cdef class Message:
         return self
 
     def __exit__(self, kind, error, traceback):
-        document_of(self).close()
+        try:
+            document_of(self).close()
+        except InUseError:
+            # What the block itself raised matters more; the bytes go with the last array that looks into them.
+            if error is None:
+                raise
 
     def __eq__(self, other):
         if type(self) is not type(other):
@@ -734,3 +760,11 @@ cdef class Message:
 
     def __reduce__(self):
         return type(self).FromString, (self.SerializeToString(),)
+
+
+def root_view(Document document, cls):
+    """The view of a whole document as a message of a class; its own records are looked at now."""
+    view = new_view(table_of(cls), document, document.start, document.end, None)
+    document.root = cls
+    fill(view)
+    return view

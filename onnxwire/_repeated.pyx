@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from onnxwire._document cimport Document, Span, Spans, decode_error, packed_error
 from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
@@ -22,6 +22,9 @@ from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
     decode_varints, load32, load64, read_length, zigzag32, zigzag64,
 )
+
+cdef extern from "_advise.h" nogil:
+    void ow_enlarge(void* p, size_t size)
 
 import sys
 
@@ -224,6 +227,7 @@ cdef class Numbers:
         if numbers.items == NULL:
             raise MemoryError
         numbers.n = n
+        ow_enlarge(numbers.items, <size_t>n * size)
         return numbers
 
     def __dealloc__(self):
@@ -471,6 +475,12 @@ cdef class RepeatedScalar:
     def count(self, value):
         """How many elements equal a value."""
         return list(self).count(value)
+
+    def _same_bits(self, RepeatedScalar other):
+        """Whether two sequences of one field hold the same bytes."""
+        self.decode()
+        other.decode()
+        return self.n == other.n and memcmp(self.items, other.items, self.n * self.field.size) == 0
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         self.decode()

@@ -94,16 +94,18 @@ cdef inline const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, u
     return NULL
 
 
-cdef inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
-    """Read a tag: number = tag >> 3, wire type = tag & 7; number 0 is refused."""
+cdef inline const uint8_t* read_any_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
+    """Read a tag: number = tag >> 3, wire type = tag & 7; number 0 is taken."""
     if p < end and p[0] < 0x80:
         tag[0] = p[0]
-        p += 1
-    else:
-        p = read_long_tag(p, end, tag)
-        if p == NULL:
-            return NULL
-    return p if tag[0] > 7 else NULL
+        return p + 1
+    return read_long_tag(p, end, tag)
+
+
+cdef inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
+    """Read a tag as read_any_tag does; number 0 is refused."""
+    p = read_any_tag(p, end, tag)
+    return p if p != NULL and tag[0] > 7 else NULL
 
 
 cdef inline const uint8_t* read_length(const uint8_t* p, const uint8_t* end, uint64_t* length) noexcept nogil:
@@ -149,6 +151,8 @@ cdef inline const uint8_t* skip_group(
     const uint8_t* p, const uint8_t* end, uint32_t number, int depth
 ) noexcept nogil:
     """Skip behind the end of the group `number`, whose start was just read; `depth` levels may still open, itself one.
+
+    Inside a group a field number 0 is skipped as any other, which is what protobuf's own parser does.
     """
     cdef uint32_t[MAX_DEPTH] numbers
     cdef uint32_t tag
@@ -159,7 +163,7 @@ cdef inline const uint8_t* skip_group(
         return NULL
     numbers[0] = number
     while level >= 0:
-        p = read_tag(p, end, &tag)
+        p = read_any_tag(p, end, &tag)
         if p == NULL:
             return NULL
         if tag & 7 == WIRE_START_GROUP:

@@ -26,7 +26,7 @@ cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept no
     memset(&damage, 0, sizeof(damage))
     while True:
         damage.at = p
-        after = read_tag(p, end, &tag)
+        after = read_any_tag(p, end, &tag) if level else read_tag(p, end, &tag)
         if after == NULL:
             damage.number = 0
             if level and p == end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxwire._message import root_view
 from onnxwire._walk import verify_document
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
@@ -29,7 +30,7 @@ def load(source: Source, type: type[MessageT] = ModelProto) -> MessageT:  # type
     document = open_document(source)
     refuse_empty(document)
     try:
-        message = type._from_document(document)
+        message = root_view(document, type)
     except DecodeError as error:
         from onnxwire.sniff import foreign_format
 

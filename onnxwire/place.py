@@ -25,7 +25,9 @@ def field_path(document: Document, offset: int) -> str:
         counts: dict[int, int] = {}
         descriptor = None
         while start < end:
-            number, wire, value, after, _ = read_record(document, start, end)
+            number, wire, value, after, length = read_record(document, start, end)
+            if after is None and length is not None and offset >= value:
+                after = end  # the place lies inside a message that runs past the end
             field = fields.get(number)
             if after is not None and after <= offset:
                 counts[number] = counts.get(number, 0) + 1

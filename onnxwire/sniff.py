@@ -34,6 +34,7 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
+_WIRE_LEN = 2
 _HEAD = 512
 _RECORDS = 256
 _NESTED_BYTES = 1 << 16
@@ -120,8 +121,13 @@ def _fit(document: Document, descriptor: Descriptor, start: int, end: int, depth
             misfits += number in seen
             seen.add(number)
         if field.type == field.TYPE_STRING:
+            # Text where text should be tells more than a number, which many bytes could be.
+            hits += 1
             text = bytes_at(document, value, min(after, value + _TEXT_BYTES))
             misfits += not _CONTROL.isdisjoint(text)
+        elif wire == _WIRE_LEN and not field.is_span and after > value:
+            size = {1: 8, 5: 4}.get(field.wire_type)
+            misfits += (after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127
         elif field.message_type is not None and depth and after - value <= _NESTED_BYTES:
             more, wrong = _fit(document, field.message_type, value, after, depth - 1)
             hits, misfits = hits + more, misfits + wrong

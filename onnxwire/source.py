@@ -28,7 +28,7 @@ def open_document(source: Source) -> Document:
         return refuse_empty(_map_file(source))  # type: ignore[arg-type]
     try:
         return Document(source, f"<{type(source).__name__}>")  # type: ignore[arg-type]
-    except BufferError as error:
+    except (BufferError, ValueError) as error:
         raise TypeError(f"{type(source).__name__} is no contiguous buffer of bytes: {error}") from None
     except TypeError:
         raise TypeError(

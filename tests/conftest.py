@@ -4,12 +4,17 @@ import os
 import sys
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 sys.path.insert(0, os.path.dirname(__file__))
 pytest.register_assert_rewrite("wire")
 
 settings.register_profile(
-    "same", deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+    "same",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # to explain a failure takes longer than to find it
+    suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("same")

@@ -1,0 +1,86 @@
+"""Every model and tensor that the onnx package brings along."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import onnx
+import pytest
+import wire
+
+import onnxwire
+
+HOME = os.path.dirname(onnx.__file__)
+FILES = sorted(
+    os.path.relpath(os.path.join(folder, name), HOME)
+    for folder, _, names in os.walk(HOME)
+    for name in names
+    if name.endswith((".onnx", ".pb"))
+)
+EVERY_FILE = pytest.mark.parametrize("file", FILES)
+KINDS = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto", "optional_type": "OptionalProto"}
+
+
+@functools.cache
+def official_model(path):
+    with open(path, "rb") as file:
+        return onnx.ModelProto.FromString(file.read())
+
+
+def type_of(file):
+    """The name of the message in a file; that of stored values is known from the model they are for.
+
+    onnx's backend tests (onnx/backend/test/runner) look at the type of the model's input or output of that place:
+    DIR/model.onnx with DIR/test_data_set_0/output_0.pb, or NAME.onnx with NAME_output_0.pb.
+    """
+    if file.endswith(".onnx"):
+        return "ModelProto"
+    start, direction, place = (
+        file.removesuffix(".pb").replace("/input_", "/_input_").replace("/output_", "/_output_").rsplit("_", 2)
+    )
+    model = f"{os.path.dirname(os.path.dirname(file))}/model.onnx" if start.endswith("/") else f"{start}.onnx"
+    graph = official_model(os.path.join(HOME, model)).graph
+    return KINDS[getattr(graph, direction)[int(place)].type.WhichOneof("value")]
+
+
+def pair(file):
+    name = type_of(file)
+    return getattr(onnxwire, name), wire.official_class(f"onnx.{name}")
+
+
+def read(file):
+    with open(os.path.join(HOME, file), "rb") as opened:
+        return opened.read()
+
+
+def test_the_package_brings_more_than_400_models_and_tensors():
+    assert len(FILES) > 400
+    assert {type_of(file) for file in FILES} >= {"ModelProto", "TensorProto"}
+
+
+@EVERY_FILE
+def test_verify_accepts_the_file(file):
+    onnxwire.verify(os.path.join(HOME, file), pair(file)[0])
+
+
+@EVERY_FILE
+def test_every_field_of_the_file_reads_as_the_official_runtime_reads_it(file):
+    ours, official = pair(file)
+    data = read(file)
+    message = onnxwire.load(os.path.join(HOME, file), ours) if data else ours.FromString(data)
+    wire.compare(message, official.FromString(data), file)
+
+
+@EVERY_FILE
+def test_encoding_the_file_gives_its_bytes_back(file):
+    assert pair(file)[0].FromString(read(file)).SerializeToString() == read(file)
+
+
+@EVERY_FILE
+def test_the_file_equals_its_official_encoding(file):
+    ours, official = pair(file)
+    data = read(file)
+    wanted = official.FromString(data)
+    assert official.FromString(wanted.SerializeToString()) == wanted
+    assert ours.FromString(wanted.SerializeToString()) == ours.FromString(data)

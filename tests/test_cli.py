@@ -1,0 +1,234 @@
+"""The command line, as a person runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+import onnxwire
+
+ROOT = Path(__file__).parent.parent
+DIGITS = ROOT / "examples" / "digits_cnn.onnx"
+FOREST = ROOT / "examples" / "iris_forest.onnx"
+
+
+def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "onnxwire", *map(str, arguments)]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+
+
+def test_info_prints_what_a_person_wants_first() -> None:
+    done = run("info", DIGITS)
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in (
+        "IR version      10",
+        "ai.onnx 20",
+        "pytorch",
+        "float[batch, 1, 8, 8]",
+        "float[batch, 10]",
+        "2  Conv",
+        "classifier.1.weight",
+        "FLOAT [64, 512]",
+    ):
+        assert text in done.stdout
+
+
+def test_info_names_sequences_maps_and_other_domains() -> None:
+    text = run("info", FOREST).stdout
+    assert "seq(map(string, float[...]))" in text
+    assert "TreeEnsembleClassifier (ai.onnx.ml)" in text
+
+
+@pytest.mark.parametrize("path", [DIGITS, FOREST])
+def test_json_says_what_the_official_runtime_counts(path: Path) -> None:
+    summary = json.loads(run("info", path, "--json").stdout)
+    model = onnx.load(path)
+    assert summary["bytes"] == path.stat().st_size
+    assert summary["ir_version"] == model.ir_version
+    assert summary["opset_import"] == {opset.domain: opset.version for opset in model.opset_import}
+    assert summary["nodes"]["count"] == len(model.graph.node)
+    assert {row["op_type"] for row in summary["nodes"]["by_operator"]} == {node.op_type for node in model.graph.node}
+    weights = [onnx.numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer]
+    assert summary["tensors"]["bytes"] == sum(weights)
+    assert [row["bytes"] for row in summary["tensors"]["largest"]] == sorted(weights, reverse=True)[:10]
+    assert [value["name"] for value in summary["graph"]["inputs"]] == [value.name for value in model.graph.input]
+
+
+def nested_model() -> onnx.ModelProto:
+    """Tensors in an attribute, a subgraph, a function, a sparse initializer and a training graph."""
+
+    def constant(name: str, n: int) -> onnx.NodeProto:
+        return helper.make_node("Constant", [], [name], value=helper.make_tensor(name, 1, [n], [0.0] * n))
+
+    branch = helper.make_graph([constant("b", 5)], "branch", [], [])
+    values, indices = helper.make_tensor("v", 1, [2], [1.0, 2.0]), helper.make_tensor("i", 7, [2], [0, 1])
+    graph = helper.make_graph([constant("a", 3), helper.make_node("If", ["c"], ["d"], then_branch=branch)], "g", [], [])
+    graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [9]))
+    function = helper.make_function("local", "f", [], ["o"], [constant("o", 7)], [helper.make_opsetid("", 17)])
+    model = helper.make_model(graph, functions=[function])
+    model.training_info.add().algorithm.CopyFrom(helper.make_graph([constant("t", 11)], "train", [], []))
+    return model
+
+
+def test_tensors_count_wherever_they_live(tmp_path: Path) -> None:
+    path = tmp_path / "nested.onnx"
+    path.write_bytes(nested_model().SerializeToString())
+    summary = json.loads(run("info", path, "--json").stdout)
+    by_type = {row["data_type"]: (row["count"], row["bytes"]) for row in summary["tensors"]["by_data_type"]}
+    assert by_type == {"FLOAT": (5, 4 * (3 + 5 + 7 + 11 + 2)), "INT64": (1, 16)}
+    assert summary["nodes"]["count"] == 5
+    assert summary["functions"] == [{"domain": "local", "name": "f", "nodes": 1}]
+
+
+def test_text_of_the_file_can_not_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "evil.onnx"
+    graph = helper.make_graph([helper.make_node("\x1b[31mRelu", ["x"], ["y"])], "g\x1b]0;x\x07", [], [])
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    for arguments in (["info"], ["info", "--raw"]):
+        assert "\x1b" not in run(*arguments, path).stdout
+
+
+# --- --raw
+
+
+def raw_lines(path: Path, *arguments: str) -> list[str]:
+    return run("info", path, "--raw", *arguments).stdout.splitlines()
+
+
+def test_raw_shows_every_tag_at_its_offset() -> None:
+    data = DIGITS.read_bytes()
+    lines = raw_lines(DIGITS)
+    assert any(line.split() == ["0", "1", "ir_version:", "10"] for line in lines)
+    offsets = [int(line.split()[0]) for line in lines[1:] if line.split()[0].isdigit()]
+    assert offsets == sorted(offsets)
+    for line in lines[1:]:
+        words = line.split()
+        if words[0].isdigit() and int(words[1]) < 16:
+            assert data[int(words[0])] >> 3 == int(words[1])
+
+
+def test_raw_without_names_lists_the_same_tags() -> None:
+    def tags(lines: list[str]) -> set[tuple[str, str]]:
+        return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
+
+    named, bare = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
+    # Without a table an empty or textual message can't be told from a string, so it is not opened.
+    assert bare <= named
+    assert len(bare) > len(named) / 2
+
+
+def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(DIGITS.read_bytes()[:100_000])
+    done = run("info", path, "--raw")
+    assert done.returncode == 2
+    assert "op_type" in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "looks truncated" in done.stderr
+    whole = raw_lines(DIGITS)
+    shown = done.stdout.splitlines()
+    # The same lines as of the whole file, but for the sizes of what is cut.
+    assert [line.split("{")[0] for line in shown[1:]] == [line.split("{")[0] for line in whole[1 : len(shown)]]
+
+
+def test_retired_fields_of_2017_show_by_name(tmp_path: Path) -> None:
+    function = onnx.FunctionProto(name="f", output=["y"]).SerializeToString()
+    function += b"\x10\x07\x18\x01"  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
+    path = tmp_path / "function.pb"
+    path.write_bytes(function)
+    text = run("info", path, "--raw", "--type", "FunctionProto").stdout
+    assert "2 since_version (retired after IR version 7): 7" in text
+    assert "3 status (retired after IR version 7): STABLE" in text
+    message = onnxwire.load(path, type=onnxwire.FunctionProto)
+    assert message.name == "f"
+    assert message.SerializeToString() == function
+
+
+def test_graph_of_the_first_release_decodes_and_shows_its_fields_by_name(tmp_path: Path) -> None:
+    # In v0.1 a file was a GraphProto, whose inputs were names, with its own ir_version.
+    node = onnx.NodeProto(op_type="Relu", input=["x"], output=["y"]).SerializeToString()
+    data = b"\x0a" + bytes([len(node)]) + node + b"\x12\x01g\x1a\x01x\x22\x01y\x30\x01\x38\x02\x42\x03tag\x4a\x03dom"
+    path = tmp_path / "first.onnx"
+    path.write_bytes(data)
+    text = run("info", path, "--raw").stdout
+    assert "as onnx.GraphProto" in text
+    for line in (
+        '3 input (retired after IR version 1): "x"',
+        '4 output (retired after IR version 1): "y"',
+        "6 ir_version (retired after IR version 1): 1",
+        "7 producer_version (retired after IR version 1): 2",
+        '8 producer_tag (retired after IR version 1): "tag"',
+        '9 domain (retired after IR version 1): "dom"',
+    ):
+        assert line in text
+    graph = onnxwire.load(path, type=onnxwire.GraphProto)
+    assert graph.node[0].op_type == "Relu"
+    assert graph.SerializeToString() == data
+    assert graph == onnxwire.GraphProto.FromString(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x4b" * 3000,
+        b"\x4b" * 60 + b"\x4c" * 60,
+        b"\x4b\x00\x0b\x4c",
+        b"\x3a\x7f\x0a\x7f\x0a\x7f",
+        b"\x3a\x02\x0a\x7f",
+        b"\xff" * 40,
+        b"\x0e\x01",
+        b"\x08",
+        b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+    ],
+    ids=range(9),
+)
+def test_raw_of_hostile_bytes_ends_in_one_line(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "hostile"
+    path.write_bytes(b"\x08\x01" + data)
+    for kind in ("ModelProto", "none"):
+        done = run("info", path, "--raw", "--type", kind)
+        assert done.returncode in (0, 2)
+        assert done.stderr.count("\n") == (1 if done.returncode else 0)
+        assert "Traceback" not in done.stderr
+
+
+# --- manners
+
+
+def test_errors_are_one_line_on_stderr_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "t.pb").write_bytes(helper.make_tensor("t", 1, [2], [1, 2]).SerializeToString())
+    (tmp_path / "new\nline.onnx").write_bytes(b"PK\x03\x04")
+    for path in (tmp_path / "absent", tmp_path, tmp_path / "t.pb", tmp_path / "new\nline.onnx"):
+        done = run("info", path)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("onnxwire: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_broken_pipe_ends_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = run("info", DIGITS, "--raw", stdout=write)
+    os.close(write)
+    assert done.stderr == ""
+
+
+def test_alone_it_shows_examples() -> None:
+    done = run()
+    assert "onnxwire info model.onnx" in done.stdout
+    assert "examples:" in run("info", "--help").stdout
+    assert run("--version").stdout.startswith("onnxwire 0.")
+
+
+def test_reading_a_pipe_works() -> None:
+    command = [sys.executable, "-m", "onnxwire", "info", "/dev/stdin"]
+    if not Path("/dev/stdin").exists():
+        pytest.skip("needs /dev/stdin")
+    done = subprocess.run(command, input=FOREST.read_bytes(), capture_output=True, check=False, cwd=ROOT)
+    assert b"TreeEnsembleClassifier" in done.stdout

@@ -1,0 +1,47 @@
+"""The code blocks of the docs do what the docs say."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
+            found.append(pytest.param(code, id=f"{page.name}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_block_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(code, "README", "exec"), {"__name__": "docs"})
+
+
+@pytest.mark.parametrize("code", blocks("sh"))
+def test_commands_work_as_pasted(code: str) -> None:
+    for line in code.splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or words[0] in ("make", "pip"):
+            continue  # what sets this very environment up
+        assert words[0] == "onnxwire", line
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, ""), line
+        assert done.stdout
+
+
+def test_every_page_that_a_page_links_to_is_there() -> None:
+    for page in [*PAGES, ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"

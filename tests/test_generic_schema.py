@@ -1,0 +1,353 @@
+"""A table that is none of ONNX loads at run time, and reads as the official runtime reads the same schema."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import wire
+from google.protobuf import descriptor_pb2, descriptor_pool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire.table_text import parse
+
+PATH = os.path.join(os.path.dirname(__file__), "everything.md")
+
+
+def official_pool(path):
+    """A pool with the schema of a table file."""
+    with open(path, encoding="utf-8") as opened:
+        tables = parse(opened.read(), path)
+    file = descriptor_pb2.FileDescriptorProto(name=tables.name, package=tables.package, syntax=tables.syntax)
+    protos = {"": file}
+    for table in tables.messages:
+        outer, _, name = table.name.rpartition(".")
+        home = protos[outer].nested_type if outer else file.message_type
+        proto = protos[table.name] = home.add(name=name)
+        for row in table.fields:
+            field = proto.field.add(name=row.name, number=row.number, type=row.type, label=3 if row.repeated else 1)
+            if row.type_name:
+                field.type_name = f".{tables.package}.{row.type_name}"
+            if row.packed:
+                field.options.packed = True
+            if row.oneof:
+                oneofs = [oneof.name for oneof in proto.oneof_decl]
+                if row.oneof not in oneofs:
+                    proto.oneof_decl.add(name=row.oneof)
+                    oneofs.append(row.oneof)
+                field.oneof_index = oneofs.index(row.oneof)
+    for table in tables.enums:
+        outer, _, name = table.name.rpartition(".")
+        proto = protos[outer].enum_type.add(name=name)
+        for row in table.values:
+            proto.value.add(name=row.name, number=row.number)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+SCHEMA, POOL = onnxwire.load_schema(PATH), official_pool(PATH)
+PAIRS = {name: (cls, wire.official_class(name, POOL)) for name, cls in SCHEMA.messages.items()}
+EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
+EVERYTHING = SCHEMA.Everything
+NUMBERS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
+
+
+def field_of(name):
+    return EVERYTHING.DESCRIPTOR.fields_by_name[name]
+
+
+# --- the classes
+
+
+def test_nested_classes_stand_in_their_parents():
+    assert EVERYTHING.Tree is SCHEMA.messages["test.Everything.Tree"]
+    assert EVERYTHING.Tree.__qualname__ == "Everything.Tree"
+
+
+def test_enums_and_their_values_stand_where_protobuf_has_them():
+    official = PAIRS["test.Everything"][1]
+    assert SCHEMA.Color.keys() == [value.name for value in POOL.FindEnumTypeByName("test.Color").values]
+    assert EVERYTHING.Shade.items() == official.Shade.items()
+    assert EVERYTHING.LOWEST == official.LOWEST == EVERYTHING.Shade.LOWEST
+
+
+def test_the_table_has_every_type_of_protobuf_but_group():
+    types = {field.type for field in EVERYTHING.DESCRIPTOR.fields}
+    assert types == set(range(1, 19)) - {wire.F.TYPE_GROUP}
+
+
+def test_classes_name_their_module():
+    assert onnxwire.load_schema(PATH, module="somewhere").Everything.__module__ == "somewhere"
+
+
+def test_two_loads_of_a_table_make_classes_apart():
+    again = onnxwire.load_schema(PATH)
+    assert again.Everything is not EVERYTHING
+    assert again.Everything() != EVERYTHING()
+
+
+def test_classes_outlive_their_schema():
+    message = onnxwire.load_schema(PATH).Everything.FromString(wire.number(3, 5))
+    assert message.one_int64 == 5
+    assert message.child.ListFields() == []
+
+
+# --- what they read
+
+
+@EVERY_MESSAGE
+@settings(max_examples=250)
+@given(data=st.data())
+def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
+    ours, official = PAIRS[name]
+    wire.check_reading(ours, official, data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=150)
+@given(data=st.data())
+def test_verify_accepts_what_the_official_runtime_accepts(name, data):
+    ours, official = PAIRS[name]
+    wire.check_acceptance(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=100)
+@given(data=st.data())
+def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
+    ours, official = PAIRS[name]
+    wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=60)
+@given(data=st.data())
+def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
+    ours, official = PAIRS[name]
+    records = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
+    wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
+    ours, official = PAIRS[name]
+    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
+    wire.check_equality(ours, official, encoded, official.FromString(encoded).SerializeToString())
+
+
+def test_an_empty_message_reads_as_the_official_one():
+    for ours, official in PAIRS.values():
+        wire.check_reading(ours, official, b"")
+
+
+@pytest.mark.parametrize("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
+@pytest.mark.parametrize("high_bits", [0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade", "pick_shade"])
+def test_a_closed_enum_takes_the_values_that_the_official_one_takes(name, high_bits, low_bits):
+    value = wire.varint(high_bits << 32 | low_bits)
+    number = field_of(name).number
+    encoded = wire.tag(number, wire.VARINT) + value
+    wire.check_reading(*PAIRS["test.Everything"], encoded)
+    if field_of(name).is_repeated:
+        wire.check_reading(*PAIRS["test.Everything"], wire.span(number, b"\2" + value + b"\0"))
+
+
+@pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
+@pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
+def test_unknown_enum_values_are_equal_where_the_official_ones_are(name, values):
+    one, other = (wire.number(field_of(name).number, value) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], one, other)
+
+
+@pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3)])
+@pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
+def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_are(name, values):
+    one, other = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], one, other)
+
+
+@pytest.mark.parametrize("value", [1, -3, (1 << 32) + 1, (1 << 63) + 1])
+@pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
+def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_ones_are(name, value):
+    number = field_of(name).number
+    one, other = wire.span(number, wire.varint(value)), wire.number(number, value)
+    wire.check_equality(*PAIRS["test.Everything"], one, other)
+
+
+def test_an_unknown_enum_value_leaves_the_oneof_as_it_was():
+    encoded = wire.span(field_of("pick_text").number, b"text") + wire.number(field_of("pick_shade").number, 1)
+    wire.check_reading(*PAIRS["test.Everything"], encoded)
+    assert EVERYTHING.FromString(encoded).pick_text == "text"
+
+
+def test_the_last_oneof_member_wins():
+    picks = [
+        wire.number(80, 1),
+        wire.span(81, b"a"),
+        wire.span(82, b"\x18\1"),
+        wire.number(83, 0),
+        wire.span(2048, b""),
+    ]
+    for one in picks:
+        for other in picks:
+            wire.check_reading(*PAIRS["test.Everything"], one + other)
+            wire.check_reading(*PAIRS["test.Everything"], one + other + one)
+
+
+def test_a_merged_message_reads_as_the_official_one():
+    tree = (
+        b"\x08\1" + wire.span(2, b"\x08\2"),
+        wire.span(3, b"\x08\3") + wire.span(2, b"\x08\4"),
+        wire.span(3, b"\x08\5"),
+    )
+    encoded = b"".join(wire.span(19, part) + wire.number(3, 7) for part in tree)
+    wire.check_reading(*PAIRS["test.Everything"], encoded)
+    assert [branch.value for branch in EVERYTHING.FromString(encoded).tree.branches] == [2, 4]
+
+
+def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
+    inner = wire.span(3, wire.number(1, 1) + wire.span(2, b"")) + wire.span(3, wire.span(2, b"\x08\2"))
+    encoded = wire.span(19, inner) + wire.span(19, b"") + wire.span(19, inner)
+    wire.check_reading(*PAIRS["test.Everything"], encoded)
+    assert len(EVERYTHING.FromString(encoded).tree.trunk.branches) == 4
+
+
+# --- numpy
+
+DTYPES = {
+    "double": np.float64, "float": np.float32, "int64": np.int64, "uint64": np.uint64, "int32": np.int32,
+    "fixed64": np.uint64, "fixed32": np.uint32, "bool": np.bool_, "uint32": np.uint32, "sfixed32": np.int32,
+    "sfixed64": np.int64, "sint32": np.int32, "sint64": np.int64, "color": np.int32, "shade": np.int32,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_an_array_of_numbers_has_their_dtype(name):
+    assert np.asarray(getattr(EVERYTHING(), name)).dtype == DTYPES[name.partition("_")[2]]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_an_array_of_numbers_holds_the_official_values(name, data):
+    field = field_of(name)
+    encoded = b"".join(data.draw(st.lists(wire.field_records(field), max_size=5)))
+    array = np.asarray(getattr(EVERYTHING.FromString(encoded), name))
+    wanted = np.array(getattr(PAIRS["test.Everything"][1].FromString(encoded), name), array.dtype)
+    assert array.shape == wanted.shape
+    assert array.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_an_array_of_numbers_is_read_only(name):
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(getattr(EVERYTHING.FromString(wire.span(field_of(name).number, b"\0" * 8)), name))[0] = 1
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if wire.wire_of(field_of(name)) != wire.VARINT])
+def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
+    data = np.frombuffer(wire.span(field_of(name).number, bytes(range(64))), np.uint8)
+    array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
+    assert np.shares_memory(array, data)
+    assert array.tobytes() == bytes(range(64))
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 63, 64, 65, 66, 1000, 40_000])
+@pytest.mark.parametrize("name", ["packed_int64", "packed_sint32", "packed_bool", "packed_shade", "many_uint32"])
+def test_packed_runs_of_any_length_read_as_the_official_ones(name, count):
+    values = [(i * 0x9E3779B97F4A7C15 >> (i * 7 % 64)) & (1 << 64) - 1 for i in range(count)]
+    encoded = wire.span(field_of(name).number, b"".join(map(wire.varint, values)))
+    official = getattr(PAIRS["test.Everything"][1].FromString(encoded), name)
+    assert list(getattr(EVERYTHING.FromString(encoded), name)) == list(official)
+
+
+# --- malformed tables
+
+HEAD = "# t.proto\n\npackage: test\nsyntax: proto2\n\n"
+MESSAGE = "## message M\n\nDoc.\n\n"
+COLUMNS = (
+    "| number | name | type | label | oneof | packed | since | until | doc |\n|---|---|---|---|---|---|---|---|---|\n"
+)
+ENUM = "## enum E\n\nDoc.\n\n| number | name | since | until | doc |\n|---|---|---|---|---|\n| 0 | A | 1 | | Doc. |\n"
+TOP = HEAD + MESSAGE + COLUMNS
+MALFORMED = {
+    "a table before a heading": HEAD + "| 1 |\n",
+    "a heading of another kind": HEAD + "## service S\n",
+    "a heading without a name": HEAD + "## message\n",
+    "a heading of two names": HEAD + "## message A B\n",
+    "an empty retired heading": HEAD + "## retired\n",
+    "other columns": HEAD + MESSAGE + "| number | name |\n",
+    "columns of an enum": HEAD + MESSAGE + "| number | name | since | until | doc |\n",
+    "a cell too few": TOP + "| 1 | a | int32 | optional | | | 1 | |\n",
+    "a cell too many": TOP + "| 1 | a | int32 | optional | | | 1 | | Doc. | |\n",
+    "an unknown type": TOP + "| 1 | a | int33 | optional | | | 1 | | Doc. |\n",
+    "a message without a name": TOP + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
+    "a scalar with a name": TOP + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
+    "a group": TOP + "| 1 | a | group G | optional | | | 1 | | Doc. |\n",
+    "an unknown label": TOP + "| 1 | a | int32 | required | | | 1 | | Doc. |\n",
+    "an unknown packing": TOP + "| 1 | a | int32 | repeated | | yes | 1 | | Doc. |\n",
+    "a packed singular field": TOP + "| 1 | a | int32 | optional | | packed | 1 | | Doc. |\n",
+    "a packed string": TOP + "| 1 | a | string | repeated | | packed | 1 | | Doc. |\n",
+    "a packed message": TOP + "| 1 | a | message M | repeated | | packed | 1 | | Doc. |\n",
+    "a repeated oneof member": TOP + "| 1 | a | int32 | repeated | o | | 1 | | Doc. |\n",
+    "field number 0": TOP + "| 0 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "a negative field number": TOP + "| -1 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "a field number of 30 bits": TOP + "| 536870912 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "a field number that is none": TOP + "| one | a | int32 | optional | | | 1 | | Doc. |\n",
+    "no field number": TOP + "| | a | int32 | optional | | | 1 | | Doc. |\n",
+    "no field name": TOP + "| 1 | | int32 | optional | | | 1 | | Doc. |\n",
+    "a field name that is none": TOP + "| 1 | a b | int32 | optional | | | 1 | | Doc. |\n",
+    "a version that is none": TOP + "| 1 | a | int32 | optional | | | one | | Doc. |\n",
+    "a number twice": TOP
+    + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | b | int32 | optional | | | 1 | | D. |\n",
+    "a name twice": TOP + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 2 | a | int32 | optional | | | 1 | | D. |\n",
+    "a message twice": TOP + "\n" + MESSAGE + COLUMNS,
+    "an enum twice": HEAD + ENUM + "\n" + ENUM,
+    "a message named as an enum": HEAD + ENUM + "\n## message E\n",
+    "a message that no table has": TOP + "| 1 | a | message N | optional | | | 1 | | Doc. |\n",
+    "an enum that no table has": TOP + "| 1 | a | enum N | optional | | | 1 | | Doc. |\n",
+    "an enum without values": HEAD + "## enum E\n\nDoc.\n",
+    "an enum value of 33 bits": HEAD + ENUM + "| 4294967296 | B | 1 | | Doc. |\n",
+    "an enum name twice": HEAD + ENUM + "| 1 | A | 1 | | Doc. |\n",
+    "an enum value that is none": HEAD + ENUM + "| one | B | 1 | | Doc. |\n",
+    "an unknown syntax": "# t.proto\n\npackage: test\nsyntax: proto9\n\n" + MESSAGE,
+    "a reserved range that is none": TOP + "| 1-x | | reserved | | | | | | Doc. |\n",
+    "a reserved range backwards": TOP + "| 9-5 | | reserved | | | | | | Doc. |\n",
+    "a reserved row of nothing": TOP + "| | | reserved | | | | | | Doc. |\n",
+    "a field with a reserved number": TOP
+    + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | | reserved | | | | | | D. |\n",
+}
+
+
+@pytest.mark.parametrize("fault", MALFORMED)
+def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tmp_path):
+    path = tmp_path / "malformed.md"
+    path.write_text(MALFORMED[fault], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"malformed\.md, line \d+: "):
+        onnxwire.load_schema(path)
+
+
+@pytest.mark.parametrize("fault", ["an unknown type", "a cell too few", "a field number of 30 bits", "a number twice"])
+def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
+    path = tmp_path / "malformed.md"
+    path.write_text(MALFORMED[fault], encoding="utf-8")
+    with pytest.raises(ValueError, match=f"line {MALFORMED[fault].count(chr(10))}: "):
+        onnxwire.load_schema(path)
+
+
+def test_a_table_that_is_no_text_raises_value_error_that_names_the_file(tmp_path):
+    path = tmp_path / "malformed.md"
+    path.write_bytes(b"# t.proto\n\xff\xfe")
+    with pytest.raises(ValueError, match=r"malformed\.md"):
+        onnxwire.load_schema(path)
+
+
+def test_a_table_that_is_not_there_raises_file_not_found_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        onnxwire.load_schema(tmp_path / "absent.md")

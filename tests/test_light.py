@@ -1,0 +1,91 @@
+"""What is not done: modules not imported, pages not touched, memory not kept."""
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+import onnxwire
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+def python(code: str, *arguments: object) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_import_brings_neither_numpy_nor_protobuf_nor_onnx() -> None:
+    code = "import sys, onnxwire; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+    loaded = python(code)
+    for name in ("numpy", "ml_dtypes", "google", "onnx", "re", "argparse", "inspect", "typing", "dataclasses"):
+        assert f"'{name}'" not in loaded
+
+
+def test_reading_a_model_needs_neither_numpy_nor_protobuf_nor_onnx() -> None:
+    path = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+    code = (
+        "import sys, onnxwire\n"
+        "for name in ('numpy', 'onnx', 'google', 'google.protobuf'): sys.modules[name] = None\n"
+        "from onnxwire.cli import main\n"
+        "main(['info', sys.argv[1], '--raw']); onnxwire.verify(sys.argv[1])\n"
+        "print(onnxwire.load(sys.argv[1]).graph.node[3].op_type)"
+    )
+    assert python(code, path).splitlines()[-1] == onnx.load(path).graph.node[3].op_type
+
+
+def test_views_are_light() -> None:
+    model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph([], "g", [], [])).SerializeToString())
+    for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
+        assert not gc.is_tracked(view)
+        assert not hasattr(view, "__dict__")
+    assert sys.getsizeof(model.opset_import[0]) <= 80 + 2 * 16
+
+
+def test_a_parent_keeps_no_child() -> None:
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"]) for _ in range(100)], "g", [], [])
+    model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
+    assert model.graph is not model.graph
+    before = len(gc.get_objects())
+    for node in model.graph.node:
+        assert node.op_type == "Relu"
+    assert len(gc.get_objects()) <= before + 5
+
+
+@needs_proc
+def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) -> None:
+    # 96 tensors of 2 MiB, written at once, so that the page cache may hold them in its largest folios.
+    payload = os.urandom(1 << 20) * 2
+    tensors = [onnx.TensorProto(name=f"w{i}", dims=[2 << 20], data_type=2, raw_data=payload) for i in range(96)]
+    path = tmp_path / "big.onnx"
+    path.write_bytes(onnx.ModelProto(ir_version=8, graph=onnx.GraphProto(initializer=tensors)).SerializeToString())
+    code = (
+        "import sys, onnxwire\n"
+        "def resident(): return [int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmRSS')][0]\n"
+        "onnxwire.load(sys.argv[2]).graph.initializer[0].name\n"
+        "before = resident()\n"
+        "model = onnxwire.load(sys.argv[1])\n"
+        "found = [(t.name, t.data_type, tuple(t.dims)) for t in model.graph.initializer]\n"
+        "print(len(found), resident() - before)"
+    )
+    small = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+    count, kilobytes = map(int, python(code, path, small).split())
+    assert count == 96
+    assert kilobytes < 5000
+
+
+@pytest.mark.parametrize("n", [1000, 4000])
+def test_asking_by_place_through_fresh_views_does_not_walk_again(n: int) -> None:
+    graph = helper.make_graph([helper.make_node("Relu", [f"x{i}"], ["y"]) for i in range(n)], "g", [], [])
+    graph.node[-1].attribute.append(helper.make_attribute("ints", list(range(1000))))
+    model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
+    assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
+    assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
+    # Kept: the slots of the graph and of the attribute, the index of the nodes, the numbers. Nothing else.
+    assert model._document._kept() == (2, 1, 1)

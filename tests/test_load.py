@@ -1,0 +1,362 @@
+"""`load` and `verify`: what they open, and what they say of what they can't."""
+
+import gc
+import gzip
+import io
+import mmap
+import os
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxwire
+from onnxwire import errors
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+MODEL = EXAMPLES / "digits_cnn.onnx"
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return MODEL.read_bytes()
+
+
+def test_path_string_and_path_object_load(data: bytes) -> None:
+    assert onnxwire.load(str(MODEL)).SerializeToString() == data
+    assert onnxwire.load(MODEL).SerializeToString() == data
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, io.BytesIO])
+def test_bytes_in_memory_load(kind: type, data: bytes) -> None:
+    source = kind(data)
+    assert onnxwire.load(source).graph.name == onnx.ModelProto.FromString(data).graph.name
+
+
+def test_an_mmap_loads_and_stays_open(data: bytes) -> None:
+    with MODEL.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        with onnxwire.load(mapping) as model:
+            assert model.ByteSize() == len(data)
+        assert mapping[:2] == data[:2]
+
+
+def test_a_file_object_loads_from_its_position(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "prefixed"
+    path.write_bytes(b"prefix" + data)
+    with path.open("rb") as file:
+        file.seek(6)
+        assert onnxwire.load(file).SerializeToString() == data
+    with MODEL.open("rb") as file:
+        model = onnxwire.load(file)
+    assert model.SerializeToString() == data
+
+
+def test_a_pipe_loads(data: bytes) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as sink:
+        writer = threading.Thread(target=lambda: (sink.write(data), sink.close()))
+        writer.start()
+        with os.fdopen(read, "rb") as file:
+            assert onnxwire.load(file).SerializeToString() == data
+        writer.join()
+
+
+def test_bytes_are_shared_and_not_copied(data: bytes) -> None:
+    tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [1000], list(range(1000))).SerializeToString()
+    numbers = np.asarray(onnxwire.load(tensor, type=onnxwire.TensorProto).float_data)
+    assert np.shares_memory(numbers, np.frombuffer(tensor, np.uint8))
+
+
+def test_a_bytearray_can_be_resized_again_after_its_model_is_closed(data: bytes) -> None:
+    source = bytearray(data)
+    with onnxwire.load(source) as model:
+        with pytest.raises(BufferError):
+            source.append(0)
+        assert model.ir_version
+    source.append(0)
+
+
+@pytest.mark.parametrize("source", [3, None, ["a"], np.zeros((4, 4))[:, 1]])
+def test_what_is_no_source_raises_type_error(source: object) -> None:
+    with pytest.raises(TypeError):
+        onnxwire.load(source)  # type: ignore[arg-type]
+
+
+def test_text_mode_file_raises_type_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="binary mode"):
+        onnxwire.load(io.StringIO("x"))  # type: ignore[arg-type]
+
+
+def test_no_message_class_raises_type_error(data: bytes) -> None:
+    with pytest.raises(TypeError, match="message class"):
+        onnxwire.load(data, type=int)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match="message class"):
+        onnxwire.verify(data, type="ModelProto")  # type: ignore[arg-type]
+
+
+# --- files that can't be opened
+
+
+def test_missing_file_is_file_not_found_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as caught:
+        onnxwire.load(tmp_path / "absent.onnx")
+    assert isinstance(caught.value, FileNotFoundError)
+    with pytest.raises(onnxwire.SourceError, match="there is no directory"):
+        onnxwire.load(tmp_path / "no" / "absent.onnx")
+
+
+def test_directory_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(onnxwire.SourceError, match="name the .onnx file in it") as caught:
+        onnxwire.load(tmp_path)
+    assert isinstance(caught.value, IsADirectoryError)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file_is_permission_error(tmp_path: Path) -> None:
+    path = tmp_path / "secret.onnx"
+    path.write_bytes(b"\x08\x01")
+    path.chmod(0)
+    with pytest.raises(PermissionError) as caught:
+        onnxwire.load(path)
+    assert isinstance(caught.value, onnxwire.SourceError)
+
+
+def test_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    path.touch()
+    for call in (onnxwire.load, onnxwire.verify):
+        with pytest.raises(onnxwire.DecodeError, match="is empty"):
+            call(path)
+    with pytest.raises(onnxwire.DecodeError, match="is empty"):
+        onnxwire.load(b"")
+    onnxwire.verify(b"")
+    assert onnxwire.ModelProto.FromString(b"") == onnxwire.ModelProto()
+
+
+# --- bytes that are no ONNX
+
+
+def zip_bytes() -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("a", "b")
+    return sink.getvalue()
+
+
+SAFETENSORS = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+
+FOREIGN = {
+    "zip": zip_bytes(),
+    "gzip": gzip.compress(b"x" * 100),
+    "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n",
+    "HTML": b"<!DOCTYPE html><html><body>404</body></html>",
+    "safetensors": len(SAFETENSORS).to_bytes(8, "little") + SAFETENSORS + bytes(4),
+    "JSON": b'{"irVersion": 3}',
+    "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(20),
+    "npy": b"\x93NUMPY\x01\x00" + bytes(20),
+    "GGUF": b"GGUF" + bytes(20),
+    "zero bytes": bytes(64),
+    "plain text": b"hello, this is a text file\n" * 3,
+    "text form": b'<ir_version: 8, opset_import: ["" : 17]>\nagraph (float[N] x) => (float[N] y) { y = Relu(x) }',
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_formats_are_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(FOREIGN[name])
+    with pytest.raises(onnxwire.DecodeError, match=name) as caught:
+        onnxwire.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_file_in_which_no_known_field_stands_is_refused() -> None:
+    with pytest.raises(onnxwire.DecodeError, match="no known field of ModelProto"):
+        onnxwire.load(b"\xf8\x07\x01" * 5)
+
+
+def official_messages() -> dict[str, bytes]:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], name="n")],
+        "g",
+        [helper.make_tensor_value_info("x", 1, ["N", 3])],
+        [helper.make_tensor_value_info("y", 1, ["N", 3])],
+        [numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")],
+    )
+    return {
+        "TensorProto": graph.initializer[0].SerializeToString(),
+        "GraphProto": graph.SerializeToString(),
+        "NodeProto": graph.node[0].SerializeToString(),
+        "ModelProto": helper.make_model(graph, producer_name="p").SerializeToString(),
+        "OperatorSetProto": onnx.onnx_operators_ml_pb2.OperatorSetProto(
+            magic="ONNXOPSET", ir_version=8, domain="d", opset_version=3
+        ).SerializeToString(),
+    }
+
+
+@pytest.mark.parametrize("actual", ["TensorProto", "GraphProto", "NodeProto", "OperatorSetProto"])
+def test_another_message_given_as_a_model_is_named(actual: str) -> None:
+    with pytest.raises(onnxwire.DecodeError, match=f"looks like an? {actual}.*type=onnxwire.{actual}"):
+        onnxwire.load(official_messages()[actual])
+
+
+def test_a_model_given_as_a_tensor_is_named() -> None:
+    with pytest.raises(onnxwire.DecodeError, match="looks like a ModelProto"):
+        onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
+
+
+@pytest.mark.parametrize("actual", list(official_messages()))
+def test_every_message_loads_as_what_it_is(actual: str) -> None:
+    data = official_messages()[actual]
+    assert onnxwire.load(data, type=getattr(onnxwire, actual)).SerializeToString() == data
+
+
+def test_a_model_of_a_later_version_loads_with_its_unknown_field() -> None:
+    data = official_messages()["ModelProto"] + b"\xf2\x0f\x03new"
+    model = onnxwire.load(data)
+    assert model.graph.node[0].op_type == "Relu"
+    assert model.SerializeToString() == data
+
+
+# --- damage
+
+
+def test_truncated_file_says_how_long_it_should_be(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(data[:100_000])
+    with pytest.raises(onnxwire.DecodeError, match="looks truncated") as caught:
+        onnxwire.load(path)
+    graph_end = onnxwire.load(data)._span("graph")[1]
+    assert f"expected at least {graph_end:,} bytes" in str(caught.value)
+    assert caught.value.path == "graph"
+    assert data[caught.value.offset] == 7 << 3 | 2
+
+
+def test_fault_deep_inside_names_its_byte_and_field() -> None:
+    node = helper.make_node("Conv", ["x"], ["y"], pads=[1, 2, 3])
+    other = helper.make_node("Relu", ["x"], ["y"])
+    model = helper.make_model(helper.make_graph([other, node], "g", [], []))
+    attribute = model.graph.node[1].attribute[0].SerializeToString()
+    damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag's place
+    data = model.SerializeToString().replace(attribute, damaged)
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.verify(data)
+    assert caught.value.path.startswith("graph.node[1].attribute[0]")
+    start = data.index(damaged)
+    assert start <= caught.value.offset < start + len(damaged)
+    with pytest.raises(onnxwire.DecodeError) as lazy:
+        for found in onnxwire.load(data).graph.node:
+            for each in found.attribute:
+                assert each.name
+    assert (lazy.value.offset, lazy.value.path) == (caught.value.offset, caught.value.path)
+
+
+def test_packed_run_cut_inside_a_number_names_its_field() -> None:
+    tensor = onnxwire.TensorProto.FromString(b"\x0a\x02\x01\x80")
+    with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as caught:
+        list(tensor.dims)
+    assert caught.value.path == "dims"
+    with pytest.raises(onnxwire.DecodeError, match="no multiple of the 4 bytes"):
+        onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
+
+
+def test_errors_are_of_the_family() -> None:
+    assert issubclass(onnxwire.DecodeError, ValueError)
+    assert issubclass(onnxwire.SourceError, OSError)
+    for kind in (onnxwire.DecodeError, onnxwire.SourceError, onnxwire.ClosedError, onnxwire.InUseError):
+        assert issubclass(kind, onnxwire.Error)
+        assert kind.__doc__
+    assert issubclass(errors.SourceNotFoundError, FileNotFoundError)
+
+
+def test_decode_error_survives_pickling() -> None:
+    import pickle
+
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.verify(b"\x08")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.offset, again.path) == (str(caught.value), caught.value.offset, caught.value.path)
+
+
+# --- closing
+
+
+def test_views_left_over_do_not_keep_a_with_block_from_closing(tmp_path: Path, data: bytes) -> None:
+    with onnxwire.load(MODEL) as model:
+        node = model.graph.node[0]
+        names = model.graph.node
+        assert node.op_type
+    for use in (lambda: node.op_type, lambda: model.graph, lambda: len(names), lambda: list(names)):
+        with pytest.raises(onnxwire.ClosedError, match=r"digits_cnn\.onnx was closed"):
+            use()
+    model.close()
+
+
+def test_mapping_is_released_with_the_last_view(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+
+    def maps() -> int:
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("needs /proc")
+    before = maps()
+    node = onnxwire.load(path).graph.node[0]
+    assert maps() > before
+    assert node.op_type
+    del node
+    gc.collect()
+    assert maps() == before
+
+
+def test_with_block_that_raises_keeps_its_own_error() -> None:
+    tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [3], [1, 2, 3]).SerializeToString()
+    with (
+        pytest.raises(KeyError, match="mine"),
+        onnxwire.load(tensor, type=onnxwire.TensorProto) as message,
+    ):
+        kept = np.asarray(message.float_data)
+        raise KeyError("mine")
+    assert kept.tolist() == [1, 2, 3]
+
+
+# --- size
+
+
+def sparse_model(path: Path, gigabytes: int) -> int:
+    """A model with one initializer of many GiB as a hole; returns the length of the payload."""
+    payload = gigabytes << 30
+    tensor = onnx.TensorProto(dims=[payload], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
+
+    def length(n: int) -> bytes:
+        out = b""
+        while n > 127:
+            out, n = out + bytes([n & 127 | 128]), n >> 7
+        return out + bytes([n])
+
+    raw = tensor + b"\x4a" + length(payload)
+    after = onnx.GraphProto(doc_string="after").SerializeToString()
+    graph = b"\x2a" + length(len(raw) + payload) + raw
+    with path.open("wb") as file:
+        file.write(b"\x08\x08\x3a" + length(len(graph) + payload + len(after)) + graph)
+        file.seek(payload, os.SEEK_CUR)
+        file.write(after + onnx.ModelProto(domain="end").SerializeToString())
+    return payload
+
+
+@pytest.mark.parametrize("gigabytes", [3, 5, 40])
+def test_files_beyond_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> None:
+    path = tmp_path / "big.onnx"
+    payload = sparse_model(path, gigabytes)
+    onnxwire.verify(path)
+    with onnxwire.load(path) as model:
+        assert model.domain == "end"
+        assert model.graph.doc_string == "after"
+        start, end = model.graph.initializer[0]._span("raw_data")
+        assert end - start == payload
+        assert model.ByteSize() == path.stat().st_size

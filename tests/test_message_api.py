@@ -1,0 +1,851 @@
+"""Messages behave as those of the official runtime do for code that reads; and what is theirs alone."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+import wire
+
+import onnxwire
+from onnxwire.messages import SCHEMA
+
+
+def node_model():
+    """A model with something in every corner, made by the official runtime."""
+    weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    indices = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [1, -2, 1 << 40])
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", f"w{i}"], [f"y{i}"], name=f"node{i}", strides=[1, i], alpha=0.5, mode="a")
+        for i in range(40)
+    ]
+    body = onnx.helper.make_graph(nodes[:3], "body", [], [], [indices])
+    nodes.append(onnx.helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body))
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 3, None])
+    graph = onnx.helper.make_graph(nodes, "main", [x], [x], [weights, indices], doc_string="ä€𝄞")
+    model = onnx.helper.make_model(graph, producer_name="test", opset_imports=[onnx.helper.make_opsetid("", 21)])
+    model.metadata_props.add(key="k", value="v")
+    return model
+
+
+OFFICIAL = node_model()
+DATA = OFFICIAL.SerializeToString()
+
+
+@pytest.fixture
+def model():
+    return onnxwire.ModelProto.FromString(DATA)
+
+
+@pytest.fixture(params=["ours", "official"])
+def either(request):
+    """The same model of ours and of the official runtime: what holds of one must hold of the other."""
+    return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
+
+
+def outcome(expression, message):
+    """What an expression gives for m, a message or else, or the type of what it raises."""
+    try:
+        return eval(expression, {"m": message, "np": np})
+    except Exception as error:
+        return type(error)
+
+
+# --- exceptions
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'm.HasField("graph")',
+        'm.HasField("model_version")',
+        'm.HasField("no_such_field")',
+        'm.HasField("opset_import")',
+        "m.HasField(1)",
+        "m.HasField(None)",
+        'm.HasField(b"graph")',
+        "m.HasField([])",
+        "m.HasField()",
+        'm.graph.input[0].type.HasField("value")',
+        'm.graph.input[0].type.HasField("denotation")',
+        'm.WhichOneof("graph")',
+        'm.WhichOneof("no_such_oneof")',
+        "m.WhichOneof(1)",
+        "m.WhichOneof(None)",
+        "m.WhichOneof([])",
+        'm.graph.input[0].type.WhichOneof("value")',
+        'm.graph.input[0].type.tensor_type.shape.dim[0].WhichOneof("value")',
+        'm.graph.input[0].type.tensor_type.shape.dim[1].WhichOneof("value")',
+        'm.graph.input[0].type.tensor_type.shape.dim[2].WhichOneof("value")',
+        "m.no_such_field",
+        "m.graph.node[41]",
+        "m.graph.node[-42]",
+        'm.graph.node["1"]',
+        "m.graph.node[1.0]",
+        "m.graph.node[None]",
+        "m.graph.node[0].input[2]",
+        'm.graph.node[0].input["a"]',
+        "m.graph.initializer[0].dims[2]",
+        "m.graph.initializer[0].dims[-3]",
+        'm.graph.initializer[0].dims["a"]',
+        "m.graph.initializer[0].dims[0.5]",
+        "m.graph.initializer[0].dims[True]",
+        "m.graph.initializer[0].dims[::0]",
+        "m.graph.initializer[0].int64_data[0]",
+        "hash(m)",
+        "hash(m.graph.node)",
+        "hash(m.graph.node[0].input)",
+        "hash(m.graph.initializer[0].dims)",
+        "len(m)",
+        "bool(m)",
+        'type(m).FromString("text")',
+        "type(m).FromString(None)",
+        "type(m).FromString(1)",
+        'type(m).FromString(b"").ListFields()',
+        'type(m).FromString(bytearray(b"\x08\1")).ir_version',
+        'type(m).FromString(memoryview(b"\x08\1")).ir_version',
+        "type(m)().ir_version",
+        "type(m)() == m",
+        "m == None",
+        'm == "text"',
+        "m.graph.node == m.graph.node",
+        'm.graph.node[0].input == ["x", "w0"]',
+        'm.graph.node[0].input == ["x"]',
+        'm.graph.node[0].input == ("x", "w0")',
+        'm.graph.node[0].input != ["x", "w0"]',
+        "m.graph.initializer[0].dims == [2, 3]",
+        "m.graph.initializer[0].dims == [2, 4]",
+        "m.graph.initializer[0].dims == 5",
+        "m.graph.initializer[0].dims == m.graph.initializer[0].dims",
+        "m.graph.node[0].attribute == []",
+        "list(m.graph.node) == m.graph.node",
+        '"x" in m.graph.node[0].input',
+        '"q" in m.graph.node[0].input',
+        "3 in m.graph.initializer[0].dims",
+        "4 in m.graph.initializer[0].dims",
+        "m.graph.node[3] in m.graph.node",
+        "m.graph.node[3] in m.graph.node[:3]",
+        "list(reversed(m.graph.node[0].input))",
+        "list(reversed(m.graph.initializer[0].dims))",
+        "m.graph.initializer[0].dims[0:5]",
+        "m.graph.initializer[0].dims[::-1]",
+        "m.graph.initializer[0].float_data[-2:0:-2]",
+        "[node.name for node in m.graph.node[35:-1:2]]",
+        "[node.name for node in m.graph.node[::-7]]",
+        "m.graph.node[np.int64(3)].name",
+        "m.graph.initializer[0].dims[np.int32(-1)]",
+        "m.graph.doc_string",
+        "m.graph.node[0].attribute[0].s",
+        "type(m.graph.node[0].attribute[0].type)",
+        "m.training_info[0:0] == []",
+    ],
+)
+def test_an_expression_gives_or_raises_what_it_does_officially(expression):
+    ours = outcome(expression, onnxwire.ModelProto.FromString(DATA))
+    assert ours == outcome(expression, onnx.ModelProto.FromString(DATA))
+    assert ours is not NameError
+
+
+def test_a_field_can_not_be_set(model):
+    with pytest.raises(AttributeError):
+        model.ir_version = 1
+
+
+def test_an_attribute_of_no_field_can_not_be_set(either):
+    with pytest.raises(AttributeError):
+        either.no_such_field = 1
+
+
+def test_damaged_bytes_raise_an_error_that_is_a_value_error():
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.ModelProto.FromString(b"\x3a\x05abc")
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, onnxwire.Error)
+
+
+def test_the_base_of_messages_has_no_instances():
+    with pytest.raises(TypeError):
+        onnxwire.Message()
+
+
+def test_every_class_is_a_message():
+    assert all(issubclass(cls, onnxwire.Message) for cls in SCHEMA.messages.values())
+
+
+# --- descriptors and enums
+
+
+def test_the_descriptor_names_the_message(either):
+    assert either.DESCRIPTOR.full_name == "onnx.ModelProto"
+    assert either.DESCRIPTOR.name == "ModelProto"
+
+
+def test_the_descriptor_of_a_class_is_that_of_its_messages(either):
+    assert type(either).DESCRIPTOR is either.DESCRIPTOR
+
+
+def test_the_descriptor_finds_fields_by_name(either):
+    assert either.DESCRIPTOR.fields_by_name["graph"].number == 7
+    assert "no_such_field" not in either.DESCRIPTOR.fields_by_name
+
+
+def test_the_descriptor_finds_fields_by_number(either):
+    assert either.DESCRIPTOR.fields_by_number[7].name == "graph"
+
+
+def test_a_field_descriptor_names_its_message_and_type(either):
+    field = either.DESCRIPTOR.fields_by_name["graph"]
+    assert field.full_name == "onnx.ModelProto.graph"
+    assert field.containing_type.full_name == "onnx.ModelProto"
+    assert field.message_type.full_name == "onnx.GraphProto"
+    assert field.enum_type is None
+    assert field.containing_oneof is None
+    assert field.is_repeated is False
+    assert field.type == field.TYPE_MESSAGE
+    assert field.has_presence is True
+
+
+def test_a_field_descriptor_of_an_enum_has_its_values(either):
+    field = either.graph.node[0].attribute[0].DESCRIPTOR.fields_by_name["type"]
+    assert field.message_type is None
+    assert field.enum_type.full_name == "onnx.AttributeProto.AttributeType"
+    assert field.enum_type.values_by_name["INTS"].number == 7
+    assert field.enum_type.values_by_number[7].name == "INTS"
+
+
+def test_a_oneof_descriptor_has_its_fields(either):
+    oneof = either.graph.input[0].type.DESCRIPTOR.oneofs_by_name["value"]
+    assert "tensor_type" in [field.name for field in oneof.fields]
+    assert oneof.fields[0].containing_oneof.name == "value"
+
+
+def test_fields_are_listed_with_descriptors_and_values(either):
+    names = [field.name for field, _ in either.ListFields()]
+    assert names == ["ir_version", "producer_name", "graph", "opset_import", "metadata_props"]
+    assert either.ListFields()[1][1] == "test"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "m.Name(1)",
+        "m.Name(True)",
+        "m.Name(99)",
+        "m.Name(-1)",
+        'm.Name("FLOAT")',
+        "m.Name(1.0)",
+        "m.Name(None)",
+        'm.Value("FLOAT")',
+        'm.Value("no_such_value")',
+        "m.Value(1)",
+        "m.Value(None)",
+        "sorted(m.keys())",
+        "sorted(m.values())",
+        "sorted(m.items())",
+        "m.FLOAT",
+        "m.no_such_value",
+        "m.DESCRIPTOR.full_name",
+        "m.DESCRIPTOR.name",
+    ],
+)
+@pytest.mark.parametrize("name", ["DataType", "AttributeType"])
+def test_an_enum_wrapper_gives_or_raises_what_it_does_officially(name, expression):
+    home = "TensorProto" if name == "DataType" else "AttributeProto"
+    ours, official = (getattr(getattr(package, home), name) for package in (onnxwire, onnx))
+    assert outcome(expression, ours) == outcome(expression, official)
+
+
+def test_an_enum_wrapper_lists_names_and_numbers_by_number():
+    wanted = sorted(onnx.AttributeProto.AttributeType.items(), key=lambda item: item[1])
+    assert onnxwire.AttributeProto.AttributeType.items() == wanted
+    assert onnxwire.AttributeProto.AttributeType.keys() == [name for name, _ in wanted]
+    assert onnxwire.AttributeProto.AttributeType.values() == [number for _, number in wanted]
+    assert list(onnxwire.AttributeProto.AttributeType) == [name for name, _ in wanted]
+
+
+@pytest.mark.parametrize("name", ["Version", "OperatorStatus"])
+def test_a_top_level_enum_has_the_official_names_and_numbers(name):
+    assert getattr(onnxwire, name).items() == getattr(onnx.onnx_ml_pb2, name).items()
+
+
+def test_enum_values_are_attributes_of_classes_and_messages(model):
+    tensor = model.graph.initializer[0]
+    assert onnxwire.TensorProto.FLOAT == tensor.FLOAT == onnx.TensorProto.FLOAT
+    assert onnxwire.EXPERIMENTAL == onnx.EXPERIMENTAL
+
+
+def test_field_numbers_are_constants_of_classes(either):
+    assert type(either).GRAPH_FIELD_NUMBER == either.GRAPH_FIELD_NUMBER == 7
+
+
+def test_nested_classes_are_attributes_of_their_parents():
+    assert onnxwire.TypeProto.Tensor.DESCRIPTOR.full_name == onnx.TypeProto.Tensor.DESCRIPTOR.full_name
+    assert onnxwire.TypeProto.Tensor.DESCRIPTOR.containing_type is onnxwire.TypeProto.DESCRIPTOR
+
+
+# --- sequences
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 8, 9, 100])
+def test_every_place_of_a_sequence_of_any_length_is_found(number):
+    names = [f"n{i}" for i in range(number)]
+    official = onnx.NodeProto(input=names)
+    ours = onnxwire.NodeProto.FromString(official.SerializeToString()).input
+    assert [ours[i] for i in range(number)] == names
+    assert [ours[i - number] for i in range(number)] == names
+    assert (list(ours), ours[:], len(ours)) == (names, names, number)
+
+
+def test_places_are_found_in_any_order():
+    names = [f"n{i}" for i in range(50)]
+    ours = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
+    assert [ours.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
+
+
+def test_two_iterators_of_a_sequence_go_their_own_ways(model):
+    first, second = iter(model.graph.node), iter(model.graph.node)
+    assert [next(first).name, next(first).name, next(second).name] == ["node0", "node1", "node0"]
+
+
+def test_an_iterator_outlives_its_sequence_and_message():
+    iterator = iter(onnxwire.ModelProto.FromString(DATA).graph.node)
+    gc.collect()
+    assert [node.name for node in iterator] == [node.name for node in OFFICIAL.graph.node]
+
+
+def test_sequences_are_sequences(model):
+    from collections.abc import Sequence
+
+    assert isinstance(model.graph.node, Sequence)
+    assert isinstance(model.graph.initializer[0].dims, Sequence)
+
+
+@pytest.mark.parametrize("name", ["dims", "string_data"])
+def test_sequences_are_searched_as_lists_are(name):
+    values = {"dims": [5, 6, 5], "string_data": [b"a", b"b", b"a"]}[name]
+    official = onnx.TensorProto(**{name: values})
+    sequence = getattr(onnxwire.TensorProto.FromString(official.SerializeToString()), name)
+    assert [sequence.index(value) for value in values] == [values.index(value) for value in values]
+    assert sequence.index(values[0], 1) == values.index(values[0], 1)
+    assert [sequence.count(value) for value in values] == [values.count(value) for value in values]
+    with pytest.raises(ValueError, match="not in list"):
+        sequence.index(None)
+
+
+def test_sequences_have_no_way_to_change_them(model):
+    with pytest.raises(TypeError):
+        model.graph.initializer[0].dims[0] = 1
+    with pytest.raises(AttributeError):
+        model.graph.node.append(1)
+
+
+# --- repr
+
+
+def test_the_repr_of_a_big_tensor_is_short():
+    tensor = onnx.TensorProto(name="weights", data_type=1, dims=[10_000_000], raw_data=b"\1" * 10_000_000)
+    text = repr(onnxwire.TensorProto.FromString(tensor.SerializeToString()))
+    assert len(text) < 2000
+    assert "weights" in text
+    assert "10,000,000 bytes" in text
+
+
+@pytest.mark.parametrize("name", ["float_data", "int64_data"])
+def test_the_repr_of_many_numbers_is_short(name):
+    tensor = onnx.TensorProto(**{name: range(100_000)})
+    assert len(repr(onnxwire.TensorProto.FromString(tensor.SerializeToString()))) < 2000
+
+
+def test_the_repr_of_many_messages_is_short():
+    model = onnx.ModelProto()
+    for i in range(10_000):
+        model.graph.node.add(name=f"node{i}")
+    text = repr(onnxwire.ModelProto.FromString(model.SerializeToString()).graph)
+    assert len(text) < 2000
+    assert "10,000" in text
+
+
+def test_the_repr_of_a_message_names_its_class_and_values(model):
+    text = repr(model.graph.node[0])
+    assert all(part in text for part in ("NodeProto", "Conv", "node0", "w0"))
+
+
+def test_the_repr_of_a_damaged_message_says_so():
+    model = onnxwire.ModelProto.FromString(wire.span(7, b"\x0a\x05abc"))
+    assert "past the end" in repr(model.graph)
+
+
+def test_the_repr_of_a_message_with_damage_in_it_does_not_fail():
+    # ints is a packed run that ends inside a varint.
+    assert "AttributeProto" in repr(onnxwire.AttributeProto.FromString(wire.span(1, b"n") + wire.span(8, b"\x80")))
+
+
+# --- copies
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_is_an_equal_message_of_the_same_class(model, copied):
+    for message in (model, model.graph, model.graph.node[0], model.graph.initializer[1]):
+        again = copied(message)
+        assert again == message
+        assert type(again) is type(message)
+        assert again.SerializeToString() == message.SerializeToString()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_a_sequence_is_equal(model, copied):
+    for sequence in (model.graph.node, model.graph.node[0].input, model.graph.initializer[0].dims):
+        assert copied(sequence) == sequence
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_nested_classes_pickle_by_every_protocol(model, protocol):
+    tensor_type = model.graph.input[0].type.tensor_type
+    assert pickle.loads(pickle.dumps(tensor_type, protocol)) == tensor_type
+
+
+def test_a_copy_of_a_merged_message_is_equal():
+    encoded = wire.span(7, wire.span(1, b"\x1a\1a")) + wire.span(7, wire.span(1, b"\x1a\1b"))
+    graph = onnxwire.ModelProto.FromString(encoded).graph
+    assert copy.deepcopy(graph) == graph
+    assert [node.name for node in copy.deepcopy(graph).node] == ["a", "b"]
+
+
+def test_a_deep_copy_outlives_the_document(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(DATA)
+    with onnxwire.load(path) as model:
+        again = copy.deepcopy(model.graph)
+    assert again.name == "main"
+
+
+# --- memory
+
+
+def test_views_are_not_tracked_by_the_garbage_collector(model):
+    nodes, dims = model.graph.node, model.graph.initializer[0].dims
+    for view in (model, model.graph, nodes, nodes[0], dims, iter(nodes), iter(dims)):
+        assert not gc.is_tracked(view)
+
+
+def test_views_have_no_dict(model):
+    assert not hasattr(model, "__dict__")
+    assert not hasattr(model.graph.node, "__dict__")
+
+
+@pytest.mark.parametrize("reach", [
+    lambda m: m.graph.node[7].name,
+    lambda m: m.graph.initializer[0].float_data[5],
+    lambda m: m.graph.node[1].input[1],
+    lambda m: m.graph.node[-1].attribute[0].g.node[2].name,
+])  # fmt: skip
+def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, reach):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(DATA)
+    model = onnxwire.load(path)
+    graph = model.graph
+    del model
+    gc.collect()
+    assert reach(type("Root", (), {"graph": graph})) == reach(OFFICIAL)
+
+
+@pytest.mark.parametrize("reach", [
+    lambda m: m.graph.node,
+    lambda m: m.graph.initializer[0].dims,
+    lambda m: iter(m.graph.node),
+    lambda m: iter(m.graph.initializer[1].dims),
+    lambda m: np.asarray(m.graph.initializer[0].float_data),
+    lambda m: np.asarray(m.graph.initializer[0].dims),
+    lambda m: memoryview(m.graph.initializer[0].float_data),
+])  # fmt: skip
+def test_what_was_got_from_a_message_outlives_it(reach):
+    held = reach(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))
+    gc.collect()
+    wanted = list(reach(OFFICIAL)) if not isinstance(held, memoryview) else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    values = [value.name if isinstance(value, onnxwire.Message) else value for value in held]
+    assert values == [value.name if isinstance(value, onnx.NodeProto) else value for value in wanted]
+
+
+def test_the_last_view_lets_go_of_the_bytes():
+    class Bytes(np.ndarray):
+        pass
+
+    data = np.frombuffer(DATA, np.uint8).view(Bytes)
+    gone = weakref.ref(data)
+    model = onnxwire.load(data)
+    node = model.graph.node[3]
+    del data, model
+    gc.collect()
+    assert gone() is not None
+    del node
+    gc.collect()
+    assert gone() is None
+
+
+def test_many_views_of_one_class_hold_their_own_values():
+    model = onnxwire.ModelProto.FromString(DATA)
+    nodes = [node for _ in range(20) for node in model.graph.node]
+    assert [node.name for node in nodes] == [node.name for node in OFFICIAL.graph.node] * 20
+    del nodes[::2]
+    nodes += list(model.graph.node)
+    assert [node.name for node in nodes[-41:]] == [node.name for node in OFFICIAL.graph.node]
+
+
+# --- closing
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(DATA)
+    return path
+
+
+@pytest.mark.parametrize("expression", [
+    "m.ir_version",
+    "m.graph",
+    "g.name",
+    "g.node",
+    'g.HasField("name")',
+    "g.ListFields()",
+    'g.input[0].type.WhichOneof("value")',
+    "g == g",
+    "g.SerializeToString()",
+    "g.ByteSize()",
+    "copy.deepcopy(g)",
+    "pickle.dumps(g)",
+    "len(n)",
+    "n[0]",
+    "n[-1]",
+    "n[99]",
+    "n[1:2]",
+    "list(n)",
+    "n == n",
+    "len(s)",
+    "s[0]",
+    "s[-1]",
+    "s[99]",
+    "s[1:2]",
+    "bool(s)",
+    "list(s)",
+    "1.0 in s",
+    "np.asarray(s)",
+    "memoryview(s)",
+])  # fmt: skip
+def test_a_closed_document_raises_closed_error_in_every_use(path, expression):
+    with onnxwire.load(path) as model:
+        graph, nodes, numbers = model.graph, model.graph.node, model.graph.initializer[0].float_data
+        assert (graph.name, len(nodes), numbers[0]) == ("main", 41, 1.0)
+    with pytest.raises(onnxwire.ClosedError):
+        eval(expression, {"m": model, "g": graph, "n": nodes, "s": numbers, "np": np, "copy": copy, "pickle": pickle})
+
+
+@pytest.mark.parametrize("expression", [
+    "len(n)",
+    "n[0]",
+    "len(s)",
+    "s[0]",
+    "bool(s)",
+    "list(s)",
+    "next(i)",
+    "next(j)",
+    "memoryview(s)",
+])  # fmt: skip
+def test_sequences_not_used_before_raise_closed_error_too(path, expression):
+    with onnxwire.load(path) as model:
+        nodes, numbers = model.graph.node, model.graph.initializer[0].float_data
+        node_iterator, number_iterator = iter(nodes), iter(model.graph.initializer[0].dims)
+    with pytest.raises(onnxwire.ClosedError):
+        eval(expression, {"n": nodes, "s": numbers, "i": node_iterator, "j": number_iterator})
+
+
+def test_the_repr_of_a_closed_message_says_so(path):
+    with onnxwire.load(path) as model:
+        pass
+    assert "closed" in repr(model)
+
+
+def test_closing_twice_is_no_error(path):
+    model = onnxwire.load(path)
+    model.close()
+    model.close()
+
+
+def test_values_outlive_the_document(path):
+    with onnxwire.load(path) as model:
+        name, raw = model.graph.name, model.graph.node[0].attribute[0]
+        kind, text = raw.type, model.graph.doc_string
+    assert (name, kind, text) == ("main", OFFICIAL.graph.node[0].attribute[0].type, "ä€𝄞")
+
+
+@pytest.mark.parametrize("look", [np.asarray, memoryview])
+def test_closing_raises_in_use_error_while_an_array_looks_into_the_document(path, look):
+    with pytest.raises(onnxwire.InUseError), onnxwire.load(path) as model:
+        array = look(model.graph.initializer[0].float_data)
+    assert list(array) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+def test_a_document_that_could_not_be_closed_still_reads_and_closes_later(path):
+    model = onnxwire.load(path)
+    array = np.asarray(model.graph.initializer[0].float_data)
+    part = array[2:]
+    del array
+    with pytest.raises(onnxwire.InUseError):
+        model.close()
+    assert model.graph.name == "main"
+    assert part.tolist() == [3.0, 4.0, 5.0, 6.0]
+    del part
+    model.close()
+    with pytest.raises(onnxwire.ClosedError):
+        _ = model.graph
+
+
+def test_an_array_of_decoded_numbers_does_not_hold_the_document(path):
+    with onnxwire.load(path) as model:
+        array = np.asarray(model.graph.initializer[0].dims)
+    assert array.tolist() == [2, 3]
+
+
+def test_the_error_of_the_with_block_is_not_hidden_by_closing(path):
+    with pytest.raises(KeyError), onnxwire.load(path):
+        raise KeyError
+
+
+# --- numpy
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("dims", np.int64), ("float_data", np.float32), ("int32_data", np.int32), ("int64_data", np.int64),
+     ("double_data", np.float64), ("uint64_data", np.uint64)],
+)  # fmt: skip
+def test_an_array_of_numbers_has_their_dtype_and_values(name, dtype):
+    official = onnx.TensorProto(**{name: [1, 2, 300]})
+    array = np.asarray(getattr(onnxwire.TensorProto.FromString(official.SerializeToString()), name))
+    assert array.dtype == dtype
+    assert array.tolist() == list(getattr(official, name))
+
+
+def test_an_array_of_a_packed_float_run_shares_the_memory_of_the_file():
+    data = np.frombuffer(DATA, np.uint8)
+    tensor = onnxwire.load(data).graph.initializer[0]
+    array = np.asarray(tensor.float_data)
+    assert np.shares_memory(array, data)
+    assert array.tolist() == list(OFFICIAL.graph.initializer[0].float_data)
+
+
+def test_an_array_of_unpacked_floats_has_their_values():
+    field = onnxwire.AttributeProto.DESCRIPTOR.fields_by_name["floats"]
+    encoded = onnx.AttributeProto(floats=[1.5, -2.5, 0.0]).SerializeToString()
+    assert encoded.count(wire.tag(field.number, wire.FIXED32)) == 3
+    assert np.asarray(onnxwire.AttributeProto.FromString(encoded).floats).tolist() == [1.5, -2.5, 0.0]
+
+
+def test_an_empty_sequence_gives_an_empty_array():
+    assert np.asarray(onnxwire.TensorProto().float_data).shape == (0,)
+
+
+def test_a_copy_of_an_array_can_be_written(model):
+    array = np.array(model.graph.initializer[0].float_data)
+    array[0] = 7
+    assert model.graph.initializer[0].float_data[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [("float_data", wire.span(4, b"abc")), ("int64_data", wire.span(7, b"\x80")), ("dims", wire.span(1, b"\x80"))],
+)
+def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
+    with pytest.raises(onnxwire.DecodeError):
+        np.asarray(getattr(onnxwire.TensorProto.FromString(encoded), name))
+
+
+# --- code that gets in between
+
+
+def run_apart(code, *arguments):
+    """Run a program in a process of its own, which may die of it; returns what it printed."""
+    home = os.path.dirname(os.path.dirname(onnxwire.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}", *map(str, arguments)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr or f"died of signal {-done.returncode}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("place", ["closing", "slice(closing, 30)", "slice(0, closing)", "slice(0, 30, closing)"])
+@pytest.mark.parametrize("name", ["float_data", "string_data"])
+def test_an_index_that_closes_the_document_raises_closed_error(tmp_path, name, place):
+    official = onnx.TensorProto(float_data=range(5000), string_data=[b"abc" * 100] * 50)
+    (tmp_path / "tensor.pb").write_bytes(official.SerializeToString())
+    code = f"""
+import onnxwire
+tensor = onnxwire.load(sys.argv[1], onnxwire.TensorProto)
+class Closing:
+    def __index__(self):
+        tensor.close()
+        return 3
+closing = Closing()
+sequence = tensor.{name}
+sequence[40]
+try:
+    sequence[{place}]
+except onnxwire.ClosedError:
+    print("ClosedError")
+"""
+    assert run_apart(code, tmp_path / "tensor.pb") == "ClosedError\n"
+
+
+def test_an_element_that_closes_the_document_when_compared_raises_closed_error(path):
+    model = onnxwire.load(path)
+
+    class Closing:
+        def __eq__(self, other):
+            model.close()
+            return False
+
+        __hash__ = None
+
+    with pytest.raises(onnxwire.ClosedError):
+        Closing() in model.graph.node[0].input  # noqa: B015
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_bytes_that_change_while_they_are_read_raise_decode_error_or_nothing(seed):
+    random = Random(seed)
+    data = bytearray(DATA)
+    model = onnxwire.load(data)
+    held = [model, model.graph, *model.graph.node, *model.graph.initializer, model.graph.node[-1].attribute[0].g]
+    for message in held[:: random.randint(1, 3)]:
+        wire.walk(message)
+    for _ in range(random.randint(1, 40)):
+        data[random.randrange(len(data))] = random.choice([0, 0x7F, 0x80, 0xFF, random.randrange(256)])
+    for message in held:
+        wire.walk(message)
+
+
+# --- threads
+
+N_THREADS = 8
+
+
+def in_threads(act):
+    """Run an act in 8 threads, as near to the same moment as can be; returns what each gave."""
+    barrier, results, errors = threading.Barrier(N_THREADS), [None] * N_THREADS, []
+
+    def run(i):
+        try:
+            barrier.wait()
+            results[i] = act()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(N_THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    return results
+
+
+def everything(message):
+    """All values in a message, as tuples and lists."""
+    values = []
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            value = [everything(element) for element in value] if field.is_repeated else everything(value)
+        elif field.is_repeated:
+            value = list(value)
+        values.append((field.name, value))
+    return values
+
+
+def test_threads_that_read_every_field_of_one_message_get_the_same_values(model):
+    assert in_threads(lambda: everything(model)) == [everything(OFFICIAL)] * N_THREADS
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_threads_that_make_fresh_views_at_the_same_moment_get_the_same_values(_):
+    model = onnxwire.ModelProto.FromString(DATA)
+    assert (
+        in_threads(lambda: [node.name for node in model.graph.node])
+        == [[node.name for node in OFFICIAL.graph.node]] * N_THREADS
+    )
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_threads_that_share_one_sequence_get_the_same_values(_):
+    values = [(i * 0x9E3779B97F4A7C15) % (1 << 62) for i in range(50_000)]  # long enough to be decoded without the GIL
+    data = onnx.TensorProto(int64_data=values).SerializeToString()
+    shared = onnxwire.TensorProto.FromString(data).int64_data
+    results = in_threads(lambda: (np.asarray(shared).tolist(), shared[-1], len(shared)))
+    assert all(result == (values, values[-1], len(values)) for result in results)
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_threads_that_share_one_iterator_get_every_element_once(_):
+    nodes = iter(onnxwire.ModelProto.FromString(DATA).graph.node)
+    names = [name for part in in_threads(lambda: [node.name for node in nodes]) for name in part]
+    assert sorted(names) == sorted(node.name for node in OFFICIAL.graph.node)
+
+
+def test_arrays_of_one_sequence_made_by_threads_at_once_keep_their_values():
+    # Numbers that are decoded without the GIL are decoded by several threads; what one looks into must not be freed
+    # when another is done. New arrays in the same threads would take the place of freed ones.
+    code = """
+import threading
+import numpy as np
+import onnxwire
+encoded = bytes.fromhex(sys.argv[1]) + bytes.fromhex("ffffffffffffffff01") * 100_000
+wanted = np.full(100_000, (1 << 57) - 1)
+wrong = 0
+for _ in range(20):
+    shared = onnxwire.TensorProto.FromString(encoded).int64_data
+    barrier, arrays, others = threading.Barrier(8), [None] * 8, [None] * 8
+    def run(i):
+        barrier.wait()
+        arrays[i] = np.asarray(shared)
+        barrier.wait()
+        others[i] = [np.full(100_000, 7) for _ in range(3)]
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wrong += sum(not np.array_equal(array, wanted) for array in arrays)
+print(wrong)
+"""
+    head = wire.tag(7, wire.LEN) + wire.varint(900_000)
+    assert run_apart(code, head.hex()) == "0\n"
+
+
+def test_threads_that_verify_one_file_agree(path):
+    assert in_threads(lambda: onnxwire.verify(path)) == [None] * N_THREADS
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_closing_while_others_read_gives_values_or_closed_error(_):
+    values = list(range(1 << 20, (1 << 20) + 50_000))
+    tensor = onnxwire.load(onnx.TensorProto(int64_data=values).SerializeToString(), onnxwire.TensorProto)
+
+    def read_or_close():
+        try:
+            count = len(tensor.int64_data)
+            tensor.close()
+        except (onnxwire.ClosedError, onnxwire.InUseError):
+            return len(values)
+        return count
+
+    assert in_threads(read_or_close) == [len(values)] * N_THREADS

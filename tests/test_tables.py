@@ -1,0 +1,296 @@
+"""The tables say what the official descriptors say, and what the history of the releases says."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import re
+
+import pytest
+import wire
+from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2
+
+import onnxwire
+from onnxwire._onnx_tables import TABLES
+from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.messages import SCHEMA
+from onnxwire.table_text import parse
+
+HERE = os.path.dirname(__file__)
+PACKAGE = os.path.dirname(onnxwire.__file__)
+FILES = [onnx_ml_pb2.DESCRIPTOR, onnx_operators_ml_pb2.DESCRIPTOR, onnx_data_pb2.DESCRIPTOR]
+
+
+def official_messages():
+    """All message descriptors of the official files by full name, nested ones included."""
+    found = {}
+
+    def add(descriptor):
+        found[descriptor.full_name] = descriptor
+        for nested in descriptor.nested_types:
+            add(nested)
+
+    for file in FILES:
+        for descriptor in file.message_types_by_name.values():
+            add(descriptor)
+    return found
+
+
+def official_enums():
+    found = {enum.full_name: enum for file in FILES for enum in file.enum_types_by_name.values()}
+    for message in official_messages().values():
+        found |= {enum.full_name: enum for enum in message.enum_types}
+    return found
+
+
+MESSAGES, ENUMS = official_messages(), official_enums()
+FIELDS = [f"{message.full_name}.{field.name}" for message in MESSAGES.values() for field in message.fields]
+EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
+EVERY_FIELD = pytest.mark.parametrize("name", FIELDS)
+EVERY_ENUM = pytest.mark.parametrize("name", ENUMS)
+
+
+def field_pair(name):
+    message, _, field = name.rpartition(".")
+    return SCHEMA.messages[message].DESCRIPTOR.fields_by_name[field], MESSAGES[message].fields_by_name[field]
+
+
+# --- against the descriptors
+
+
+def test_the_tables_have_the_official_messages_and_no_others():
+    assert set(SCHEMA.messages) == set(MESSAGES)
+
+
+def test_the_tables_have_the_official_enums_and_no_others():
+    assert {name for name, enum in SCHEMA.enums.items() if enum.values()} == set(ENUMS)
+
+
+@EVERY_MESSAGE
+def test_a_message_has_the_official_fields_by_number(name):
+    wanted = sorted((field.number, field.name) for field in MESSAGES[name].fields)
+    assert [(field.number, field.name) for field in SCHEMA.messages[name].DESCRIPTOR.fields] == wanted
+
+
+@EVERY_FIELD
+def test_a_field_has_the_official_type(name):
+    ours, official = field_pair(name)
+    assert (ours.type, ours.cpp_type) == (official.type, official.cpp_type)
+
+
+@EVERY_FIELD
+def test_a_field_has_the_official_label(name):
+    ours, official = field_pair(name)
+    assert (ours.is_repeated, ours.has_presence) == (official.is_repeated, official.has_presence)
+
+
+@EVERY_FIELD
+def test_a_field_is_packed_as_the_official_one_is(name):
+    ours, official = field_pair(name)
+    assert ours.is_packed is official.is_packed
+
+
+@EVERY_FIELD
+def test_a_field_has_the_official_oneof(name):
+    ours, official = field_pair(name)
+    assert (ours.containing_oneof and ours.containing_oneof.full_name) == (
+        official.containing_oneof and official.containing_oneof.full_name
+    )
+
+
+@EVERY_FIELD
+def test_a_field_has_the_official_message_or_enum(name):
+    ours, official = field_pair(name)
+    for kind in ("message_type", "enum_type"):
+        mine, theirs = getattr(ours, kind), getattr(official, kind)
+        assert (mine and mine.full_name) == (theirs and theirs.full_name)
+
+
+@EVERY_FIELD
+def test_a_field_has_the_official_default(name):
+    ours, official = field_pair(name)
+    if ours.message_type is None:
+        assert ours.default_value == official.default_value
+
+
+@EVERY_ENUM
+def test_an_enum_has_the_official_values(name):
+    wanted = sorted((value.number, value.name) for value in ENUMS[name].values)
+    assert sorted((value.number, value.name) for value in SCHEMA.enums[name].DESCRIPTOR.values) == wanted
+
+
+@EVERY_ENUM
+def test_an_enum_is_closed_as_the_official_one_is(name):
+    assert SCHEMA.enums[name].DESCRIPTOR.is_closed is ENUMS[name].is_closed
+
+
+def reserved_of(name):
+    """Reserved ranges (last included) and names of the official descriptor, which only its proto form has."""
+    from google.protobuf.descriptor_pb2 import DescriptorProto
+
+    proto = DescriptorProto()
+    MESSAGES[name].CopyToProto(proto)
+    return [(entry.start, entry.end - 1) for entry in proto.reserved_range], list(proto.reserved_name)
+
+
+@EVERY_MESSAGE
+def test_a_message_has_the_official_reserved_numbers(name):
+    assert sorted(SCHEMA.messages[name].DESCRIPTOR.reserved_ranges) == sorted(reserved_of(name)[0])
+
+
+@EVERY_MESSAGE
+def test_a_message_has_the_official_reserved_names(name):
+    assert sorted(SCHEMA.messages[name].DESCRIPTOR.reserved_names) == sorted(reserved_of(name)[1])
+
+
+def test_everything_in_the_tables_has_a_doc_of_one_line():
+    descriptors = [cls.DESCRIPTOR for cls in SCHEMA.messages.values()] + list(SCHEMA.retired.values())
+    enums = [wrapper.DESCRIPTOR for wrapper in SCHEMA.enums.values()]
+    documented = [
+        *descriptors,
+        *enums,
+        *(field for descriptor in descriptors for field in descriptor.fields + descriptor.retired_fields),
+        *(value for enum in enums for value in enum.values + enum.retired_values),
+    ]
+    assert len(documented) > 300
+    assert [row for row in documented if not row.doc.strip() or "\n" in row.doc] == []
+
+
+# --- against the history
+
+
+def read_facts(name):
+    with open(os.path.join(HERE, "facts", name), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def release(text):
+    return tuple(int(part) for part in (text.removeprefix("v") + ".0.0").split(".")[:3])
+
+
+ENUM_FACTS, FIELD_FACTS = read_facts("onnx_enum_history.tsv"), read_facts("onnx_field_history.tsv")
+NEWEST = max(release(row["last_release"]) for row in ENUM_FACTS)
+IR_SPANS = [
+    (release(row["first_release"]), release(row["last_release"]), int(row["number"]))
+    for row in ENUM_FACTS
+    if (row["enum"], row["name"]) == ("Version", "IR_VERSION")
+]
+
+
+def ir_version(text):
+    """The IR version of a release: the number of the IR_VERSION that stood in its proto."""
+    [number] = [number for first, last, number in IR_SPANS if first <= release(text) <= last]
+    return number
+
+
+def span_of(row):
+    last = row["last_release"]
+    return ir_version(row["first_release"]), None if release(last) == NEWEST else ir_version(last)
+
+
+TYPE_NAMES = {getattr(F, name): name.removeprefix("TYPE_").lower() for name in dir(F) if name.startswith("TYPE_")}
+
+
+def test_the_tables_have_one_row_for_each_row_of_the_field_history():
+    tables = [
+        (
+            message,
+            number,
+            name,
+            f"{TYPE_NAMES[kind]} {type_name}".strip(),
+            "repeated" if is_repeated else "optional",
+            oneof,
+            is_packed,
+            since,
+            until,
+        )
+        for _, _, _, _, messages, _ in TABLES
+        for message, _, _, rows, _ in messages
+        for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, _ in rows
+    ]
+    facts = [
+        (
+            row["message"],
+            int(row["number"]),
+            row["name"],
+            row["type"],
+            row["label"],
+            row["oneof"],
+            row["packed"] == "packed",
+            *span_of(row),
+        )
+        for row in FIELD_FACTS
+    ]
+    assert sorted(tables, key=repr) == sorted(facts, key=repr)
+
+
+def test_the_tables_have_one_row_for_each_row_of_the_enum_history():
+    tables = [
+        (name.removeprefix("onnx."), value.number, value.name, value.since, value.until)
+        for name, wrapper in SCHEMA.enums.items()
+        for value in wrapper.DESCRIPTOR.values + wrapper.DESCRIPTOR.retired_values
+    ]
+    facts = [(row["enum"], int(row["number"]), row["name"], *span_of(row)) for row in ENUM_FACTS]
+    assert sorted(tables, key=repr) == sorted(facts, key=repr)
+
+
+def test_messages_of_the_history_without_a_live_row_are_retired():
+    live = {row["message"] for row in FIELD_FACTS if release(row["last_release"]) == NEWEST}
+    names = {row["message"] for row in FIELD_FACTS}
+    assert {name.removeprefix("onnx.") for name in SCHEMA.retired} == names - live
+
+
+def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
+    assert onnxwire.IR_VERSION == onnx_ml_pb2.IR_VERSION == max(number for _, _, number in IR_SPANS)
+
+
+# --- the files
+
+SCHEMA_FILES = sorted(glob.glob(os.path.join(HERE, "..", "schema", "onnx-*.md")))
+
+
+@pytest.mark.parametrize("path", SCHEMA_FILES, ids=map(os.path.basename, SCHEMA_FILES))
+def test_the_built_tables_are_those_of_the_file(path):
+    with open(path, encoding="utf-8") as file:
+        name, package, syntax, imports, messages, enums = parse(file.read(), path)
+    assert (name, package, syntax, imports, messages, enums) in [tuple(tables) for tables in TABLES]
+
+
+def test_the_built_tables_are_those_of_three_files():
+    assert len(SCHEMA_FILES) == len(TABLES) == 3
+
+
+# --- nowhere else
+
+SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "*.pyx")) + glob.glob(os.path.join(PACKAGE, "*.pxd")))
+
+
+def onnx_words():
+    """Names that only ONNX would use: of messages, of fields with an underscore, and a few plain ones."""
+    names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
+    words = {name for name in names if name.endswith("Proto") or re.fullmatch("([A-Z][a-z]+){2,}", name)}
+    words |= {field.rpartition(".")[2] for field in FIELDS if "_" in field.rpartition(".")[2]}
+    return words | {"initializer", "dims", "onnx"}
+
+
+def test_there_are_onnx_words_to_look_for():
+    assert {"ModelProto", "GraphProto", "raw_data", "initializer", "op_type", "TensorAnnotation"} <= onnx_words()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=map(os.path.basename, SOURCES))
+def test_the_engine_names_nothing_of_onnx(path):
+    with open(path, encoding="utf-8") as file:
+        found = set(re.findall(r"[A-Za-z_]\w*", file.read()))
+    assert found & onnx_words() == set()
+
+
+def test_there_are_engine_sources_to_look_into():
+    assert len(SOURCES) > 5
+
+
+@EVERY_FIELD
+def test_a_class_has_the_official_field_number_constant(name):
+    message, _, field = name.rpartition(".")
+    constant = f"{field.upper()}_FIELD_NUMBER"
+    assert getattr(SCHEMA.messages[message], constant) == getattr(wire.official_class(message), constant)

@@ -1,0 +1,83 @@
+"""The packed decoder gives the same numbers at every instruction level, and as plain Python."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire._varint import decode_packed, packed_levels
+from wire import varint
+
+DTYPES = {
+    "int64": "<i8",
+    "uint64": "<u8",
+    "int32": "<i4",
+    "uint32": "<u4",
+    "bool": "?",
+    "sint64": "<i8",
+    "sint32": "<i4",
+}
+
+
+def value_of(kind: str, raw: int) -> int:
+    """What a varint stands for, by the words of the encoding's specification."""
+    bits = 32 if kind.endswith("32") else 64
+    if kind == "bool":
+        return int(raw != 0)
+    if kind.startswith("sint"):
+        raw &= (1 << bits) - 1
+        return (raw >> 1) ^ -(raw & 1)
+    raw &= (1 << bits) - 1
+    return raw - (1 << bits) if kind.startswith("int") and raw >> (bits - 1) else raw
+
+
+def plain_decode(data: bytes) -> list[int]:
+    """The raw varints of a run up to the first damaged one."""
+    numbers, raw, shift = [], 0, 0
+    for byte in data:
+        if shift == 70:
+            break
+        raw |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(raw & (1 << 64) - 1)
+            raw, shift = 0, 0
+    return numbers
+
+
+varints = st.builds(varint, st.integers(0, (1 << 64) - 1) | st.integers(0, 300), st.integers(0, 10))
+runs = st.lists(varints, max_size=300).map(b"".join)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("level", packed_levels())
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=runs | st.binary(max_size=400) | st.binary(max_size=200).map(lambda b: b + bytes(200)))
+@example(data=b"\x80" * 9 + b"\x01")
+@example(data=b"\x00" * 63 + b"\x80" * 9 + b"\x01" + b"\x01" * 100)
+@example(data=b"\x01" * 100 + b"\xff" * 11 + b"\x01" * 100)
+@example(data=b"\xff" * 200)
+@example(data=b"\xff" * 200 + bytes(100))
+def test_every_level_decodes_as_plain_python_does(kind: str, level: int, data: bytes) -> None:
+    found = np.frombuffer(decode_packed(data, kind, level), DTYPES[kind])
+    assert found.tolist() == [value_of(kind, raw) for raw in plain_decode(data)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 71, 72, 73, 128, 135, 136, 137, 1000])
+def test_runs_of_any_length_end_where_they_end(size: int) -> None:
+    numbers = [(i * 0x9E3779B97F4A7C15 >> (i % 64)) & (1 << 64) - 1 for i in range(size)]
+    data = b"".join(varint(number) for number in numbers)
+    for level in packed_levels():
+        assert np.frombuffer(decode_packed(data, "uint64", level), "<u8").tolist() == numbers
+
+
+@pytest.mark.parametrize("place", range(0, 140, 3))
+def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(place: int) -> None:
+    run = b"\x01" * place + b"\x80" * 10 + b"\x01" + b"\x02" * 80
+    data = b"\x3a" + varint(len(run)) + run
+    with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as caught:
+        onnxwire.verify(data, onnxwire.TensorProto)
+    assert caught.value.offset == len(data) - len(run) + place
+    with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
+        list(onnxwire.TensorProto.FromString(data).int64_data)
