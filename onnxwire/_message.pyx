@@ -303,7 +303,7 @@ cdef list unknown_records(Message self):
             while p != NULL and p < record.value + record.n:
                 p = read_varint(p, record.value + record.n, &value)
                 if p != NULL and not has_value(field, <int32_t>value):
-                    records.append((record.tag >> 3, WIRE_VARINT, <uint64_t><int32_t>value))
+                    records.append((record.tag >> 3, WIRE_VARINT, value))
     records.sort(key=number_and_wire)
     return records
 
@@ -493,6 +493,8 @@ cdef Field* named_field(Message self, name) except? NULL:
     """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
     cdef PyObject* place
     cdef Py_ssize_t i
+    if isinstance(name, bytes):
+        name = name.decode("utf-8", "surrogateescape")
     if not isinstance(name, str):
         raise ValueError(f"Expected a field name, but got non-string argument {name!r}.")
     place = PyDict_GetItemWithError(<object>self.table.names, name)
@@ -667,9 +669,11 @@ cdef class Message:
 
         Raises ValueError for a name that is no oneof of the message.
         """
-        oneof = (<object>self.table.descriptor).oneofs_by_name.get(oneof_group)
-        if oneof is None:
-            raise ValueError(f'Protocol message {type(self).__name__} has no "{oneof_group}" field.')
+        if named_field(self, oneof_group) != NULL:
+            raise ValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}".')
+        if isinstance(oneof_group, bytes):
+            oneof_group = oneof_group.decode()
+        oneof = (<object>self.table.descriptor).oneofs_by_name[oneof_group]
         fill(self)
         for row in oneof.fields:
             if self.slots[<Py_ssize_t>row.index].p != NULL:

@@ -1,5 +1,7 @@
 from collections.abc import Sequence
-from typing import SupportsIndex, TypeVar, final, overload
+from typing import Any, SupportsIndex, TypeVar, final, overload
+
+import numpy.typing as npt
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -22,4 +24,5 @@ class RepeatedScalar(Sequence[T_co]):
     def __getitem__(self, place: SupportsIndex, /) -> T_co: ...
     @overload
     def __getitem__(self, place: slice, /) -> list[T_co]: ...
+    def numpy(self) -> npt.NDArray[Any]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -36,6 +36,25 @@ cdef enum:
     LONG_RUN = 1 << 16    # bytes of numbers whose decoding lets other threads run
 
 
+cdef Py_ssize_t place_of(place, uint64_t n) except -1:
+    """The place that an index means in a sequence of n.
+
+    This runs the index's own code, which may do anything, even close the document.
+    """
+    cdef Py_ssize_t i
+    if not hasattr(place, "__index__"):
+        raise TypeError("list indices must be integers")
+    try:
+        i = place.__index__()
+    except OverflowError:
+        raise IndexError("list index out of range") from None
+    if i < 0:
+        i += n
+    if i < 0 or <uint64_t>i >= n:
+        raise IndexError("list index out of range")
+    return i
+
+
 # --- spans
 
 cdef object make_element(Message message, Field* field, const uint8_t* p, uint64_t n):
@@ -111,22 +130,15 @@ cdef class RepeatedSpan:
         cdef Py_ssize_t i
         cdef Span* span
         if isinstance(place, slice):
+            places = range(*place.indices(self.n))
             self.make_index()
             elements = []
-            for i in range(*place.indices(self.n)):
+            for i in places:
                 span = &self.spans.items[i]
                 elements.append(make_element(self.message, self.field, span.p, span.n))
             return elements
-        try:
-            i = place.__index__()
-        except (AttributeError, OverflowError):
-            raise (IndexError("list index out of range") if hasattr(place, "__index__")
-                   else TypeError("list indices must be integers")) from None
-        if i < 0:
-            i += self.n
-        if i < 0 or <uint64_t>i >= self.n:
-            fill(self.message)
-            raise IndexError("list index out of range")
+        fill(self.message)
+        i = place_of(place, self.n)
         if self.spans is None and i < SHORT:
             for element in self:
                 if i == 0:
@@ -359,7 +371,9 @@ cdef class RepeatedScalar:
         finally:
             document.pins -= 1
         numbers.n = done
-        self.adopt(numbers)
+        # While a long run was decoded, another thread may have been first, and handed its numbers out.
+        if self.items == NULL:
+            self.adopt(numbers)
         return 0
 
     cdef void adopt(self, Numbers numbers):
@@ -420,11 +434,12 @@ cdef class RepeatedScalar:
         cdef Py_ssize_t i
         cdef Document document = document_of(self.message)
         cdef object key
+        fill(self.message)
         if self.items == NULL and self.first != NULL and self.message.end - self.first > SHORT_NUMBERS:
             # Asked for by place: likely to be asked again, through another sequence of the same field.
             key = <size_t>self.first
             kept = document.numbers.get(key)
-            if kept is not None:
+            if kept is not None and self.items == NULL:
                 self.adopt(kept)
             else:
                 self.decode()
@@ -432,16 +447,11 @@ cdef class RepeatedScalar:
                     document.numbers[key] = self.numbers
         self.decode()
         if isinstance(place, slice):
-            return [self.item(i) for i in range(*place.indices(self.n))]
-        try:
-            i = place.__index__()
-        except (AttributeError, OverflowError):
-            raise (IndexError("list index out of range") if hasattr(place, "__index__")
-                   else TypeError("list indices must be integers")) from None
-        if i < 0:
-            i += self.n
-        if i < 0 or i >= self.n:
-            raise IndexError("list index out of range")
+            places = range(*place.indices(self.n))
+            fill(self.message)
+            return [self.item(i) for i in places]
+        i = place_of(place, self.n)
+        fill(self.message)
         return self.item(i)
 
     def __contains__(self, value):
@@ -476,6 +486,22 @@ cdef class RepeatedScalar:
         """How many elements equal a value."""
         return list(self).count(value)
 
+    def numpy(self):
+        """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
+
+        dtype: the numpy type of the field's: int64, uint64, int32 (also of enums), uint32, float32, float64 or bool.
+        Raises DecodeError where the packed bytes are damaged.
+        """
+        import numpy
+        return numpy.asarray(memoryview(self))
+
+    def __array__(self, dtype=None, copy=None):
+        """What numpy falls back to where the buffer can't be had: raises what the buffer raised, which numpy drops."""
+        array = self.numpy()
+        if copy:
+            return array.astype(array.dtype if dtype is None else dtype)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
     def _same_bits(self, RepeatedScalar other):
         """Whether two sequences of one field hold the same bytes."""
         self.decode()
@@ -499,12 +525,12 @@ cdef class RepeatedScalar:
         view.suboffsets = NULL
         view.internal = NULL
         cdef Document document = document_of(self.message)
-        if self.numbers is None:
+        if self.numbers is None and self.first != NULL:
             document.pins += 1
 
     def __releasebuffer__(self, Py_buffer* view):
         cdef Document document = document_of(self.message)
-        if self.numbers is None:
+        if self.numbers is None and self.first != NULL:
             document.pins -= 1
 
 

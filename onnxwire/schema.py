@@ -39,40 +39,38 @@ class Schema:
         self.enums: dict[str, EnumTypeWrapper] = {}
         self.retired: dict[str, Descriptor] = {}
         descriptors: dict[str, Descriptor] = {}
-        for _, package, syntax, _, messages, enums in files:
+        for _, _, package, syntax, _, messages, enums in files:
             prefix = package + "." if package else ""
             for enum in enums:
                 self._add_enum(prefix, syntax, enum)
             for name, doc, is_retired, _, _ in messages:
                 descriptors[prefix + name] = Descriptor(prefix + name, doc, is_retired)
-        for _, package, _, _, messages, _ in files:
+        for source, _, package, _, _, messages, _ in files:
             prefix = package + "." if package else ""
             for message in messages:
-                self._add_fields(descriptors[prefix + message[0]], message, prefix, descriptors)
+                self._add_fields(source, descriptors[prefix + message[0]], message, prefix, descriptors)
         self.retired = {name: descriptor for name, descriptor in descriptors.items() if descriptor.is_retired}
         live = [descriptor for descriptor in descriptors.values() if not descriptor.is_retired]
         self.messages = make_classes(live, module)
         self._nest(descriptors, module)
 
     def _add_enum(self, prefix: str, syntax: str, table: EnumTable) -> None:
-        name, doc, is_retired, rows = table
+        name, doc, _, rows = table
         values = [EnumValueDescriptor(row[1], row[0], row[2], row[3], row[4]) for row in rows]
-        if not is_retired and not any(value.until is None for value in values):
-            raise ValueError(f"enum {name} has no value")
         self.enums[prefix + name] = EnumTypeWrapper(EnumDescriptor(prefix + name, doc, syntax == "proto2", values))
 
     def _add_fields(
-        self, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
+        self, source: str, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
     ) -> None:
         _, _, _, rows, reserved = table
-        for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc in rows:
+        for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc, line in rows:
             field = FieldDescriptor(message, number, name, kind, is_repeated, is_packed, since, until, doc)
             if kind == FieldDescriptor.TYPE_MESSAGE:
                 field.message_type = descriptors.get(prefix + type_name)
             elif kind == FieldDescriptor.TYPE_ENUM and prefix + type_name in self.enums:
                 field.enum_type = self.enums[prefix + type_name].DESCRIPTOR
             if type_name and field.message_type is None and field.enum_type is None:
-                raise ValueError(f"{field.full_name}: no table describes {type_name}")
+                raise ValueError(f"{source}, line {line}: no table describes {type_name}")
             if until is not None:
                 message.retired_fields.append(field)
                 continue
@@ -132,6 +130,10 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
 
     files = []
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            files.append(parse(file.read(), os.fspath(path)))
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            files.append(parse(data.decode("utf-8"), os.fspath(path)))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
     return Schema(files, module)

@@ -17,6 +17,9 @@ TYPES = {
 MAX_NUMBER = (1 << 29) - 1
 
 
+SYNTAXES = ("proto2", "proto3")
+
+
 class FieldRow(NamedTuple):
     """One row of a message; since and until are versions of the format, until is None for a live row."""
 
@@ -30,6 +33,7 @@ class FieldRow(NamedTuple):
     since: int | None
     until: int | None
     doc: str
+    line: int
 
 
 class ReservedRow(NamedTuple):
@@ -71,8 +75,9 @@ class EnumTable(NamedTuple):
 
 
 class FileTables(NamedTuple):
-    """All tables of one file."""
+    """All tables of one file; source is what errors call it."""
 
+    source: str
     name: str
     package: str
     syntax: str
@@ -87,93 +92,140 @@ def parse(text: str, source: str = "<table>") -> FileTables:
     text: the file's Markdown. source: what errors call it.
     Raises ValueError that names the line.
     """
-    name, head = "", {"package": "", "syntax": "proto2", "imports": ""}
-    messages: list[MessageTable] = []
-    enums: list[EnumTable] = []
-    current: MessageTable | EnumTable | None = None
-    columns: list[str] | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
+    reader = _Reader()
+    for number, line in enumerate([*text.splitlines(), "## end"], 1):
         try:
-            if line.startswith("## "):
-                current, columns = _section(line[3:].split()), None
-                if isinstance(current, MessageTable):
-                    messages.append(current)
-                else:
-                    enums.append(current)
-            elif line.startswith("# "):
-                name = line[2:].strip()
-            elif line.startswith("|"):
-                if current is None:
-                    raise ValueError("a table before the first heading")
-                cells = [cell.strip() for cell in line.strip("|").split("|")]
-                wanted = MESSAGE_COLUMNS if isinstance(current, MessageTable) else ENUM_COLUMNS
-                if columns is None:
-                    columns = cells
-                    if cells != wanted:
-                        raise ValueError(f"columns {', '.join(cells)}; expected {', '.join(wanted)}")
-                elif set(line) <= set("|-: "):
-                    continue
-                elif len(cells) != len(wanted):
-                    raise ValueError(f"{len(cells)} cells; expected {len(wanted)}")
-                else:
-                    _row(current, dict(zip(wanted, cells, strict=True)))
-            elif line and current is not None:
-                doc = f"{current.doc} {line}".strip()
-                current = current._replace(doc=doc)
-                if isinstance(current, MessageTable):
-                    messages[-1] = current
-                else:
-                    enums[-1] = current
-            elif ":" in line and line.split(":")[0] in head:
-                key, _, value = line.partition(":")
-                head[key] = value.strip()
+            reader.read(line.strip(), number)
         except ValueError as error:
             raise ValueError(f"{source}, line {number}: {error}") from None
+    head = reader.head
     imports = [part.strip() for part in head["imports"].split(",") if part.strip()]
-    return FileTables(name, head["package"], head["syntax"], imports, messages, enums)
+    return FileTables(source, reader.name, head["package"], head["syntax"], imports, reader.messages, reader.enums)
 
 
-def _section(words: list[str]) -> MessageTable | EnumTable:
-    retired = words[0] == "retired"
-    words = words[1:] if retired else words
-    if len(words) != 2 or words[0] not in ("message", "enum"):
-        raise ValueError("a heading that is neither `message NAME` nor `enum NAME`")
-    if words[0] == "message":
-        return MessageTable(words[1], "", retired, [], [])
-    return EnumTable(words[1], "", retired, [])
+class _Reader:
+    """Takes the lines of a file one by one; the heading behind the last section is `## end`."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.head = {"package": "", "syntax": "proto2", "imports": ""}
+        self.messages: list[MessageTable] = []
+        self.enums: list[EnumTable] = []
+        self.section: MessageTable | EnumTable | None = None
+        self.columns: list[str] = []
+
+    def read(self, line: str, number: int) -> None:
+        """Take a line; raises ValueError for one that does not fit."""
+        if line.startswith("## "):
+            self._end_section()
+            if line != "## end":
+                self._start_section(line[3:].split())
+        elif line.startswith("# "):
+            self.name = line[2:].strip()
+        elif line.startswith("|"):
+            self._take_row(line, number)
+        elif line and self.section is not None:
+            self.section = self.section._replace(doc=f"{self.section.doc} {line}".strip())
+        elif ":" in line and line.partition(":")[0] in self.head:
+            key, _, value = line.partition(":")
+            self.head[key] = value.strip()
+            if self.head["syntax"] not in SYNTAXES:
+                raise ValueError(f"syntax {value.strip()!r} is none of {', '.join(SYNTAXES)}")
+
+    def _start_section(self, words: list[str]) -> None:
+        retired = words[:1] == ["retired"]
+        kind, *names = words[1:] if retired else words
+        if kind not in ("message", "enum") or len(names) != 1:
+            raise ValueError("a heading that is neither `message NAME` nor `enum NAME`")
+        if names[0] in {table.name for table in self.messages} | {table.name for table in self.enums}:
+            raise ValueError(f"{names[0]} has two sections")
+        self.columns = []
+        if kind == "message":
+            self.section = MessageTable(names[0], "", retired, [], [])
+        else:
+            self.section = EnumTable(names[0], "", retired, [])
+
+    def _end_section(self) -> None:
+        """Keep the section that ends here."""
+        section, self.section = self.section, None
+        if isinstance(section, EnumTable):
+            if not section.values or not (section.retired or any(row.until is None for row in section.values)):
+                raise ValueError(f"enum {section.name} has no value")
+            self.enums.append(section)
+        elif section is not None:
+            for row in section.reserved:
+                for field in section.fields:
+                    if field.until is None and (row.first <= field.number <= row.last or row.name == field.name):
+                        raise ValueError(f"field {field.name} of {section.name} has a reserved number or name")
+            self.messages.append(section)
+
+    def _take_row(self, line: str, number: int) -> None:
+        if self.section is None:
+            raise ValueError("a table before the first heading")
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        wanted = MESSAGE_COLUMNS if isinstance(self.section, MessageTable) else ENUM_COLUMNS
+        if not self.columns:
+            self.columns = cells
+            if cells != wanted:
+                raise ValueError(f"columns {', '.join(cells)}; expected {', '.join(wanted)}")
+        elif not set(line) <= set("|-: "):
+            if len(cells) != len(wanted):
+                raise ValueError(f"{len(cells)} cells; expected {len(wanted)}")
+            row = dict(zip(wanted, cells, strict=True))
+            if isinstance(self.section, EnumTable):
+                self.section.values.append(_value_row(row, self.section))
+            elif row["type"] == "reserved":
+                self.section.reserved.append(_reserved_row(row))
+            else:
+                self.section.fields.append(_field_row(row, self.section, number))
 
 
-def _row(table: MessageTable | EnumTable, cells: dict[str, str]) -> None:
-    since = int(cells["since"]) if cells["since"] else None
-    until = int(cells["until"]) if cells["until"] else None
-    if isinstance(table, EnumTable):
-        table.values.append(ValueRow(int(cells["number"]), cells["name"], since, until, cells["doc"]))
-        return
-    type_word, _, type_name = cells["type"].partition(" ")
-    if type_word == "reserved":
-        first, _, last = cells["number"].partition("-")
-        low = int(first) if first else 0
-        table.reserved.append(ReservedRow(low, int(last) if last else low, cells["name"], cells["doc"]))
-        return
-    if type_word not in TYPES or bool(type_name) != (type_word in ("message", "enum")):
+def _value_row(cells: dict[str, str], enum: EnumTable) -> ValueRow:
+    number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"enum value {number} has more than 32 bits")
+    if until is None and any(row.name == name and row.until is None for row in enum.values):
+        raise ValueError(f"{name} repeats a name of the enum")
+    return ValueRow(number, name, _version(cells["since"]), until, cells["doc"])
+
+
+def _reserved_row(cells: dict[str, str]) -> ReservedRow:
+    first, _, last = cells["number"].partition("-")
+    low = int(first) if first else 0
+    high = int(last) if last else low
+    if high < low or bool(low) == bool(cells["name"]):
+        raise ValueError("a reserved row has a number, a range `low-high`, or a name")
+    return ReservedRow(low, high, cells["name"], cells["doc"])
+
+
+def _field_row(cells: dict[str, str], message: MessageTable, line: int) -> FieldRow:
+    number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
+    kind, _, type_name = cells["type"].partition(" ")
+    if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
         raise ValueError(f"type {cells['type']!r} is none of {', '.join(TYPES)} (message and enum with a name)")
     if cells["label"] not in ("optional", "repeated"):
         raise ValueError(f"label {cells['label']!r} is neither optional nor repeated")
     if cells["packed"] not in ("", "packed"):
         raise ValueError(f"packed {cells['packed']!r} is neither empty nor packed")
-    number = int(cells["number"])
     if not 1 <= number <= MAX_NUMBER:
         raise ValueError(f"field number {number} is not in 1..{MAX_NUMBER}")
     repeated, packed = cells["label"] == "repeated", cells["packed"] == "packed"
-    if packed and (not repeated or type_word in ("string", "bytes", "message")):
-        raise ValueError(f"field {cells['name']} can't be packed: only repeated numbers can")
+    if packed and (not repeated or kind in ("string", "bytes", "message")):
+        raise ValueError(f"field {name} can't be packed: only repeated numbers can")
     if cells["oneof"] and repeated:
-        raise ValueError(f"field {cells['name']} is repeated and can't be in a oneof")
-    live = [row for row in table.fields if row.until is None]
-    if until is None and any(row.number == number or row.name == cells["name"] for row in live):
-        raise ValueError(f"field {cells['name']} = {number} repeats a number or name of the message")
-    kind, doc = TYPES[type_word], cells["doc"]
-    table.fields.append(
-        FieldRow(number, cells["name"], kind, type_name, repeated, cells["oneof"], packed, since, until, doc)
-    )
+        raise ValueError(f"field {name} is repeated and can't be in a oneof")
+    live = [row for row in message.fields if row.until is None]
+    if until is None and any(row.number == number or row.name == name for row in live):
+        raise ValueError(f"field {name} = {number} repeats a number or name of the message")
+    oneof, since, doc = cells["oneof"], _version(cells["since"]), cells["doc"]
+    return FieldRow(number, name, TYPES[kind], type_name, repeated, oneof, packed, since, until, doc, line)
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is no name")
+    return name
+
+
+def _version(text: str) -> int | None:
+    return int(text) if text else None

@@ -52,7 +52,8 @@ def _tables(files: list) -> str:
     lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
     lines.append("TABLES = [")
     for file in files:
-        lines.append(f"    ({file.name!r}, {file.package!r}, {file.syntax!r}, {file.imports!r}, [")
+        head = ", ".join(repr(value) for value in file[:5])
+        lines.append(f"    ({head}, [")
         for message in file.messages:
             lines.append(f"        ({message.name!r}, {message.doc!r}, {message.retired!r}, [")
             lines += [f"            {tuple(row)!r}," for row in message.fields]

@@ -1,12 +1,8 @@
-"""Lets test modules import `wire`, and makes Hypothesis draw the same examples in every run."""
-
-import os
-import sys
+"""Makes Hypothesis draw the same examples in every run."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-sys.path.insert(0, os.path.dirname(__file__))
 pytest.register_assert_rewrite("wire")
 
 settings.register_profile(

@@ -24,7 +24,7 @@ def pair(name):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     ours, official = pair(name)
@@ -32,7 +32,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_verify_accepts_what_the_official_runtime_accepts(name, data):
     ours, official = pair(name)
@@ -40,7 +40,7 @@ def test_verify_accepts_what_the_official_runtime_accepts(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
     ours, official = pair(name)
@@ -56,7 +56,7 @@ def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_encoding_a_message_gives_its_bytes_back(name, data):
     ours, _ = pair(name)
@@ -67,7 +67,7 @@ def test_encoding_a_message_gives_its_bytes_back(name, data):
 
 
 @pytest.mark.parametrize("name", WITH_MESSAGES)
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(data=st.data())
 def test_encoding_a_nested_message_keeps_its_value(name, data):
     ours, official = pair(name)
@@ -84,7 +84,7 @@ def test_encoding_a_nested_message_keeps_its_value(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(data=st.data())
 def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
     ours, official = pair(name)
@@ -93,7 +93,7 @@ def test_messages_of_the_same_records_in_another_order_are_equal_where_the_offic
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(data=st.data())
 def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_are(name, data):
     ours, official = pair(name)
@@ -105,7 +105,7 @@ def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_ar
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
     ours, official = pair(name)

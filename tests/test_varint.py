@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from wire import varint
 
 import onnxwire
 from onnxwire._varint import decode_packed, packed_levels
-from wire import varint
 
 DTYPES = {
     "int64": "<i8",

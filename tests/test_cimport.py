@@ -1,0 +1,55 @@
+"""Another Cython project can use the scanner."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import onnxwire
+
+SOURCE = """
+# cython: language_level=3
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from onnxwire._varint cimport (
+    FAULT_VARINT_CUT, MAX_DEPTH, PACKED_64, decode_varints, explain, read_length, read_tag, skip_value, zigzag64,
+)
+
+def lengths(bytes data):
+    cdef const uint8_t* p = data
+    cdef const uint8_t* end = p + len(data)
+    cdef uint32_t tag = 0
+    cdef uint64_t n = 0
+    found = []
+    while p != NULL and p < end:
+        p = read_tag(p, end, &tag)
+        if p != NULL and tag & 7 == 2:
+            read_length(p, end, &n)
+            found.append((tag >> 3, n))
+        if p != NULL:
+            p = skip_value(p, end, tag, MAX_DEPTH)
+    return found
+
+def others():
+    cdef uint8_t cut[2]
+    cdef uint64_t numbers[2]
+    cut[0] = 8
+    cut[1] = 200
+    decode_varints(cut, cut + 1, PACKED_64, numbers, 2)
+    return zigzag64(3), explain(cut, cut + 2, MAX_DEPTH).fault == FAULT_VARINT_CUT, numbers[0]
+"""
+
+
+def test_a_module_that_cimports_the_scanner_compiles_and_works(tmp_path: Path) -> None:
+    if sysconfig.get_config_var("CC") is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "outside.pyx").write_text(SOURCE)
+    # An editable install is found by an import hook, which Cython does not ask; a plain one needs no help.
+    environment = os.environ | {"PYTHONPATH": str(Path(onnxwire.__file__).parent.parent)}
+    command = [sys.executable, "-m", "Cython.Build.Cythonize", "-i", "-q", "outside.pyx"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=environment)
+    code = "import outside; print(outside.lengths(b'\\x08\\x01\\x12\\x03abc\\x1a\\x00'), outside.others())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[(2, 3), (3, 0)] (-2, True, 8)"
