@@ -18,7 +18,7 @@ FOREST = ROOT / "examples" / "iris_forest.onnx"
 
 
 def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "onnxwire", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "onnxwire", *map(str, arguments)]
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
 
 
@@ -227,7 +227,7 @@ def test_alone_it_shows_examples() -> None:
 
 
 def test_reading_a_pipe_works() -> None:
-    command = [sys.executable, "-m", "onnxwire", "info", "/dev/stdin"]
+    command = [sys.executable, "-P", "-m", "onnxwire", "info", "/dev/stdin"]
     if not Path("/dev/stdin").exists():
         pytest.skip("needs /dev/stdin")
     done = subprocess.run(command, input=FOREST.read_bytes(), capture_output=True, check=False, cwd=ROOT)

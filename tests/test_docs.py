@@ -34,7 +34,7 @@ def test_commands_work_as_pasted(code: str) -> None:
             continue  # what sets this very environment up
         assert words[0] == "onnxwire", line
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-P", "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, done.stderr) == (0, ""), line
         assert done.stdout

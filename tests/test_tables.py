@@ -18,7 +18,7 @@ from onnxwire.messages import SCHEMA
 from onnxwire.table_text import parse
 
 HERE = os.path.dirname(__file__)
-PACKAGE = os.path.dirname(onnxwire.__file__)
+PACKAGE = os.path.join(HERE, "..", "onnxwire")
 FILES = [onnx_ml_pb2.DESCRIPTOR, onnx_operators_ml_pb2.DESCRIPTOR, onnx_data_pb2.DESCRIPTOR]
 
 
