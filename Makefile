@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz sanitize dist clean
+.PHONY: help demo test lint bench profile asm fuzz sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,15 +49,18 @@ profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux 
 
 asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
 	$(PIP) install 'Cython>=3.1,<4'
-	mkdir -p build/annotated
-	cp onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h build/annotated/
-	$(BIN)/cython -a -3 --fast-fail $(addprefix build/annotated/,$(notdir $(wildcard onnxwire/*.pyx)))
+	mkdir -p build/annotated/onnxwire
+	cp onnxwire/__init__.py onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h build/annotated/onnxwire/
+	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 onnxwire/*.pyx && mv onnxwire/*.html .
 
 fuzz: $(VENV)/tested  ## damaged bytes against the official runtime, for ten minutes
 	$(BIN)/python tests/fuzz.py --seconds 600
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python
+
+docs: $(VENV)/tested  ## run the code blocks of the docs
+	$(BIN)/python -m pytest tests/test_docs.py
 
 dist: $(BIN)/python  ## build the sdist, and the wheel from it
 	$(PIP) install build

@@ -13,7 +13,6 @@ MODULES = ["_varint", "_table", "_document", "_message", "_repeated", "_class", 
 
 compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = []
-macros = []
 if sys.platform == "win32":
     compile_args = ["/O2"]
 if os.environ.get("ONNXWIRE_WERROR"):
@@ -40,7 +39,6 @@ setup(
                 [f"onnxwire/{name}.pyx"],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
-                define_macros=macros,
                 depends=["onnxwire/_packed.h", "onnxwire/_advise.h"],
             )
             for name in MODULES

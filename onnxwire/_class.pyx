@@ -51,7 +51,7 @@ cdef class ClassTable(TableRef):
 
 cdef object new_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
     """tp_new: an empty message."""
-    if (args != NULL and len(<tuple>args)) or keywords != NULL:
+    if (args != NULL and len(<tuple>args)) or (keywords != NULL and len(<dict>keywords)):
         raise TypeError(f"{(<object>cls).__name__}() takes no arguments: messages are read-only views")
     cdef Document document = Document(b"")
     document.root = <object>cls
@@ -88,7 +88,8 @@ cdef object make_class(TableOwner owner, Table* table, str module):
     slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
     slots[4] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
-    spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + table.n_fields * sizeof(Slot))
+    # Message itself has room for one slot.
+    spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 1) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
     spec.slots = slots
@@ -96,7 +97,7 @@ cdef object make_class(TableOwner owner, Table* table, str module):
     cls._table = ref
     cls.DESCRIPTOR = descriptor
     table.cls = <PyTypeObject*>cls
-    owner.classes.append(cls)
+    owner.lent.append(cls)
     return cls
 
 

@@ -26,6 +26,7 @@ cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil:
         steps.left -= 1
         steps.taken += 1
         if ow_narrow(p, steps.end) != 0:
+            steps.taken += steps.left
             steps.left = 0
 
 
@@ -103,8 +104,8 @@ cdef class Document:
             return
         if self.pins:
             raise InUseError(
-                f"{self.name}: {self.pins} array{'s' if self.pins > 1 else ''} or memoryview"
-                f"{'s' if self.pins > 1 else ''} still look into it; delete or copy them before closing it"
+                f"{self.name} is still in use, by {self.pins} array(s) or memoryview(s) that look into it or calls "
+                "that are under way; delete or copy the arrays before closing it"
             )
         self.epoch = EPOCH_CLOSED
         self.fills = self.indexes = self.numbers = {}

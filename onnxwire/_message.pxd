@@ -10,7 +10,6 @@ from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, r
 cdef enum:
     HAS_UNKNOWN = 1      # some record is no known field's: number, wire type or enum value
     HAS_MERGE = 2        # some singular message field stands more than once
-    IS_ABSENT = 4        # the default value of a field that is not there
 
 
 cdef class Message:
@@ -70,11 +69,21 @@ cdef inline void start_cursor(Cursor* cursor, Message self, const uint8_t* first
     if self.parts != NULL:
         part = (<Spans>self.parts).items
         cursor.last_part = part + (<Spans>self.parts).n - 1
-        if first != NULL:
-            while not part.p <= first < part.p + part.n:
-                part += 1
+        # Bytes that were changed meanwhile may have moved the record out of every part: then there are no records.
+        while first != NULL and part != cursor.last_part and not part.p <= first < part.p + part.n:
+            part += 1
         cursor.p = part.p
         cursor.end = part.p + part.n
     cursor.part = part
     if first != NULL:
-        cursor.p = first
+        cursor.p = first if cursor.p <= first < cursor.end else cursor.end
+
+
+cdef inline uint64_t total_size(Message self) noexcept:
+    """Bytes of the message, of all its parts."""
+    cdef uint64_t size = <uint64_t>(self.end - self.start)
+    cdef Py_ssize_t i
+    if self.parts != NULL:
+        for i in range(1, (<Spans>self.parts).n):
+            size += (<Spans>self.parts).items[i].n
+    return size

@@ -7,7 +7,7 @@ from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire._document cimport FAR, Steps, decode_error, prepare_step
@@ -94,7 +94,7 @@ cdef const uint8_t* scan_slots(
     cdef Slot* slot
     cdef uint64_t n = 0
     cdef uint32_t tag
-    cdef uint16_t i
+    cdef uint32_t i
     cdef int wire
     while p < end:
         record = p
@@ -160,6 +160,12 @@ cdef const uint8_t* scan_slots(
     return NULL
 
 
+cdef struct Kept:
+    # What stands behind the slots in the document's store.
+    const Table* table
+    uint32_t flags
+
+
 cdef int refresh(Message self) except -1:
     """Fill the slots, from the document's store where it has them."""
     cdef Document document = <Document>self.document
@@ -170,18 +176,20 @@ cdef int refresh(Message self) except -1:
     cdef Py_ssize_t i
     cdef uint64_t records = 0
     cdef bytes kept
-    cdef object key = None
+    cdef Kept tail
     document.check_open()
-    if table.wide and self.end - self.start >= KEEP_BYTES:
-        key = <size_t>self.start
-        kept = document.fills.get(key)
-        if kept is not None:
-            memcpy(self.slots, PyBytes_AS_STRING(kept), size)
-            memcpy(&self.flags, PyBytes_AS_STRING(kept) + size, sizeof(self.flags))
-            self.epoch = document.epoch
-            return 0
+    if table.wide and total_size(self) >= KEEP_BYTES:
+        kept = document.fills.get(<size_t>self.start)
+        if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
+            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
+            # Where the bytes were changed, the address may have come to hold another message.
+            if tail.table == table:
+                memcpy(self.slots, PyBytes_AS_STRING(kept), size)
+                self.flags = tail.flags
+                self.epoch = document.epoch
+                return 0
     memset(self.slots, 0, size)
-    self.flags &= IS_ABSENT
+    self.flags = 0
     if self.parts == NULL:
         fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
         if fault != NULL:
@@ -192,11 +200,13 @@ cdef int refresh(Message self) except -1:
             fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
-    if records >= KEEP_RECORDS and self.end - self.start >= KEEP_BYTES:
+    if records >= KEEP_RECORDS and total_size(self) >= KEEP_BYTES:
         table.wide = True
-        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(self.flags))
+        tail.table = table
+        tail.flags = self.flags
+        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))
         memcpy(PyBytes_AS_STRING(kept), self.slots, size)
-        memcpy(PyBytes_AS_STRING(kept) + size, &self.flags, sizeof(self.flags))
+        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
         document.fills[<size_t>self.start] = kept
     self.epoch = document.epoch
     return 0
@@ -264,7 +274,7 @@ cdef Spans collect_parts(Message self, Field* field):
 
 
 cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
-    cdef uint16_t i
+    cdef uint32_t i
     for i in range(field.n_peers):
         if field.peers[i] == other.slot:
             return True
@@ -436,9 +446,7 @@ cdef object get_message(Message self, void* closure):
     cdef Slot* slot = &self.slots[field.slot]
     cdef Spans parts
     if slot.p == NULL:
-        child = new_view(field.sub, <Document>self.document, self.end, self.end, None)
-        (<Message>child).flags = IS_ABSENT
-        return child
+        return new_view(field.sub, <Document>self.document, self.end, self.end, None)
     if self.flags & HAS_MERGE:
         parts = collect_parts(self, field)
         if parts.n > 1:
@@ -479,9 +487,10 @@ cdef void* singular_getter(int kind) noexcept:
 
 cdef Table* table_of(cls) except NULL:
     """The table of a class that `make_classes` made."""
-    if not (isinstance(cls, type) and issubclass(cls, Message) and cls is not Message):
+    table = getattr(cls, "_table", None)
+    if not isinstance(table, TableRef) or not issubclass(cls, Message):
         raise TypeError(f"expected a message class, not {cls!r}")
-    return (<TableRef?>cls._table).table
+    return (<TableRef>table).table
 
 
 cdef object field_value(Message self, Field* field):
@@ -521,13 +530,10 @@ cdef bint equal_messages(Message a, Message b, int depth) except -1:
         if ours.p == NULL and theirs.p == NULL:
             continue
         if field.repeated:
-            if field.kind == MESSAGE:
-                if not equal_repeated(field_value(a, field), field_value(b, field), depth):
+            if field.size == 0:
+                if not equal_spans(a, b, field, depth):
                     return False
-            elif field.size:
-                if not field_value(a, field)._same_bits(field_value(b, field)):
-                    return False
-            elif field_value(a, field) != field_value(b, field):
+            elif not field_value(a, field)._same_bits(field_value(b, field)):
                 return False
         elif ours.p == NULL or theirs.p == NULL:
             return False
@@ -546,8 +552,16 @@ cdef bint equal_messages(Message a, Message b, int depth) except -1:
         elif ours.n != theirs.n:
             return False
     if (a.flags | b.flags) & HAS_UNKNOWN or has_closed_runs(a.table):
-        return unknown_records(a) == unknown_records(b)
+        return same_bytes(a, b) or unknown_records(a) == unknown_records(b)
     return True
+
+
+cdef bint same_bytes(Message a, Message b) noexcept:
+    """Whether two messages of one span each are the same byte for byte."""
+    return (
+        a.parts == NULL and b.parts == NULL and a.end - a.start == b.end - b.start
+        and memcmp(a.start, b.start, <size_t>(a.end - a.start)) == 0
+    )
 
 
 cdef bint has_closed_runs(const Table* table) noexcept nogil:
@@ -559,13 +573,39 @@ cdef bint has_closed_runs(const Table* table) noexcept nogil:
     return False
 
 
-cdef bint equal_repeated(ours, theirs, int depth) except -1:
-    if len(ours) != len(theirs):
+cdef bint equal_spans(Message a, Message b, Field* field, int depth) except -1:
+    """Compare the elements of a repeated string, bytes or message, pair by pair."""
+    cdef Cursor[2] cursors
+    cdef Record[2] records
+    cdef uint64_t n = a.slots[field.slot].n
+    if a.slots[field.slot].p == NULL or b.slots[field.slot].p == NULL or b.slots[field.slot].n != n:
         return False
-    for a, b in zip(ours, theirs):
-        if not equal_messages(a, b, depth - 1):
+    start_cursor(&cursors[0], a, a.slots[field.slot].p)
+    start_cursor(&cursors[1], b, b.slots[field.slot].p)
+    while n:
+        if not next_span(&cursors[0], field.number, &records[0]):
             return False
+        if not next_span(&cursors[1], field.number, &records[1]):
+            return False
+        if field.kind == MESSAGE:
+            if not equal_messages(
+                new_view(field.sub, document_of(a), records[0].value, records[0].value + records[0].n, None),
+                new_view(field.sub, document_of(b), records[1].value, records[1].value + records[1].n, None),
+                depth - 1,
+            ):
+                return False
+        elif records[0].n != records[1].n or memcmp(records[0].value, records[1].value, records[0].n) != 0:
+            return False
+        n -= 1
     return True
+
+
+cdef bint next_span(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
+    """Read the next length-delimited record of a field."""
+    while next_record(cursor, number, record) > 0:
+        if record.tag & 7 == WIRE_LEN:
+            return True
+    return False
 
 
 cdef str brief(Message self, Field* field):
@@ -573,11 +613,18 @@ cdef str brief(Message self, Field* field):
     cdef Slot* slot = &self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
+    cdef Cursor cursor
+    cdef Record record
+    cdef uint64_t size = 0
     if field.kind == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
-    if field.repeated and (slot.n > 16 or self.end - slot.p > 1024):
-        return f"{name}=[...]"
+    if field.repeated:
+        start_cursor(&cursor, self, slot.p)
+        while size <= 4 * BRIEF and next_record(&cursor, field.number, &record) > 0:
+            size += record.n if record.tag & 7 == WIRE_LEN else 1
+        if size > 4 * BRIEF:
+            return f"{name}=[...]"
     if not field.repeated and field.wire == WIRE_LEN and slot.n > BRIEF:
         return f"{name}=<{slot.n:,} bytes>"
     text = repr(field_value(self, field))
@@ -676,7 +723,7 @@ cdef class Message:
         oneof = (<object>self.table.descriptor).oneofs_by_name[oneof_group]
         fill(self)
         for row in oneof.fields:
-            if self.slots[<Py_ssize_t>row.index].p != NULL:
+            if self.slots[named_field(self, row.name).slot].p != NULL:
                 return row.name
         return None
 
@@ -697,21 +744,16 @@ cdef class Message:
 
     def ByteSize(self):
         """The number of bytes that SerializeToString returns."""
-        cdef uint64_t size = <uint64_t>(self.end - self.start)
-        cdef Py_ssize_t i
         document_of(self).check_open()
-        if self.parts != NULL:
-            for i in range(1, (<Spans>self.parts).n):
-                size += (<Spans>self.parts).items[i].n
-        return size
+        return total_size(self)
 
     def SerializeToString(self):
         """The message's encoding: its bytes, exactly as they stand in the document."""
         cdef Py_ssize_t i
+        parts = []
         document_of(self).check_open()
         if self.parts == NULL:
             return PyBytes_FromStringAndSize(<const char*>self.start, self.end - self.start)
-        parts = []
         for i in range((<Spans>self.parts).n):
             parts.append(PyBytes_FromStringAndSize(
                 <const char*>(<Spans>self.parts).items[i].p, (<Spans>self.parts).items[i].n
@@ -739,7 +781,16 @@ cdef class Message:
     def __eq__(self, other):
         if type(self) is not type(other):
             return NotImplemented
-        return equal_messages(self, other, MAX_DEPTH + 1)
+        cdef Document ours = document_of(self)
+        cdef Document theirs = document_of(other)
+        # Comparing may run other code, in other threads or in finalizers, which must not close what is compared.
+        ours.pins += 1
+        theirs.pins += 1
+        try:
+            return equal_messages(self, other, MAX_DEPTH + 1)
+        finally:
+            ours.pins -= 1
+            theirs.pins -= 1
 
     def __hash__(self):
         raise TypeError(f"unhashable type: '{type(self).__name__}'")

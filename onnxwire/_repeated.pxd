@@ -8,14 +8,18 @@ from onnxwire._message cimport Cursor, Message
 from onnxwire._table cimport Field
 
 
-cdef class RepeatedSpan:
+cdef class Repeated:
     cdef Message message         # points up; the message does not know of it
     cdef Field* field
     cdef const uint8_t* first    # the first record, NULL where there is none
-    cdef uint64_t n              # records
-    cdef Spans spans             # of the elements, once one was asked for by its place
+    cdef uint64_t n_records
+    cdef object store            # what was made on the way: Spans of the elements, or their Numbers; else None
 
-    cdef int make_index(self) except -1
+
+# Adds no member, so that the free list of the base serves it.
+cdef class RepeatedSpan(Repeated):
+
+    cdef Spans make_index(self)
 
 
 cdef class SpanIterator:
@@ -30,21 +34,18 @@ cdef class Numbers:
     """A decoded array in C memory."""
     cdef void* items
     cdef Py_ssize_t n
+    cdef int kind
 
     @staticmethod
-    cdef Numbers allocate(Py_ssize_t n, int size)
+    cdef Numbers allocate(Py_ssize_t n, const Field* field)
 
 
-cdef class RepeatedScalar:
-    cdef Message message
-    cdef Field* field
-    cdef const uint8_t* first
-    cdef uint64_t n_records
+cdef class RepeatedScalar(Repeated):
     cdef const uint8_t* items    # the elements, NULL before they are asked for; may be unaligned
     cdef Py_ssize_t n            # elements
-    cdef Numbers numbers         # whose memory items is; None where it is the document's own
     cdef Py_ssize_t[1] shape     # for buffers handed out
 
+    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
     cdef int decode(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from onnxwire._document cimport Document, Span, Spans, decode_error, packed_error
+from onnxwire._document cimport Document, Spans, decode_error, packed_error
 from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, MESSAGE, SFIXED64, SINT32, SINT64, STRING, UINT32, UINT64,
@@ -55,98 +55,10 @@ cdef Py_ssize_t place_of(place, uint64_t n) except -1:
     return i
 
 
-# --- spans
-
-cdef object make_element(Message message, Field* field, const uint8_t* p, uint64_t n):
-    if field.kind == MESSAGE:
-        return new_view(field.sub, document_of(message), p, p + n, None)
-    if field.kind == STRING:
-        return PyUnicode_DecodeUTF8(<const char*>p, n, "surrogateescape")
-    return PyBytes_FromStringAndSize(<const char*>p, n)
-
-
-cdef object get_spans(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
-    sequence.message = self
-    sequence.field = <Field*>closure
-    sequence.first = slot.p
-    sequence.n = slot.n if slot.p != NULL else 0
-    return sequence
-
-
-@cython.final
 @cython.no_gc
 @cython.freelist(32)
-cdef class RepeatedSpan:
-    """A read-only sequence of strings, bytes or messages."""
-
-    def __len__(self):
-        fill(self.message)
-        return self.n
-
-    def __iter__(self):
-        cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        fill(self.message)
-        iterator.message = self.message
-        iterator.field = self.field
-        iterator.left = self.n
-        iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
-        if self.n:
-            start_cursor(&iterator.cursor, self.message, self.first)
-        return iterator
-
-    cdef int make_index(self) except -1:
-        cdef Document document = document_of(self.message)
-        cdef object key = <size_t>self.first
-        cdef Spans index
-        cdef Cursor cursor
-        cdef Record record
-        cdef uint64_t left = self.n
-        cdef int found
-        fill(self.message)
-        if self.spans is not None:
-            return 0
-        self.spans = document.indexes.get(key)
-        if self.spans is not None:
-            return 0
-        index = Spans()
-        if left:
-            start_cursor(&cursor, self.message, self.first)
-        while left:
-            found = next_record(&cursor, self.field.number, &record)
-            if found <= 0:
-                raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 == WIRE_LEN:
-                index.append(record.value, record.n)
-                left -= 1
-        if index.n > SHORT:
-            document.indexes[key] = index
-        self.spans = index
-        return 0
-
-    def __getitem__(self, place):
-        cdef Py_ssize_t i
-        cdef Span* span
-        if isinstance(place, slice):
-            places = range(*place.indices(self.n))
-            self.make_index()
-            elements = []
-            for i in places:
-                span = &self.spans.items[i]
-                elements.append(make_element(self.message, self.field, span.p, span.n))
-            return elements
-        fill(self.message)
-        i = place_of(place, self.n)
-        if self.spans is None and i < SHORT:
-            for element in self:
-                if i == 0:
-                    return element
-                i -= 1
-        self.make_index()
-        span = &self.spans.items[i]
-        return make_element(self.message, self.field, span.p, span.n)
+cdef class Repeated:
+    """What the two kinds of sequences share: what lists can do without being changed."""
 
     def __contains__(self, value):
         for element in self:
@@ -155,10 +67,17 @@ cdef class RepeatedSpan:
         return False
 
     def __eq__(self, other):
-        return list(self) == (list(other) if isinstance(other, RepeatedSpan) else other)
+        if not isinstance(other, (Repeated, list)):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        for ours, theirs in zip(self, other):
+            if ours != theirs:
+                return False
+        return True
 
     def __hash__(self):
-        raise TypeError("unhashable object")
+        raise TypeError(f"unhashable type: '{type(self).__name__}'")
 
     def __repr__(self):
         return repr(list(self))
@@ -180,6 +99,96 @@ cdef class RepeatedSpan:
     def count(self, value):
         """How many elements equal a value."""
         return list(self).count(value)
+
+
+# --- spans
+
+cdef object make_element(Message message, Field* field, const uint8_t* p, uint64_t n):
+    if field.kind == MESSAGE:
+        return new_view(field.sub, document_of(message), p, p + n, None)
+    if field.kind == STRING:
+        return PyUnicode_DecodeUTF8(<const char*>p, n, "surrogateescape")
+    return PyBytes_FromStringAndSize(<const char*>p, n)
+
+
+cdef object get_spans(Message self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
+    sequence.message = self
+    sequence.field = <Field*>closure
+    sequence.first = slot.p
+    sequence.n_records = slot.n if slot.p != NULL else 0
+    return sequence
+
+
+@cython.final
+@cython.no_gc
+cdef class RepeatedSpan(Repeated):
+    """A read-only sequence of strings, bytes or messages."""
+
+    def __len__(self):
+        fill(self.message)
+        return self.n_records
+
+    def __iter__(self):
+        cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
+        fill(self.message)
+        iterator.message = self.message
+        iterator.field = self.field
+        iterator.left = self.n_records
+        iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
+        if self.n_records:
+            start_cursor(&iterator.cursor, self.message, self.first)
+        return iterator
+
+    cdef Spans make_index(self):
+        """The spans of all elements, from the document's store where it has them."""
+        cdef Document document = document_of(self.message)
+        cdef object key = <size_t>self.first
+        cdef Spans index
+        cdef Cursor cursor
+        cdef Record record
+        cdef uint64_t left = self.n_records
+        fill(self.message)
+        if self.store is None:
+            self.store = document.indexes.get(key)
+        # Where the bytes were changed, the address may have come to hold another field.
+        if self.store is not None and <uint64_t>(<Spans>self.store).n == left:
+            return self.store
+        index = Spans()
+        if left:
+            start_cursor(&cursor, self.message, self.first)
+        while left:
+            if next_record(&cursor, self.field.number, &record) <= 0:
+                raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 == WIRE_LEN:
+                index.append(record.value, record.n)
+                left -= 1
+        if index.n > SHORT:
+            document.indexes[key] = index
+        self.store = index
+        return index
+
+    def __getitem__(self, place):
+        cdef Py_ssize_t i
+        cdef Spans index
+        if isinstance(place, slice):
+            places = range(*place.indices(self.n_records))
+            elements = []
+            index = self.make_index()
+            for i in places:
+                elements.append(make_element(self.message, self.field, index.items[i].p, index.items[i].n))
+            return elements
+        fill(self.message)
+        i = place_of(place, self.n_records)
+        if self.store is None and i < SHORT:
+            for element in self:
+                if i == 0:
+                    return element
+                i -= 1
+        index = self.make_index()
+        return make_element(self.message, self.field, index.items[i].p, index.items[i].n)
 
 
 @cython.final
@@ -233,13 +242,14 @@ cdef object get_numbers(Message self, void* closure):
 cdef class Numbers:
 
     @staticmethod
-    cdef Numbers allocate(Py_ssize_t n, int size):
+    cdef Numbers allocate(Py_ssize_t n, const Field* field):
         cdef Numbers numbers = Numbers()
-        numbers.items = malloc(<size_t>n * size or 1)
+        numbers.items = malloc(<size_t>n * field.size or 1)
         if numbers.items == NULL:
             raise MemoryError
         numbers.n = n
-        ow_enlarge(numbers.items, <size_t>n * size)
+        numbers.kind = field.kind
+        ow_enlarge(numbers.items, <size_t>n * field.size)
         return numbers
 
     def __dealloc__(self):
@@ -297,40 +307,28 @@ cdef uint64_t store_run(
 
 @cython.final
 @cython.no_gc
-@cython.freelist(32)
-cdef class RepeatedScalar:
+cdef class RepeatedScalar(Repeated):
     """A read-only sequence of numbers, which numpy.asarray takes without another copy.
 
     A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
     """
 
-    cdef int decode(self) except -1:
-        """Make `items` and `n`."""
+    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
+        """How many elements the records hold, before a closed enum drops any.
+
+        Where they are one packed run that can be used as it stands, `window` is set to its start.
+        """
         cdef Document document = document_of(self.message)
         cdef Field* field = self.field
-        cdef const uint8_t* window = NULL
         cdef Cursor cursor
         cdef Record record
-        cdef Numbers numbers
         cdef uint64_t total = 0
-        cdef uint64_t done = 0
-        cdef uint64_t count
         cdef uint64_t _i
-        cdef int found
-        fill(self.message)
-        if self.items != NULL:
-            return 0
-        if self.first == NULL:
-            self.items = <const uint8_t*>""
-            return 0
-
-        # First pass: how many.
         start_cursor(&cursor, self.message, self.first)
         for _i in range(self.n_records):
-            found = next_usable(&cursor, field, &record)
-            if found <= 0:
+            if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 != WIRE_LEN or field.size == 0:
+            if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
                 if record.n and record.value[record.n - 1] >= 0x80:
@@ -340,20 +338,44 @@ cdef class RepeatedScalar:
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
                 total += record.n // field.size
-                window = record.value
-        if self.n_records == 1 and window != NULL and LITTLE_ENDIAN:
+                if self.n_records == 1 and LITTLE_ENDIAN:
+                    window[0] = record.value
+        return total
+
+    cdef int decode(self) except -1:
+        """Make `items` and `n`."""
+        cdef Document document = document_of(self.message)
+        cdef Field* field = self.field
+        cdef const uint8_t* window = NULL
+        cdef Cursor cursor
+        cdef Record record
+        cdef Numbers numbers
+        cdef uint64_t total
+        cdef uint64_t done = 0
+        cdef uint64_t count
+        cdef uint64_t _i
+        fill(self.message)
+        if self.items != NULL:
+            return 0
+        if self.first == NULL:
+            self.items = <const uint8_t*>""
+            return 0
+        numbers = document.numbers.get(<size_t>self.first) if document.numbers else None
+        # Where the bytes were changed, the address may have come to hold another field.
+        if numbers is not None and numbers.kind == field.kind:
+            self.adopt(numbers)
+            return 0
+        total = self.count_elements(&window)
+        if window != NULL:
             self.n = total
             self.items = window
             return 0
-
-        # Second pass: their values.
-        numbers = Numbers.allocate(total, field.size)
+        numbers = Numbers.allocate(total, field)
         start_cursor(&cursor, self.message, self.first)
         document.pins += 1
         try:
             for _i in range(self.n_records):
-                found = next_usable(&cursor, field, &record)
-                if found <= 0:
+                if next_usable(&cursor, field, &record) <= 0:
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
                     if done < total and not (field.closed and not has_value(field, <int32_t>record.n)):
@@ -377,7 +399,7 @@ cdef class RepeatedScalar:
         return 0
 
     cdef void adopt(self, Numbers numbers):
-        self.numbers = numbers
+        self.store = numbers
         self.n = numbers.n
         self.items = <const uint8_t*>numbers.items
 
@@ -420,6 +442,10 @@ cdef class RepeatedScalar:
         return False
 
     def __len__(self):
+        cdef const uint8_t* window = NULL
+        fill(self.message)
+        if self.items == NULL and self.first != NULL and not self.field.closed:
+            return self.count_elements(&window)
         self.decode()
         return self.n
 
@@ -432,59 +458,22 @@ cdef class RepeatedScalar:
 
     def __getitem__(self, place):
         cdef Py_ssize_t i
-        cdef Document document = document_of(self.message)
-        cdef object key
-        fill(self.message)
-        if self.items == NULL and self.first != NULL and self.message.end - self.first > SHORT_NUMBERS:
+        if self.items == NULL:
+            self.decode()
             # Asked for by place: likely to be asked again, through another sequence of the same field.
-            key = <size_t>self.first
-            kept = document.numbers.get(key)
-            if kept is not None and self.items == NULL:
-                self.adopt(kept)
-            else:
-                self.decode()
-                if self.n > SHORT_NUMBERS and self.numbers is not None:
-                    document.numbers[key] = self.numbers
-        self.decode()
+            if self.n > SHORT_NUMBERS and self.store is not None:
+                document_of(self.message).numbers[<size_t>self.first] = self.store
+        fill(self.message)
         if isinstance(place, slice):
             places = range(*place.indices(self.n))
+            elements = []
             fill(self.message)
-            return [self.item(i) for i in places]
+            for i in places:
+                elements.append(self.item(i))
+            return elements
         i = place_of(place, self.n)
         fill(self.message)
         return self.item(i)
-
-    def __contains__(self, value):
-        for element in self:
-            if element == value:
-                return True
-        return False
-
-    def __eq__(self, other):
-        return list(self) == (list(other) if isinstance(other, RepeatedScalar) else other)
-
-    def __hash__(self):
-        raise TypeError("unhashable object")
-
-    def __repr__(self):
-        return repr(list(self))
-
-    def __reversed__(self):
-        return iter(self[::-1])
-
-    def __deepcopy__(self, memo):
-        return list(self)
-
-    def __reduce__(self):
-        return list, (list(self),)
-
-    def index(self, value, start=0, stop=sys.maxsize):
-        """The first place of a value; raises ValueError where there is none."""
-        return list(self).index(value, start, stop)
-
-    def count(self, value):
-        """How many elements equal a value."""
-        return list(self).count(value)
 
     def numpy(self):
         """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
@@ -525,12 +514,12 @@ cdef class RepeatedScalar:
         view.suboffsets = NULL
         view.internal = NULL
         cdef Document document = document_of(self.message)
-        if self.numbers is None and self.first != NULL:
+        if self.store is None and self.first != NULL:
             document.pins += 1
 
     def __releasebuffer__(self, Py_buffer* view):
         cdef Document document = document_of(self.message)
-        if self.numbers is None and self.first != NULL:
+        if self.store is None and self.first != NULL:
             document.pins -= 1
 
 

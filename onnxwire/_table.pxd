@@ -41,9 +41,9 @@ cdef struct Field:
     uint8_t size             # bytes of an element in memory: 1, 4, 8; 0 for spans
     bint repeated
     bint closed              # an enum whose unknown values go to the unknown fields
-    uint16_t slot
-    uint16_t n_peers
-    uint16_t* peers          # slots of the other members of the field's oneof
+    uint32_t slot
+    uint32_t n_peers
+    uint32_t* peers          # slots of the other members of the field's oneof
     uint32_t n_values
     int32_t* values          # of a closed enum, ascending
     Table* table             # the one that the field stands in
@@ -106,10 +106,8 @@ cdef class TableOwner:
     """Holds the C tables of one schema for as long as a class made from them lives."""
     cdef Table* tables
     cdef Py_ssize_t n_tables
-    cdef list descriptors           # what the tables borrow their Python objects from
-    cdef list names                 # what the tables borrow their `names` from
+    cdef list lent                  # the Python objects that the tables borrow
     cdef dict places                # full name -> place in `tables`
-    cdef list classes               # what the tables borrow their `cls` from
 
 
 cdef class TableRef:

@@ -24,7 +24,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
     cdef dict names = {row.name: i for i, row in enumerate(fields)}
     for oneof in descriptor.oneofs:
         names[oneof.name] = -1
-    self.names.append(names)
+    self.lent.append(names)
     table.names = <PyObject*>names
     table.descriptor = <PyObject*>descriptor
     table.fields = <Field*>calloc(len(fields) or 1, sizeof(Field))
@@ -41,8 +41,10 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
         field.slot = i
         field.table = table
         field.descriptor = <PyObject*>row
+        default = row.default_value
+        self.lent += (row, default)
         if not field.repeated:
-            field.default = <PyObject*>row.default_value
+            field.default = <PyObject*>default
         if field.number < DENSE:
             table.dense[field.number] = i + 1
         if row.message_type is not None:
@@ -71,7 +73,7 @@ cdef int set_values(Field* field, list numbers) except -1:
 
 cdef int set_peers(Field* field, list slots) except -1:
     cdef Py_ssize_t i
-    field.peers = <uint16_t*>calloc(len(slots) or 1, sizeof(uint16_t))
+    field.peers = <uint32_t*>calloc(len(slots) or 1, sizeof(uint32_t))
     if field.peers == NULL:
         raise MemoryError
     field.n_peers = len(slots)
@@ -84,9 +86,7 @@ cdef class TableOwner:
 
     def __cinit__(self, list descriptors):
         """descriptors: every message of a schema, each with fields sorted by number."""
-        self.descriptors = descriptors
-        self.classes = []
-        self.names = []
+        self.lent = [*descriptors]
         self.places = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
         self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))
         if self.tables == NULL:

@@ -1,14 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Walks over whole documents: verification, and record by record for those who look at raw bytes."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from onnxwire._document cimport Document, damage_error, decode_error, packed_error
 from onnxwire._message cimport table_of
 from onnxwire._table cimport Field, Table, find_field
 from onnxwire._varint cimport (
     FAULT_DEPTH, FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP,
-    WIRE_VARINT, Damage, check_varints, explain, load32, load64, read_length, read_long_tag, read_tag, read_varint,
-    skip_group, skip_value,
+    WIRE_VARINT, Damage, check_varints, explain, load32, load64, read_any_tag, read_length, read_long_tag, read_tag,
+    read_varint, skip_group, skip_value,
 )
 
 cdef enum What:
@@ -107,6 +108,7 @@ def verify_document(Document document, cls):
     if sound != NULL or document.start == document.end:
         return
     if finding.what == TOO_DEEP:
+        memset(&damage, 0, sizeof(damage))
         damage.fault = FAULT_DEPTH
         damage.at = finding.start
         raise damage_error(document, damage, document.end)
@@ -115,13 +117,14 @@ def verify_document(Document document, cls):
     raise decode_error(document, finding.start, finding.end, finding.depth)
 
 
-def read_record(Document document, uint64_t offset, uint64_t end):
-    """Read the record at a byte of a document, of a message that ends at `end`.
+def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
+    """Read the record at a byte of a document, of a message that ends at `end`, or of a group in it.
 
     Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
     behind its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
-    record is damaged, the next record is None, and the number 0 if the tag could not be read; of a length that runs
-    past the end the value still starts behind it, and the raw value is the length.
+    record is damaged, the next record is None; where not even the tag could be read, the value starts at `offset`; of a
+    length that runs past the end the value still starts behind it, and the raw value is the length. An end of group
+    reads as damaged, with its number and wire type.
     """
     cdef const uint8_t* p
     cdef const uint8_t* stop
@@ -133,7 +136,8 @@ def read_record(Document document, uint64_t offset, uint64_t end):
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such place in the document")
     stop = document.start + end
-    p = read_tag(document.start + offset, stop, &tag)
+    p = document.start + offset
+    p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
     if p == NULL:
         return 0, 0, offset, None, None
     value = p
@@ -155,7 +159,7 @@ def read_record(Document document, uint64_t offset, uint64_t end):
         elif p != NULL and tag & 7 == WIRE_FIXED64:
             raw = load64(value)
     if p == NULL:
-        return tag >> 3, tag & 7, offset, None, None
+        return tag >> 3, tag & 7, value - document.start, None, None
     return tag >> 3, tag & 7, value - document.start, p - document.start, raw
 
 

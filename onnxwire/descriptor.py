@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import SupportsIndex
+
     from onnxwire._message import Message
 
 
@@ -282,9 +284,9 @@ class EnumTypeWrapper:
     def __init__(self, descriptor: EnumDescriptor) -> None:
         self.DESCRIPTOR = descriptor
 
-    def Name(self, number: int) -> str:
+    def Name(self, number: SupportsIndex) -> str:
         """The name of a value; raises ValueError where there is none, TypeError for what is no integer."""
-        if not isinstance(number, int):
+        if not hasattr(number, "__index__"):
             raise TypeError(f"Enum value for {self.DESCRIPTOR.name} must be an int, but got {type(number)} {number!r}.")
         for value in self.DESCRIPTOR.values:
             if value.number == number:
@@ -314,6 +316,8 @@ class EnumTypeWrapper:
         return iter(self.keys())
 
     def __getattr__(self, name: str) -> int:
+        if name == "DESCRIPTOR":  # not there yet while a copy is made
+            raise AttributeError(name)
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:
             raise AttributeError(f"Enum {self.DESCRIPTOR.name} has no value {name!r}")

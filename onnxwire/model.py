@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from onnxwire._document import Document
     from onnxwire._message import Message
     from onnxwire.source import Source
 
@@ -28,7 +29,17 @@ def load(source: Source, type: type[MessageT] = ModelProto) -> MessageT:  # type
     of the type: it says what they look like instead.
     """
     document = open_document(source)
-    refuse_empty(document)
+    try:
+        refuse_empty(document)
+        return _root(document, type)
+    except BaseException:
+        # The error may be kept, with its frames; the source must be free again.
+        document.close()
+        raise
+
+
+def _root(document: Document, type: type[MessageT]) -> MessageT:
+    """The root view of a document, or what speaks against it being of the type."""
     try:
         message = root_view(document, type)
     except DecodeError as error:
@@ -38,7 +49,8 @@ def load(source: Source, type: type[MessageT] = ModelProto) -> MessageT:  # type
         if foreign is None:
             raise
         raise DecodeError(foreign, 0, "", document.name) from error
-    if message._is_doubtful:
+    # The tags of a model are like no other message's; any other type is looked at more closely.
+    if message._is_doubtful or type is not ModelProto:
         from onnxwire.sniff import doubt
 
         reason = doubt(message)

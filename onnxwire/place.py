@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from onnxwire.descriptor import Descriptor
 
 _WIRE_LEN = 2
+_LONGEST = 40
 
 
 def field_path(document: Document, offset: int) -> str:
     """The path from the root, such as `graph.node[3].attribute[0].ints`; "" for the root itself.
 
-    Follows the tags down to the byte at `offset`, so the path names what encloses it, damaged or not.
+    Follows the tags down to the byte at `offset`, so the path names what encloses it, damaged or not. The middle of a
+    very long path is left out.
     """
     descriptor: Descriptor | None = document.root.DESCRIPTOR
     start, end = 0, len(document)
@@ -30,7 +32,8 @@ def field_path(document: Document, offset: int) -> str:
                 after = end  # the place lies inside a message that runs past the end
             field = fields.get(number)
             if after is not None and after <= offset:
-                counts[number] = counts.get(number, 0) + 1
+                if field is not None and field.accepts(wire):
+                    counts[number] = counts.get(number, 0) + 1
                 start = after
                 continue
             if field is not None and offset >= start:
@@ -39,4 +42,7 @@ def field_path(document: Document, offset: int) -> str:
                 if after is not None and wire == _WIRE_LEN and offset >= value:
                     descriptor, start, end = field.message_type, value, after
             break
+    if len(steps) > _LONGEST:
+        half = _LONGEST // 2
+        steps = [*steps[:half], f"({len(steps) - 2 * half:,} more)", *steps[-half:]]
     return ".".join(steps)

@@ -36,8 +36,9 @@ _MAGIC = [
 ]
 _WIRE_LEN = 2
 _HEAD = 512
-_RECORDS = 256
+_RECORDS = 1024  # looked at in all, of a document against one type
 _NESTED_BYTES = 1 << 16
+_DEPTH = 2
 _TEXT_BYTES = 256
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r")
 
@@ -70,7 +71,7 @@ def doubt(message: Message) -> str | None:
     foreign = foreign_format(document)
     if foreign is not None:
         return foreign
-    hits, misfits = _fit(document, asked, 0, len(document), 2)
+    hits, misfits = _fit(document, asked)
     if misfits:
         other = best_fit(document)
         if other is not None and other is not asked:
@@ -83,7 +84,7 @@ def doubt(message: Message) -> str | None:
 
 def fits(document: Document, descriptor: Descriptor) -> bool:
     """Whether the first records of a document are those of a message type."""
-    hits, misfits = _fit(document, descriptor, 0, len(document), 2)
+    hits, misfits = _fit(document, descriptor)
     return hits > 0 and misfits == 0
 
 
@@ -91,44 +92,48 @@ def best_fit(document: Document) -> Descriptor | None:
     """The message type that all of a document's records fit, the one that knows most of them; None for no such type."""
     best: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
-        hits, misfits = _fit(document, cls.DESCRIPTOR, 0, len(document), 2)
+        hits, misfits = _fit(document, cls.DESCRIPTOR)
         if misfits == 0 and hits and (best is None or hits > best[0]):
             best = hits, cls.DESCRIPTOR
     return best[1] if best else None
 
 
-def _fit(document: Document, descriptor: Descriptor, start: int, end: int, depth: int) -> tuple[int, int]:
-    """Count the first records of a message that fit its table, and those that do not."""
-    fields, retired = descriptor.fields_by_number, {field.number for field in descriptor.retired_fields}
+def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
+    """Count the first records of a document that fit the table of a message, those in nested messages too, and misfits.
+
+    A text counts twice where text should be: it tells more than a number, which many bytes could be.
+    """
     hits = misfits = 0
-    seen = set()
-    for _ in range(_RECORDS):
-        if start >= end:
-            break
-        number, wire, value, after, _ = read_record(document, start, end)
-        if after is None:
-            return hits, misfits + 1
-        start = after
-        field = fields.get(number)
-        if field is None:
-            misfits += number not in retired
-            continue
-        if not field.accepts(wire):
-            misfits += number not in retired
-            continue
-        hits += 1
-        if not field.is_repeated:
-            misfits += number in seen
-            seen.add(number)
-        if field.type == field.TYPE_STRING:
-            # Text where text should be tells more than a number, which many bytes could be.
+    # Messages yet to be looked at, as spans; nested ones only where they are small, since they are many.
+    pending = [(descriptor, 0, len(document), 0)]
+    left = _RECORDS
+    while pending:
+        table, start, end, depth = pending.pop()
+        fields, retired = table.fields_by_number, {field.number for field in table.retired_fields}
+        seen = set()
+        while start < end and left:
+            left -= 1
+            number, wire, value, after, _ = read_record(document, start, end)
+            if after is None:
+                misfits += 1
+                break
+            start = after
+            field = fields.get(number)
+            if field is None or not field.accepts(wire):
+                misfits += number not in retired
+                continue
             hits += 1
-            text = bytes_at(document, value, min(after, value + _TEXT_BYTES))
-            misfits += not _CONTROL.isdisjoint(text)
-        elif wire == _WIRE_LEN and not field.is_span and after > value:
-            size = {1: 8, 5: 4}.get(field.wire_type)
-            misfits += (after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127
-        elif field.message_type is not None and depth and after - value <= _NESTED_BYTES:
-            more, wrong = _fit(document, field.message_type, value, after, depth - 1)
-            hits, misfits = hits + more, misfits + wrong
+            if not field.is_repeated:
+                misfits += number in seen
+                seen.add(number)
+            if field.type == field.TYPE_STRING:
+                hits += 1
+                text = bytes_at(document, value, min(after, value + _TEXT_BYTES))
+                misfits += not _CONTROL.isdisjoint(text)
+            elif field.message_type is not None:
+                if depth < _DEPTH and after - value <= _NESTED_BYTES:
+                    pending.append((field.message_type, value, after, depth + 1))
+            elif wire == _WIRE_LEN and not field.is_span and after > value:
+                size = {1: 8, 5: 4}.get(field.wire_type)
+                misfits += bool((after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127)
     return hits, misfits

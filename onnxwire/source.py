@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 
@@ -86,11 +87,13 @@ def _map_file(file: IO[bytes]) -> Document:
     """Map what a file object has from its position to its end, or read it where it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-    try:
-        if file.tell() == 0:
-            return _map_descriptor(file.fileno(), name)
-    except (OSError, ValueError, AttributeError):
-        pass  # no real file, or one that can't be mapped
+    # Only of a plain file are the descriptor's bytes what reading gives: a gzip file has a descriptor too.
+    if type(getattr(file, "raw", file)) is io.FileIO:
+        try:
+            if file.tell() == 0:
+                return _map_descriptor(file.fileno(), name)
+        except (OSError, ValueError):
+            pass  # a pipe, or a file that can't be mapped
     data = file.read()
     if not isinstance(data, bytes):
         raise TypeError(f"{name} gives {type(data).__name__}, not bytes; open it in binary mode")

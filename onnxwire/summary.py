@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from onnxwire.messages import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnxwire.messages import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
 
 _LARGEST = 10
+_FREE_INITIALIZERS = 4  # the IR version from which an initializer need not be an input
+_TYPE_NAMES = {value: name for name, value in TensorProto.DataType.items()}
 
 _BITS = {
     "FLOAT": 32, "UINT8": 8, "INT8": 8, "UINT16": 16, "INT16": 16, "INT32": 32, "INT64": 64, "BOOL": 8, "FLOAT16": 16,
     "DOUBLE": 64, "UINT32": 32, "UINT64": 64, "COMPLEX64": 64, "COMPLEX128": 128, "BFLOAT16": 16, "UINT4": 4, "INT4": 4,
     "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6,
 }  # fmt: skip
-
-Operators = Counter[tuple[str, str]]
 
 _A = AttributeProto
 _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
@@ -25,43 +35,28 @@ _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_P
 def summarize(model: ModelProto) -> dict[str, Any]:
     """Count what is in a model, subgraphs, functions and training graphs included.
 
-    Returns what `onnxwire info --json` prints: names, types, counts, and sizes in bytes.
+    Returns what `onnxwire info --json` prints: names, types, counts, and sizes in bytes. What is kept on the way does
+    not grow with the numbers of nodes and tensors.
     """
-    operators: Operators = Counter()
-    tensors: list[tuple[str, str, list[int], int]] = []
-    external = 0
     graph = model.graph
-    functions = []
-    pending: list[GraphProto] = [graph]
+    tally = _Tally()
+    tally.add(iter((graph,)))
     for training in model.training_info:
-        pending += [training.initialization, training.algorithm]
+        tally.add(iter((training.initialization, training.algorithm)))
     for function in model.functions:
-        functions.append({"domain": function.domain, "name": function.name, "nodes": len(function.node)})
-        for tensor in _walk_nodes(function.node, operators, pending):
-            tensors.append(_describe(tensor))
-            external += tensor.data_location == TensorProto.EXTERNAL
-    while pending:
-        current = pending.pop()
-        for tensor in _walk_graph(current, operators, pending):
-            tensors.append(_describe(tensor))
-            external += tensor.data_location == TensorProto.EXTERNAL
-
-    by_type: dict[str, list[int]] = {}
-    for _, data_type, _, size in tensors:
-        by_type.setdefault(data_type, []).append(size)
-    initialized = {tensor.name for tensor in graph.initializer}
-    largest = sorted(tensors, key=lambda tensor: tensor[3], reverse=True)[:_LARGEST]
+        tally.add(tally.graphs_of(function.node))
+    initialized = {tensor.name for tensor in graph.initializer} if model.ir_version < _FREE_INITIALIZERS else set()
     return {
         "file": model._document.name,
         "bytes": model.ByteSize(),
         "ir_version": model.ir_version,
-        "opset_import": {opset.domain: opset.version for opset in model.opset_import},
+        "opset_import": [{"domain": opset.domain, "version": opset.version} for opset in model.opset_import],
         "producer_name": model.producer_name,
         "producer_version": model.producer_version,
         "domain": model.domain,
         "model_version": model.model_version,
         "doc_string": model.doc_string,
-        "metadata_props": {entry.key: entry.value for entry in model.metadata_props},
+        "metadata_props": [{"key": entry.key, "value": entry.value} for entry in model.metadata_props],
         "graph": {
             "name": graph.name,
             # Up to IR version 3 an initializer had to be an input too, which is not what a caller passes.
@@ -69,32 +64,100 @@ def summarize(model: ModelProto) -> dict[str, Any]:
             "outputs": [_describe_value(value) for value in graph.output],
         },
         "nodes": {
-            "count": operators.total(),
+            "count": tally.operators.total(),
             "by_operator": [
                 {"op_type": op_type, "domain": domain, "count": count}
-                for (domain, op_type), count in sorted(operators.items(), key=lambda item: (-item[1], item[0]))
+                for (domain, op_type), count in sorted(tally.operators.items(), key=lambda item: (-item[1], item[0]))
             ],
         },
-        "functions": functions,
+        "functions": [
+            {"domain": function.domain, "name": function.name, "nodes": len(function.node)}
+            for function in model.functions
+        ],
         "tensors": {
-            "count": len(tensors),
-            "bytes": sum(tensor[3] for tensor in tensors),
-            "external": external,
+            "count": tally.tensors,
+            "bytes": sum(size for _, size in tally.by_type.values()),
+            "external": tally.external,
             "by_data_type": [
-                {"data_type": data_type, "count": len(sizes), "bytes": sum(sizes)}
-                for data_type, sizes in sorted(by_type.items(), key=lambda item: -sum(item[1]))
+                {"data_type": data_type, "count": count, "bytes": size}
+                for data_type, (count, size) in sorted(tally.by_type.items(), key=lambda item: -item[1][1])
             ],
-            "largest": [
-                {"name": name, "data_type": data_type, "shape": shape, "bytes": size}
-                for name, data_type, shape, size in largest
-            ],
+            "largest": [_describe_tensor(entry[2]) for entry in sorted(tally.largest, reverse=True)],
         },
     }
 
 
-def describe_type(type: TypeProto) -> str:
-    """A type as ONNX writes it: float[batch, 3], seq(map(int64, float)), optional(...); [...] for an unknown rank."""
+class _Tally:
+    """Counts of what graphs hold."""
+
+    def __init__(self) -> None:
+        self.operators: Counter[tuple[str, str]] = Counter()
+        self.by_type: dict[str, tuple[int, int]] = {}
+        self.tensors = 0
+        self.external = 0
+        self.largest: list[tuple[int, int, TensorProto]] = []  # a heap: size, the earlier first of equals, tensor
+
+    def add(self, graphs: Iterator[GraphProto]) -> None:
+        """Count graphs and the graphs in their attributes, however deep they nest, one at a time."""
+        levels = [graphs]
+        while levels:
+            graph = next(levels[-1], None)
+            if graph is None:
+                levels.pop()
+            else:
+                levels.append(self._graphs_in(graph))
+
+    def graphs_of(self, nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
+        """Count nodes, and give the graphs in their attributes."""
+        for node in nodes:
+            self.operators[node.domain, node.op_type] += 1
+            for attribute in node.attribute:
+                if attribute.type in _PLAIN:
+                    continue
+                # The type may be missing, so what is there decides.
+                if attribute.HasField("t"):
+                    self._add_tensor(attribute.t)
+                if attribute.HasField("sparse_tensor"):
+                    self._add_sparse(attribute.sparse_tensor)
+                for tensor in attribute.tensors:
+                    self._add_tensor(tensor)
+                for sparse in attribute.sparse_tensors:
+                    self._add_sparse(sparse)
+                if attribute.HasField("g"):
+                    yield attribute.g
+                yield from attribute.graphs
+
+    def _graphs_in(self, graph: GraphProto) -> Iterator[GraphProto]:
+        for tensor in graph.initializer:
+            self._add_tensor(tensor)
+        for sparse in graph.sparse_initializer:
+            self._add_sparse(sparse)
+        return self.graphs_of(graph.node)
+
+    def _add_sparse(self, sparse: SparseTensorProto) -> None:
+        self._add_tensor(sparse.values)
+        self._add_tensor(sparse.indices)
+
+    def _add_tensor(self, tensor: TensorProto) -> None:
+        name, size = _type_name(tensor.data_type), tensor_bytes(tensor)
+        count, total = self.by_type.get(name, (0, 0))
+        self.by_type[name] = count + 1, total + size
+        self.tensors += 1
+        self.external += tensor.data_location == TensorProto.EXTERNAL
+        if len(self.largest) < _LARGEST:
+            heapq.heappush(self.largest, (size, -self.tensors, tensor))
+        elif size > self.largest[0][0]:
+            heapq.heapreplace(self.largest, (size, -self.tensors, tensor))
+
+
+def describe_type(type: TypeProto, depth: int = 8) -> str:
+    """A type as ONNX writes it: float[batch, 3], seq(map(int64, float[])), optional(...).
+
+    [...] stands for an unknown rank, and ... for what is nested deeper than `depth`.
+    """
     kind = type.WhichOneof("value")
+    if depth == 0:
+        return "..."
     if kind in ("tensor_type", "sparse_tensor_type"):
         tensor = type.tensor_type if kind == "tensor_type" else type.sparse_tensor_type
         shape = "[...]"
@@ -104,68 +167,47 @@ def describe_type(type: TypeProto) -> str:
         text = _type_name(tensor.elem_type).lower() + shape
         return f"sparse_tensor({text})" if kind == "sparse_tensor_type" else text
     if kind == "sequence_type":
-        return f"seq({describe_type(type.sequence_type.elem_type)})"
+        return f"seq({describe_type(type.sequence_type.elem_type, depth - 1)})"
     if kind == "map_type":
-        return f"map({_type_name(type.map_type.key_type).lower()}, {describe_type(type.map_type.value_type)})"
+        value = describe_type(type.map_type.value_type, depth - 1)
+        return f"map({_type_name(type.map_type.key_type).lower()}, {value})"
     if kind == "optional_type":
-        return f"optional({describe_type(type.optional_type.elem_type)})"
+        return f"optional({describe_type(type.optional_type.elem_type, depth - 1)})"
     if kind == "opaque_type":
         return f"opaque({type.opaque_type.domain}, {type.opaque_type.name})"
     return "?"
+
+
+def tensor_bytes(tensor: TensorProto) -> int:
+    """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
+    span = tensor._span("raw_data")
+    if span is not None:
+        return span[1] - span[0]
+    if tensor.data_location == TensorProto.EXTERNAL:
+        for entry in tensor.external_data:
+            if entry.key == "length" and entry.value.isdecimal() and len(entry.value) < 20:
+                return int(entry.value)
+    if tensor.data_type == TensorProto.STRING:
+        return sum(len(text) for text in tensor.string_data)
+    elements = 1
+    for dim in tensor.dims:
+        # A shape that no memory could hold is a damaged one, and is not worth exact numbers.
+        elements = min(elements * max(dim, 0), 1 << 63)
+    return (elements * _BITS.get(_type_name(tensor.data_type), 8) + 7) // 8
+
+
+def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "data_type": _type_name(tensor.data_type),
+        "shape": list(tensor.dims),
+        "bytes": tensor_bytes(tensor),
+    }
 
 
 def _describe_value(value: ValueInfoProto) -> dict[str, str]:
     return {"name": value.name, "type": describe_type(value.type)}
 
 
-def _walk_graph(graph: GraphProto, operators: Operators, pending: list[GraphProto]) -> Iterator[TensorProto]:
-    """Count the operators of one graph, give its tensors, and put the graphs of its attributes on `pending`."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
-    yield from _walk_nodes(graph.node, operators, pending)
-
-
-def _walk_nodes(nodes: Iterable[NodeProto], operators: Operators, pending: list[GraphProto]) -> Iterator[TensorProto]:
-    for node in nodes:
-        operators[node.domain, node.op_type] += 1
-        for attribute in node.attribute:
-            if attribute.type in _PLAIN:
-                continue
-            # The type may be missing, so what is there decides.
-            if attribute.HasField("t"):
-                yield attribute.t
-            if attribute.HasField("g"):
-                pending.append(attribute.g)
-            if attribute.HasField("sparse_tensor"):
-                yield attribute.sparse_tensor.values
-                yield attribute.sparse_tensor.indices
-            yield from attribute.tensors
-            pending += attribute.graphs
-            for sparse in attribute.sparse_tensors:
-                yield sparse.values
-                yield sparse.indices
-
-
-def _describe(tensor: TensorProto) -> tuple[str, str, list[int], int]:
-    """Name, data type, shape and size in bytes."""
-    data_type, shape = _type_name(tensor.data_type), list(tensor.dims)
-    span = tensor._span("raw_data")
-    if span is not None:
-        return tensor.name, data_type, shape, span[1] - span[0]
-    if tensor.data_location == TensorProto.EXTERNAL:
-        for entry in tensor.external_data:
-            if entry.key == "length" and entry.value.isdecimal() and len(entry.value) < 20:
-                return tensor.name, data_type, shape, int(entry.value)
-    if tensor.data_type == TensorProto.STRING:
-        return tensor.name, data_type, shape, sum(len(text) for text in tensor.string_data)
-    elements = 1
-    for dim in shape:
-        elements *= max(dim, 0)
-    return tensor.name, data_type, shape, (elements * _BITS.get(data_type, 8) + 7) // 8
-
-
 def _type_name(data_type: int) -> str:
-    value = TensorProto.DataType.DESCRIPTOR.values_by_number.get(data_type)
-    return value.name if value is not None else str(data_type)
+    return _TYPE_NAMES.get(data_type) or str(data_type)

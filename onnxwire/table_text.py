@@ -113,6 +113,7 @@ class _Reader:
         self.enums: list[EnumTable] = []
         self.section: MessageTable | EnumTable | None = None
         self.columns: list[str] = []
+        self.taken: set[int | str] = set()  # live names, and numbers of fields, of the section
 
     def read(self, line: str, number: int) -> None:
         """Take a line; raises ValueError for one that does not fit."""
@@ -140,6 +141,7 @@ class _Reader:
         if names[0] in {table.name for table in self.messages} | {table.name for table in self.enums}:
             raise ValueError(f"{names[0]} has two sections")
         self.columns = []
+        self.taken = set()
         if kind == "message":
             self.section = MessageTable(names[0], "", retired, [], [])
         else:
@@ -154,9 +156,9 @@ class _Reader:
             self.enums.append(section)
         elif section is not None:
             for row in section.reserved:
-                for field in section.fields:
-                    if field.until is None and (row.first <= field.number <= row.last or row.name == field.name):
-                        raise ValueError(f"field {field.name} of {section.name} has a reserved number or name")
+                numbers = [key for key in self.taken if isinstance(key, int) and row.first <= key <= row.last]
+                if numbers or row.name in self.taken:
+                    raise ValueError(f"a field of {section.name} has the reserved {row.name or row.first}")
             self.messages.append(section)
 
     def _take_row(self, line: str, number: int) -> None:
@@ -173,19 +175,28 @@ class _Reader:
                 raise ValueError(f"{len(cells)} cells; expected {len(wanted)}")
             row = dict(zip(wanted, cells, strict=True))
             if isinstance(self.section, EnumTable):
-                self.section.values.append(_value_row(row, self.section))
+                self.section.values.append(_value_row(row))
+                self._take(self.section.values[-1].until, self.section.values[-1].name)
             elif row["type"] == "reserved":
                 self.section.reserved.append(_reserved_row(row))
             else:
-                self.section.fields.append(_field_row(row, self.section, number))
+                field = _field_row(row, number)
+                self.section.fields.append(field)
+                self._take(field.until, field.name, field.number)
+
+    def _take(self, until: int | None, *keys: int | str) -> None:
+        """Note the name and number of a live row."""
+        if until is None:
+            for key in keys:
+                if key in self.taken:
+                    raise ValueError(f"{key} stands twice among the live rows")
+                self.taken.add(key)
 
 
-def _value_row(cells: dict[str, str], enum: EnumTable) -> ValueRow:
+def _value_row(cells: dict[str, str]) -> ValueRow:
     number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
     if not -(1 << 31) <= number < 1 << 31:
         raise ValueError(f"enum value {number} has more than 32 bits")
-    if until is None and any(row.name == name and row.until is None for row in enum.values):
-        raise ValueError(f"{name} repeats a name of the enum")
     return ValueRow(number, name, _version(cells["since"]), until, cells["doc"])
 
 
@@ -198,7 +209,7 @@ def _reserved_row(cells: dict[str, str]) -> ReservedRow:
     return ReservedRow(low, high, cells["name"], cells["doc"])
 
 
-def _field_row(cells: dict[str, str], message: MessageTable, line: int) -> FieldRow:
+def _field_row(cells: dict[str, str], line: int) -> FieldRow:
     number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
@@ -214,9 +225,6 @@ def _field_row(cells: dict[str, str], message: MessageTable, line: int) -> Field
         raise ValueError(f"field {name} can't be packed: only repeated numbers can")
     if cells["oneof"] and repeated:
         raise ValueError(f"field {name} is repeated and can't be in a oneof")
-    live = [row for row in message.fields if row.until is None]
-    if until is None and any(row.number == number or row.name == name for row in live):
-        raise ValueError(f"field {name} = {number} repeats a number or name of the message")
     oneof, since, doc = cells["oneof"], _version(cells["since"]), cells["doc"]
     return FieldRow(number, name, TYPES[kind], type_name, repeated, oneof, packed, since, until, doc, line)
 

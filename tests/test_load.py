@@ -1,18 +1,22 @@
 """`load` and `verify`: what they open, and what they say of what they can't."""
 
+import bz2
 import gc
 import gzip
 import io
+import lzma
 import mmap
 import os
 import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from wire import varint
 
 import onnxwire
 from onnxwire import errors
@@ -63,6 +67,21 @@ def test_a_pipe_loads(data: bytes) -> None:
         with os.fdopen(read, "rb") as file:
             assert onnxwire.load(file).SerializeToString() == data
         writer.join()
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma], ids=["gzip", "bz2", "lzma"])
+def test_a_file_object_that_unpacks_is_read_and_not_mapped(module: Any, tmp_path: Path, data: bytes) -> None:
+    with module.open(tmp_path / "packed", "wb") as file:
+        file.write(data)
+    with module.open(tmp_path / "packed", "rb") as file:
+        assert onnxwire.load(file).SerializeToString() == data
+
+
+def test_a_refused_source_is_free_again() -> None:
+    source = bytearray(b"PK\x03\x04 this is a zip")
+    with pytest.raises(onnxwire.DecodeError):
+        onnxwire.load(source)
+    source.append(0)
 
 
 def test_bytes_are_shared_and_not_copied(data: bytes) -> None:
@@ -209,6 +228,14 @@ def test_a_model_given_as_a_tensor_is_named() -> None:
         onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
 
+def test_data_messages_are_told_apart() -> None:
+    tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
+    sequence = onnx.SequenceProto(name="seq", elem_type=1, tensor_values=[tensor, tensor]).SerializeToString()
+    with pytest.raises(onnxwire.DecodeError, match="looks like a SequenceProto"):
+        onnxwire.load(sequence, type=onnxwire.TensorProto)
+    assert len(onnxwire.load(sequence, type=onnxwire.SequenceProto).tensor_values) == 2
+
+
 @pytest.mark.parametrize("actual", list(official_messages()))
 def test_every_message_loads_as_what_it_is(actual: str) -> None:
     data = official_messages()[actual]
@@ -253,6 +280,24 @@ def test_fault_deep_inside_names_its_byte_and_field() -> None:
             for each in found.attribute:
                 assert each.name
     assert (lazy.value.offset, lazy.value.path) == (caught.value.offset, caught.value.path)
+
+
+def test_path_counts_only_the_records_of_the_field() -> None:
+    # A record of the field's number with another wire type is no element of it.
+    data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.verify(data, type=onnxwire.GraphProto)
+    assert caught.value.path == "node[1].input[0]"
+
+
+def test_path_of_a_fault_below_many_levels_is_short() -> None:
+    data = b"\x0f"
+    for _ in range(90):
+        data = b"\x3a" + varint(len(data)) + data
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.verify(data, type=onnxwire.OptionalProto)
+    assert "more)" in caught.value.path
+    assert len(caught.value.path) < 1000
 
 
 def test_packed_run_cut_inside_a_number_names_its_field() -> None:

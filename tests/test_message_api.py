@@ -849,3 +849,51 @@ def test_closing_while_others_read_gives_values_or_closed_error(_):
         return count
 
     assert in_threads(read_or_close) == [len(values)] * N_THREADS
+
+
+# --- what a second reading found
+
+
+def test_enum_names_take_numpy_integers():
+    assert onnxwire.TensorProto.DataType.Name(np.int64(1)) == "FLOAT"
+    with pytest.raises(TypeError):
+        onnxwire.TensorProto.DataType.Name("1")
+
+
+def test_enum_wrappers_can_be_copied_and_pickled():
+    wrapper = onnxwire.TensorProto.DataType
+    assert copy.copy(wrapper).FLOAT == copy.deepcopy(wrapper).FLOAT == pickle.loads(pickle.dumps(wrapper)).FLOAT == 1
+
+
+def test_an_empty_dict_of_keywords_makes_an_empty_message():
+    assert onnxwire.NodeProto(**{}) == onnxwire.NodeProto()
+
+
+def test_a_class_that_no_table_made_is_no_message_class():
+    with pytest.raises(TypeError):
+
+        class Mine(onnxwire.NodeProto):
+            pass
+
+    class Other(onnxwire.Message):
+        pass
+
+    for cls in (Other, onnxwire.Message):
+        with pytest.raises(TypeError, match="message class"):
+            cls.FromString(b"")
+
+
+def test_sequences_of_other_lengths_and_kinds_differ():
+    node = onnxwire.NodeProto.FromString(onnx.NodeProto(input=["a", "b"]).SerializeToString())
+    assert node.input == ["a", "b"] and node.input == node.input
+    assert node.input != ["a"] and node.input != ["a", "c"] and node.input != ("a", "b") and node.input != node.output
+
+
+def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
+    rows = "".join(f"| {i} | f{i} | int32 | optional | | | | | |\n" for i in range(1, 70_001))
+    header = "| number | name | type | label | oneof | packed | since | until | doc |\n|-|-|-|-|-|-|-|-|-|\n"
+    (tmp_path / "wide.md").write_text(f"# wide\n\npackage: wide\n\n## message Wide\n\nWide.\n\n{header}{rows}")
+    schema = onnxwire.load_schema(tmp_path / "wide.md")
+    tag = wire.varint(65_537 << 3)
+    message = schema.messages["wide.Wide"].FromString(tag + b"\x2a")
+    assert [(field.name, value) for field, value in message.ListFields()] == [("f65537", 42)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 
@@ -17,14 +18,14 @@ examples:
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
 """
 
-OK, NO, TROUBLE = 0, 1, 2
+OK, TROUBLE = 0, 2
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
     arguments: the words after the program's name, by default the process's own.
-    Returns the exit status: 0 yes, 1 no (a fault was found in what was looked at), 2 trouble.
+    Returns the exit status: 0, or 2 where something could not be done.
     """
     parser = argparse.ArgumentParser(
         prog="onnxwire",
@@ -39,6 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return TROUBLE
+    # A name in a file may hold what the terminal's encoding has no sign for.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status: int = options.run(options)
         sys.stdout.flush()

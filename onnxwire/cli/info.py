@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
     with load(options.file) as model:
         summary = summarize(model)
     if options.json:
-        json.dump(summary, sys.stdout, indent=2)
-        print()
+        print(json.dumps(summary, indent=2))
     else:
         print("\n".join(_lines(summary)))
     return 0
@@ -71,7 +70,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     """The summary as text."""
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in summary["opset_import"].items())
+    opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
     rows = [
         ("file", f"{summary['file']}  ({_size(summary['bytes'])})"),
         ("IR version", str(summary["ir_version"])),
@@ -82,7 +81,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     rows.append(("graph", summary["graph"]["name"] or "-"))
     rows += [("doc", summary["doc_string"])] if summary["doc_string"] else []
     lines = [f"{key:<16}{_text(value)}" for key, value in rows]
-    lines += [f"  {_text(key)} = {_text(value)}" for key, value in summary["metadata_props"].items()]
+    lines += [f"  {_text(entry['key'])} = {_text(entry['value'])}" for entry in summary["metadata_props"]]
     for heading in ("inputs", "outputs"):
         values = summary["graph"][heading]
         width = min(40, max([0, *(len(value["name"]) for value in values)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from onnxwire._walk import bytes_at, fault_at, read_record
 from onnxwire.messages import SCHEMA
@@ -12,6 +12,7 @@ from onnxwire.source import open_document
 if TYPE_CHECKING:
     from onnxwire._document import Document
     from onnxwire.descriptor import Descriptor, FieldDescriptor
+    from onnxwire.errors import DecodeError
 
 _VARINT, _FIXED64, _LEN, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_DEPTH = 100
@@ -34,12 +35,21 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     elif not fits(document, model):
         descriptor = best_fit(document) or model
     document.root = (descriptor or model)._concrete_class
-    if descriptor is not None:
-        print(f"# {path}: {len(document):,} bytes as {descriptor.full_name}", file=out)
-    else:
-        print(f"# {path}: {len(document):,} bytes", file=out)
+    name = f" as {descriptor.full_name}" if descriptor is not None else ""
+    print(f"# {ascii(path)[1:-1]}: {len(document):,} bytes{name}", file=out)
     Printer(document, out).print_message(descriptor, 0, len(document))
+    document.close()
     return 0
+
+
+class _Level(NamedTuple):
+    """A message or group that is being printed."""
+
+    table: Descriptor | None
+    start: int  # of its tag
+    end: int
+    group: int | None = None  # the number, where it is a group, which ends before `end`
+    is_cut: bool = False  # whether it should be longer than what it stands in
 
 
 class Printer:
@@ -49,75 +59,70 @@ class Printer:
         self.document = document
         self.out = out
         self.width = len(str(len(document)))
+        self.levels: list[_Level] = []
 
-    def print_message(self, descriptor: Descriptor | None, start: int, end: int) -> None:
-        """Print all records between two offsets."""
-        # Table, and end of the message or None for a group, of each open level.
-        levels: list[tuple[Descriptor | None, int | None]] = [(descriptor, end)]
-        cut: tuple[int, int] | None = None  # start and end of the first record that runs past its message's end
-        cut_levels = set()
+    def print_message(self, table: Descriptor | None, start: int, end: int) -> None:
+        """Print all records between two offsets; raises DecodeError at the first fault."""
+        self.levels = [_Level(table, start, end)]
         place = start
-        while levels:
-            table, stop = levels[-1]
-            limit = next(limit for _, limit in reversed(levels) if limit is not None)
-            if place >= limit:
-                if stop is None:  # a group that is still open
-                    raise fault_at(self.document, start, limit)
-                if cut is not None and len(levels) in cut_levels:
-                    raise fault_at(self.document, *cut)
-                levels.pop()
-                if levels:
-                    self._line(None, len(levels), "}")
-                continue
-            number, wire, value, after, raw = self._read(place, limit)
-            if wire == _END_GROUP:
-                levels.pop()
-                self._line(place, len(levels), "}")
-                place = value
-                continue
-            field = _find(table, number, wire)
-            label = _label(table, field, number)
-            if after is None:
-                # A cut message is shown as far as it goes.
-                if field is None or field.message_type is None or len(levels) >= _MAX_DEPTH or raw is None:
-                    raise fault_at(self.document, place, limit)
-                cut = (place, limit) if cut is None else cut
-                cut_levels.add(len(levels) + 1)
-                self._line(place, len(levels), f"{label} {{  # {limit - value:,} of {raw:,} bytes")
-                levels.append((field.message_type, limit))
-                place = value
-                continue
-            if wire == _START_GROUP:
-                self._line(place, len(levels), f"{label} group {{")
-                levels.append((None, None))
-                place = value
-                continue
-            if wire == _LEN:
-                if len(levels) < _MAX_DEPTH and self._is_message(field, value, after):
-                    self._line(place, len(levels), f"{label} {{  # {after - value:,} bytes")
-                    levels.append((field.message_type if field is not None else None, after))
-                    place = value
-                    continue
-                self._line(place, len(levels), f"{label}: {self._span(field, value, after)}")
+        while self.levels:
+            level = self.levels[-1]
+            if place < level.end:
+                place = self._print_record(level, place)
+            elif level.group is not None or level.is_cut:
+                raise self._fault(level.start)
             else:
-                self._line(place, len(levels), f"{label}: {_number(field, wire, raw)}")
-            place = after
+                self.levels.pop()
+                if self.levels:
+                    self._line(None, "}")
 
-    def _read(self, place: int, limit: int) -> tuple[int, int, int, int | None, int | None]:
-        """The record at a place; groups are entered, so only their tags are read here."""
-        number, wire, value, after, raw = read_record(self.document, place, limit)
-        if number and wire in (_START_GROUP, _END_GROUP):
-            # The end of the tag, whatever the state of the group behind it.
-            tag = bytes_at(self.document, place, min(limit, place + 5))
-            value = place + next(i for i, byte in enumerate(tag, 1) if byte < 128)
-            return number, wire, value, value, None
-        if after is None and raw is None:
-            raise fault_at(self.document, place, limit)
-        return number, wire, value, after, raw
+    def _print_record(self, level: _Level, place: int) -> int:
+        """Print the record at a place, of a message or group its first line; returns where to go on."""
+        number, wire, value, after, raw = read_record(self.document, place, level.end, level.group is not None)
+        if value == place:
+            raise self._fault(place)
+        if wire == _END_GROUP:
+            if number != level.group:
+                raise self._fault(place)
+            self.levels.pop()
+            self._line(place, "}")
+            return value
+        field = _find(level.table, number, wire)
+        label = _label(level.table, field, number)
+        may_enter = len(self.levels) < _MAX_DEPTH
+        if wire == _START_GROUP and may_enter:
+            self._line(place, f"{label} group {{")
+            self.levels.append(_Level(None, place, level.end, group=number))
+            return value
+        if after is None:
+            # A message that runs past the end is shown as far as it goes.
+            if raw is None or field is None or field.message_type is None or not may_enter:
+                raise self._fault(place)
+            self._line(place, f"{label} {{  # {level.end - value:,} of {raw:,} bytes")
+            self.levels.append(_Level(field.message_type, place, level.end, is_cut=True))
+            return value
+        if wire == _START_GROUP:
+            self._line(place, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
+        elif wire == _LEN and may_enter and self._is_message(field, value, after):
+            self._line(place, f"{label} {{  # {after - value:,} bytes")
+            self.levels.append(_Level(field.message_type if field is not None else None, place, after))
+            return value
+        elif wire == _LEN:
+            self._line(place, f"{label}: {self._span(field, value, after)}")
+        else:
+            self._line(place, f"{label}: {_number(field, wire, raw)}")
+        return after
 
-    def _line(self, offset: int | None, depth: int, text: str) -> None:
+    def _fault(self, place: int) -> DecodeError:
+        """The error for the record at a place; it is explained from where its outermost group or cut message starts."""
+        levels = self.levels
+        while levels and (levels[-1].group is not None or levels[-1].is_cut):
+            place = levels.pop().start
+        return fault_at(self.document, place, levels[-1].end)
+
+    def _line(self, offset: int | None, text: str) -> None:
         place = "" if offset is None else str(offset)
-        self.out.write(f"{place:>{self.width}}  {'  ' * (depth - 1)}{text}\n")
+        self.out.write(f"{place:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
 
     def _is_message(self, field: FieldDescriptor | None, start: int, end: int) -> bool:
         """Whether a span holds a message: by its field, or, where it has none, by its bytes."""
