@@ -43,9 +43,12 @@ lint: $(VENV)/linted  ## ruff, mypy and cython-lint
 bench: $(VENV)/tested  ## print the benchmark table, beside the official runtime
 	$(BIN)/python -m benchmarks
 
+WORKER := $(BIN)/python -c "from benchmarks.worker import main; main()"
 profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux perf)
-	perf record -g -o build/perf.data $(BIN)/python -m benchmarks --once walk_nodes
-	perf report -i build/perf.data --no-children
+	mkdir -p build
+	$(WORKER) walk_nodes 0 prepare
+	perf record -o build/perf.data $(WORKER) walk_nodes 0 ours
+	perf report -i build/perf.data
 
 asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
 	$(PIP) install 'Cython>=3.1,<4'

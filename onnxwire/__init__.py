@@ -9,6 +9,24 @@ from onnxwire.messages import __all__ as _messages
 from onnxwire.model import load, verify
 from onnxwire.schema import load_schema
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.json import to_json
+    from onnxwire.text import to_text
+else:
+
+    def __getattr__(name):
+        """Import what few programs need when it is first asked for."""
+        if name == "to_json":
+            from onnxwire.json import to_json as value
+        elif name == "to_text":
+            from onnxwire.text import to_text as value
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
 __all__ = [
     "ClosedError",
     "DecodeError",
@@ -21,6 +39,8 @@ __all__ = [
     "__version__",
     "load",
     "load_schema",
+    "to_json",
+    "to_text",
     "verify",
     *_messages,
 ]

@@ -8,7 +8,7 @@ import os
 import sys
 
 from onnxwire._version import __version__
-from onnxwire.cli import info
+from onnxwire.cli import dump, info
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -16,6 +16,7 @@ examples:
   onnxwire info model.onnx              what is in a model: inputs, outputs, operators, tensors
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
+  onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
 """
 
 OK, TROUBLE = 0, 2
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     info.add_parser(commands)
+    dump.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
