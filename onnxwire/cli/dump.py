@@ -1,0 +1,89 @@
+"""`onnxwire dump`: a whole file as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from typing import IO, Any
+
+from onnxwire._message import Message
+from onnxwire._walk import verify_document
+from onnxwire.errors import SourceError
+from onnxwire.json import to_json
+from onnxwire.messages import SCHEMA
+from onnxwire.model import load
+from onnxwire.text import to_text
+
+_DESCRIPTION = """\
+Print a model in protobuf's text format, exactly as `protoc --decode=onnx.ModelProto` does, or as JSON. The file may
+have any size: little of it is in memory at a time.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire dump model.onnx --max-bytes 64        all but the weights
+  onnxwire dump model.onnx -o model.txt
+  onnxwire dump model.onnx --json | jq '.graph.node[].opType'
+  onnxwire dump tensor.pb --type TensorProto
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = commands.add_parser(
+        "dump",
+        help="a whole file as text or JSON",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--type",
+        metavar="MESSAGE",
+        default="ModelProto",
+        choices=[name.partition(".")[2] for name in SCHEMA.messages],
+        help="the message that the file holds, such as TensorProto; by default ModelProto",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        metavar="N",
+        type=_natural,
+        help="leave out strings and bytes of more than N bytes and repeated numbers of more than N elements",
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+    parser.set_defaults(run=run)
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the file; returns the exit status."""
+    with load(options.file, type=SCHEMA.messages[f"onnx.{options.type}"]) as message:
+        # A damaged file is refused before anything is printed.
+        verify_document(message._document, type(message))
+        if options.output == "-":
+            _print(message, options, sys.stdout)
+            return 0
+        if os.path.exists(options.output) and os.path.samefile(options.file, options.output):
+            raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", options.output)
+        try:
+            with open(options.output, "w", encoding="utf-8", newline="\n") as out:
+                _print(message, options, out)
+        except OSError as error:
+            raise SourceError.from_os_error(error, options.output) from None
+    return 0
+
+
+def _print(message: Message, options: argparse.Namespace, out: IO[str]) -> None:
+    if options.json:
+        to_json(message, out, max_bytes=options.max_bytes)
+        out.write("\n")
+    else:
+        to_text(message, out, max_bytes=options.max_bytes, as_protoc=True)

@@ -1,0 +1,217 @@
+"""The JSON form of protobuf messages: writing it."""
+
+from __future__ import annotations
+
+import io
+from binascii import b2a_base64
+from collections.abc import Sequence
+from itertools import islice
+from json.encoder import encode_basestring_ascii
+from typing import IO, Any, overload
+
+from onnxwire._message import Message
+from onnxwire.descriptor import EnumDescriptor, FieldDescriptor
+from onnxwire.errors import DecodeError
+from onnxwire.text import (
+    BATCH,
+    MAX_DEPTH,
+    Format,
+    LongValue,
+    byte_count,
+    check_arguments,
+    payload_spans,
+    present_fields,
+    shortest_floats,
+    too_deep,
+)
+
+
+@overload
+def to_json(message: Message, out: None = None, *, max_bytes: int | None = None, indent: int | None = 2) -> str: ...
+@overload
+def to_json(message: Message, out: IO[str], *, max_bytes: int | None = None, indent: int | None = 2) -> None: ...
+def to_json(
+    message: Message, out: IO[str] | None = None, *, max_bytes: int | None = None, indent: int | None = 2
+) -> str | None:
+    """Write a message as JSON, as google.protobuf.json_format.MessageToJson does.
+
+    message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
+    without one the JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
+    elements, are elided: the objects that stand in their place ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
+    no values of such fields, and no parser of messages takes them. indent: spaces a level; None for one line.
+    Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is no UTF-8, which
+    JSON can't hold; what stands before that is written.
+    """
+    check_arguments(message, max_bytes)
+    if out is not None:
+        _JsonPrinter(out, max_bytes, indent).print_message(message, 0)
+        return None
+    text = io.StringIO()
+    _JsonPrinter(text, max_bytes, indent).print_message(message, 0)
+    return text.getvalue()
+
+
+def _json_name(name: str) -> str:
+    """The lowerCamelCase form of a field's name."""
+    first, *rest = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def _quote_plainly(values: Sequence[Any]) -> list[str]:
+    return [f'"{value}"' for value in values]
+
+
+def _format_plainly(values: Sequence[Any]) -> list[str]:
+    return list(map(str, values))
+
+
+def _format_bools(values: Sequence[bool]) -> list[str]:
+    return ["true" if value else "false" for value in values]
+
+
+def _format_floats(values: Sequence[float]) -> list[str]:
+    return _format_doubles(shortest_floats(values))
+
+
+def _format_doubles(values: Sequence[float]) -> list[str]:
+    texts = list(map(repr, values))
+    return [_NOT_FINITE.get(text, text) for text in texts]
+
+
+_NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_FORMATS: dict[int, Format] = {
+    FieldDescriptor.TYPE_BOOL: _format_bools,
+    FieldDescriptor.TYPE_FLOAT: _format_floats,
+    FieldDescriptor.TYPE_DOUBLE: _format_doubles,
+    FieldDescriptor.TYPE_INT64: _quote_plainly,
+    FieldDescriptor.TYPE_UINT64: _quote_plainly,
+    FieldDescriptor.TYPE_SINT64: _quote_plainly,
+    FieldDescriptor.TYPE_FIXED64: _quote_plainly,
+    FieldDescriptor.TYPE_SFIXED64: _quote_plainly,
+}
+
+
+def _enum_format(enum: EnumDescriptor) -> Format:
+    names = {number: encode_basestring_ascii(value.name) for number, value in enum.values_by_number.items()}
+    return lambda values: [names.get(value) or str(value) for value in values]
+
+
+class _JsonPrinter:
+    def __init__(self, out: IO[str], max_bytes: int | None, indent: int | None) -> None:
+        self.write = out.write
+        self.max_bytes = max_bytes
+        self.step = "" if indent is None else " " * indent
+        self.outermost = "" if indent is None else "\n"
+        self.comma = ", " if indent is None else ","
+        self.keys: dict[FieldDescriptor, str] = {}
+        self.enum_formats: dict[EnumDescriptor, Format] = {}
+
+    def print_message(self, message: Message, depth: int, line_break: str | None = None) -> None:
+        """Print a message; `line_break`: what comes before the brace that closes it."""
+        if depth > MAX_DEPTH:
+            raise too_deep(message)
+        write = self.write
+        outer = self.outermost if line_break is None else line_break
+        inner = outer + self.step
+        before = "{" + inner
+        for field, values in present_fields(message):
+            write(before + self._key(field))
+            before = self.comma + inner
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                if field.is_repeated:
+                    element_break = inner + self.step
+                    bracket = "[" + element_break
+                    for value in values:
+                        write(bracket)
+                        self.print_message(value, depth + 1, element_break)
+                        bracket = self.comma + element_break
+                    write(inner + "]")
+                else:
+                    for value in values:
+                        self.print_message(value, depth + 1, inner)
+            elif field.type == FieldDescriptor.TYPE_STRING or field.type == FieldDescriptor.TYPE_BYTES:
+                self._print_payloads(message, field, values, inner)
+            else:
+                self._print_numbers(field, values, inner)
+        write("{}" if before[0] == "{" else outer + "}")
+
+    def _key(self, field: FieldDescriptor) -> str:
+        key = self.keys.get(field)
+        if key is None:
+            key = self.keys[field] = encode_basestring_ascii(_json_name(field.name)) + ": "
+        return key
+
+    def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        if not field.is_repeated:
+            for value in values:
+                self._print_payload("", message, field, value, 0)
+            return
+        element_break = line_break + self.step
+        before = "[" + element_break
+        for place, value in enumerate(values):
+            self._print_payload(before, message, field, value, place)
+            before = self.comma + element_break
+        self.write(line_break + "]")
+
+    def _print_payload(
+        self, before: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, place: int
+    ) -> None:
+        if self.max_bytes is not None and byte_count(value) > self.max_bytes:
+            self.write(f'{before}{{"elidedBytes": {byte_count(value)}}}')
+        elif isinstance(value, str):
+            if not value.isascii():
+                _check_text(value, message, field, place)
+            self.write(before + encode_basestring_ascii(value))
+        elif isinstance(value, bytes):
+            self.write(f'{before}"{b2a_base64(value, newline=False).decode("ascii")}"')
+        else:
+            self.write(before + '"')
+            if field.type == FieldDescriptor.TYPE_STRING:
+                for text in value.read_text():
+                    _check_text(text, message, field, place)
+                    self.write(encode_basestring_ascii(text)[1:-1])
+            else:
+                for piece in value.read():
+                    self.write(b2a_base64(piece, newline=False).decode("ascii"))
+            self.write('"')
+
+    def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        if field.enum_type is None:
+            form = _FORMATS.get(field.type, _format_plainly)
+        else:
+            form = self.enum_formats.get(field.enum_type) or _enum_format(field.enum_type)
+            self.enum_formats[field.enum_type] = form
+        if not field.is_repeated:
+            self.write(form(values)[0])
+            return
+        if self.max_bytes is not None and len(values) > self.max_bytes:
+            self.write(f'{{"elidedValues": {len(values)}}}')
+            return
+        between = self.comma + line_break + self.step
+        before = "[" + line_break + self.step
+        iterator = iter(values)
+        while batch := list(islice(iterator, BATCH)):
+            self.write(before + between.join(form(batch)))
+            before = between
+        self.write(line_break + "]")
+
+
+def _check_text(text: str, message: Message, field: FieldDescriptor, place: int) -> None:
+    """Raise DecodeError for the text of a string that is no UTF-8, with its place."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        pass
+    else:
+        return
+    from onnxwire.place import field_path
+
+    document = message._document
+    if field.is_repeated:
+        span = next(islice(payload_spans(message, field), place, None), None)
+    else:
+        span = message._span(field.name)
+    offset = None if span is None else span[0]
+    path = field.name if offset is None else field_path(document, offset)
+    reason = "the string is no valid UTF-8, which JSON can't hold; the text form can (onnxwire dump without --json)"
+    raise DecodeError(reason, offset, path, document.name)

@@ -1,0 +1,437 @@
+"""The protobuf text format: writing it, and what both text forms read of a message."""
+
+from __future__ import annotations
+
+import io
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from struct import Struct
+from typing import IO, Any, overload
+
+from onnxwire._document import Document
+from onnxwire._message import Message
+from onnxwire._walk import bytes_at, fault_at, read_record
+from onnxwire.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from onnxwire.errors import DecodeError
+
+MAX_DEPTH = 100  # of messages in one another, as for every protobuf reader
+SMALL = 1 << 16  # bytes of a message, or of a value, that is read at once
+PIECE = 3 << 14  # bytes of a longer value that are read at a time: a multiple of 3 for base64, little for the caches
+BATCH = 4096  # numbers that are formatted at a time
+
+_VARINT, _FIXED64, _LEN, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
+_LEAST_NORMAL = 2.0**-126  # of float32
+_UNKNOWN_DEPTH = 10  # of unknown bytes that protoc takes for messages
+
+Format = Callable[[Sequence[Any]], list[str]]
+
+
+@overload
+def to_text(message: Message, out: None = None, *, max_bytes: int | None = None, as_protoc: bool = False) -> str: ...
+@overload
+def to_text(message: Message, out: IO[str], *, max_bytes: int | None = None, as_protoc: bool = False) -> None: ...
+def to_text(
+    message: Message, out: IO[str] | None = None, *, max_bytes: int | None = None, as_protoc: bool = False
+) -> str | None:
+    """Write a message in protobuf's text format, as google.protobuf.text_format.MessageToString does.
+
+    message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
+    without one the text is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
+    elements, are elided: what stands in their place (`raw_data: ... # 4,096 bytes`) is no value, and no parser takes
+    it. as_protoc: as `protoc --decode` does, which prints unknown fields too, by number, escapes what is not ASCII,
+    and writes 1 and 1e+06 where Python writes 1.0 and 1000000.0.
+    Raises DecodeError where the message is damaged or nested more than 100 deep; what stands before that is written.
+    """
+    check_arguments(message, max_bytes)
+    if out is not None:
+        _TextPrinter(out, max_bytes, as_protoc).print_message(message, "", 0)
+        return None
+    text = io.StringIO()
+    _TextPrinter(text, max_bytes, as_protoc).print_message(message, "", 0)
+    return text.getvalue()
+
+
+# --- what is in a message
+
+
+def check_arguments(message: object, max_bytes: int | None) -> None:
+    """Raise TypeError for what is no message, ValueError for a negative limit."""
+    if not isinstance(message, Message):
+        raise TypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    if max_bytes is not None and max_bytes < 0:
+        raise ValueError(f"max_bytes is {max_bytes}; it must not be negative")
+
+
+class LongValue:
+    """A string or bytes value of a document that is too long to be read at once."""
+
+    __slots__ = ("_document", "end", "start")
+
+    def __init__(self, document: Document, start: int, end: int) -> None:
+        self._document = document
+        self.start = start
+        self.end = end
+
+    def read(self) -> Iterator[bytes]:
+        """The bytes, a multiple of 3 at a time."""
+        for start in range(self.start, self.end, PIECE):
+            yield bytes_at(self._document, start, min(start + PIECE, self.end))
+
+    def read_text(self) -> Iterator[str]:
+        """The characters, as a string field gives them: bytes that are no UTF-8 are escaped as surrogates."""
+        decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        for piece in self.read():
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", True)
+
+
+def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
+    """Each field that is there with its values, by number; of a singular field that is one.
+
+    Values are what the attribute gives, or a LongValue.
+    """
+    if message.ByteSize() <= SMALL:
+        for field, value in message.ListFields():
+            yield field, value if field.is_repeated else (value,)
+        return
+    for field in message.DESCRIPTOR.fields:
+        is_payload = field.type in (field.TYPE_STRING, field.TYPE_BYTES)
+        if field.is_repeated:
+            values = getattr(message, field.name)
+            if values:
+                yield field, _payloads(message, field, values) if is_payload else values
+        elif message.HasField(field.name):
+            span = message._span(field.name) if is_payload else None
+            if span is not None and span[1] - span[0] > SMALL:
+                yield field, (LongValue(message._document, *span),)
+            else:
+                yield field, (getattr(message, field.name),)
+
+
+def _payloads(message: Message, field: FieldDescriptor, values: Iterable[str | bytes]) -> Iterable[Any]:
+    """The elements of a repeated string or bytes of a long message."""
+    place = 0
+    for start, end in payload_spans(message, field):
+        if end - start > SMALL:
+            yield LongValue(message._document, start, end)
+        else:
+            data = bytes_at(message._document, start, end)
+            yield data.decode("utf-8", "surrogateescape") if field.type == field.TYPE_STRING else data
+        place += 1
+    if not place:
+        yield from values
+
+
+def payload_spans(message: Message, field: FieldDescriptor) -> Iterator[tuple[int, int]]:
+    """Where the elements of a repeated string or bytes stand; nothing of a message that stands in several pieces."""
+    start, end = message._span() or (0, 0)
+    while start < end:
+        number, wire, value, after, _ = read_record(message._document, start, end)
+        if after is None:
+            raise fault_at(message._document, start, end)
+        if number == field.number and wire == _LEN:
+            yield value, after
+        start = after
+
+
+def byte_count(value: str | bytes | LongValue) -> int:
+    """How many bytes a string or bytes value has in the document."""
+    if isinstance(value, LongValue):
+        return value.end - value.start
+    return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
+
+
+def too_deep(message: Message) -> DecodeError:
+    """The error for a message that is nested too deep."""
+    from onnxwire.place import field_path
+
+    document, span = message._document, message._span()
+    reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
+    if span is None:
+        return DecodeError(reason, source=document.name)
+    # The byte before an empty message is the last that lies in its record.
+    return DecodeError(reason, span[0], field_path(document, span[0] - 1), document.name)
+
+
+def shortest_floats(values: Sequence[float]) -> list[float]:
+    """Of each float32 the number with the fewest digits, but no less than 6, that rounds to it, as protobuf does."""
+    pack = Struct(f"{len(values)}f")
+    found = _rounded(values, 6)
+    if pack.pack(*found) == pack.pack(*values):
+        return found
+    singles = pack.unpack(pack.pack(*found))
+    wrong = [i for i, value in enumerate(values) if singles[i] != value == value]
+    for digits in (7, 8, 9):
+        if not wrong:
+            break
+        better = _rounded([values[i] for i in wrong], digits)
+        pack = Struct(f"{len(wrong)}f")
+        singles = pack.unpack(pack.pack(*better))
+        for i, number in zip(wrong, better, strict=True):
+            found[i] = number
+        wrong = [i for i, single in zip(wrong, singles, strict=True) if single != values[i]]
+    return found
+
+
+def _rounded(values: Sequence[float], digits: int) -> list[float]:
+    # One format for all: three times as fast as one call a number.
+    return list(map(float, (f"%.{digits}g " * len(values) % tuple(values)).split()))
+
+
+# --- the text format
+
+_UNSAFE = re.compile("[\"'\\\\\\x00-\\x1f\\x7f\\udc80-\\udcff]")
+_UNSAFE_BYTES = re.compile(rb"""["'\\\x00-\x1f\x7f-\xff]""")
+_NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
+_BYTE_ESCAPES = [_NAMED.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in range(256)]
+# Bytes that are no UTF-8 stand in a str as surrogates.
+_TEXT_ESCAPES = dict(enumerate(_BYTE_ESCAPES[:128])) | {0xDC00 + i: _BYTE_ESCAPES[i] for i in range(128, 256)}
+# The first, second, third and fourth character of every byte's escape; NUL where it has none.
+_ESCAPE_PLANES = [bytes(ord(escape[i]) if i < len(escape) else 0 for escape in _BYTE_ESCAPES) for i in range(4)]
+
+
+def _escape_bytes(data: bytes) -> str:
+    if _UNSAFE_BYTES.search(data) is None:
+        return data.decode("ascii")
+    # All the work is done by calls over the whole of `data`, several times as fast as byte by byte.
+    escaped = bytearray(4 * len(data))
+    for i, plane in enumerate(_ESCAPE_PLANES):
+        escaped[i::4] = data.translate(plane)
+    return escaped.translate(None, b"\0").decode("ascii")
+
+
+def _escape_text(text: str) -> str:
+    return text if _UNSAFE.search(text) is None else text.translate(_TEXT_ESCAPES)
+
+
+def _escape_text_to_ascii(text: str) -> str:
+    return _escape_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def _format_plainly(values: Sequence[Any]) -> list[str]:
+    return list(map(str, values))
+
+
+def _format_bools(values: Sequence[bool]) -> list[str]:
+    return ["true" if value else "false" for value in values]
+
+
+def _format_floats(values: Sequence[float]) -> list[str]:
+    return list(map(str, shortest_floats(values)))
+
+
+def _format_floats_as_protoc(values: Sequence[float]) -> list[str]:
+    pack = Struct("f").pack
+    texts = [f"{value:.6g}" for value in values]
+    # protoc has subnormal numbers with 9 digits always: its strtof reports an underflow for less.
+    return [
+        text
+        if value != value or ((abs(value) >= _LEAST_NORMAL or not value) and pack(float(text)) == pack(value))
+        else f"{value:.9g}"
+        for text, value in zip(texts, values, strict=True)
+    ]
+
+
+def _format_doubles_as_protoc(values: Sequence[float]) -> list[str]:
+    texts = [f"{value:.15g}" for value in values]
+    return [
+        text if value != value or float(text) == value else f"{value:.17g}"
+        for text, value in zip(texts, values, strict=True)
+    ]
+
+
+class _TextPrinter:
+    def __init__(self, out: IO[str], max_bytes: int | None, as_protoc: bool) -> None:
+        self.write = out.write
+        self.max_bytes = max_bytes
+        self.as_protoc = as_protoc
+        self.unknown: dict[Descriptor, _UnknownFields] = {}
+        self.escape_text = _escape_text_to_ascii if as_protoc else _escape_text
+        F = FieldDescriptor
+        self.formats: dict[object, Format] = {
+            F.TYPE_BOOL: _format_bools,
+            F.TYPE_FLOAT: _format_floats_as_protoc if as_protoc else _format_floats,
+            F.TYPE_DOUBLE: _format_doubles_as_protoc if as_protoc else _format_plainly,
+        }
+
+    def print_message(self, message: Message, indent: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise too_deep(message)
+        write = self.write
+        for field, values in present_fields(message):
+            kind = field.type
+            if kind == FieldDescriptor.TYPE_MESSAGE:
+                for value in values:
+                    write(f"{indent}{field.name} {{\n")
+                    self.print_message(value, indent + "  ", depth + 1)
+                    write(f"{indent}}}\n")
+            elif kind == FieldDescriptor.TYPE_STRING or kind == FieldDescriptor.TYPE_BYTES:
+                for value in values:
+                    self._print_payload(f"{indent}{field.name}", kind, value)
+            else:
+                self._print_numbers(f"{indent}{field.name}: ", field, values)
+        if self.as_protoc:
+            self._print_unknown_fields(message, indent)
+
+    def _print_payload(self, label: str, kind: int, value: str | bytes | LongValue) -> None:
+        if self.max_bytes is not None and byte_count(value) > self.max_bytes:
+            self.write(f"{label}: ... # {byte_count(value):,} bytes\n")
+        elif isinstance(value, str):
+            self.write(f'{label}: "{self.escape_text(value)}"\n')
+        elif isinstance(value, bytes):
+            self.write(f'{label}: "{_escape_bytes(value)}"\n')
+        else:
+            self.write(f'{label}: "')
+            if kind == FieldDescriptor.TYPE_STRING and not self.as_protoc:
+                for text in value.read_text():
+                    self.write(_escape_text(text))
+            else:
+                for piece in value.read():
+                    self.write(_escape_bytes(piece))
+            self.write('"\n')
+
+    def _print_numbers(self, label: str, field: FieldDescriptor, values: Any) -> None:
+        form = self._format_of(field)
+        if not field.is_repeated:
+            self.write(f"{label}{form(values)[0]}\n")
+            return
+        if self.max_bytes is not None and len(values) > self.max_bytes:
+            self.write(f"{label}... # {len(values):,} values\n")
+            return
+        line_break = f"\n{label}"
+        iterator = iter(values)
+        while batch := list(islice(iterator, BATCH)):
+            self.write(f"{label}{line_break.join(form(batch))}\n")
+
+    def _format_of(self, field: FieldDescriptor) -> Format:
+        if field.enum_type is None:
+            return self.formats.get(field.type, _format_plainly)
+        form = self.formats.get(field.enum_type)
+        if form is None:
+            form = self.formats[field.enum_type] = _enum_format(field.enum_type)
+        return form
+
+    # --- unknown fields, as protoc prints them
+
+    def _print_unknown_fields(self, message: Message, indent: str) -> None:
+        unknown = self.unknown.get(message.DESCRIPTOR)
+        if unknown is None:
+            unknown = self.unknown[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
+        if not message._is_doubtful and not unknown.may_hide:
+            return
+        document, span = message._document, message._span()
+        if span is None:  # a message in several pieces
+            data = message.SerializeToString()
+            document, span = Document(data, document.name), (0, len(data))
+            document.root = type(message)
+        start, end = span
+        while start < end:
+            number, wire, value, after, raw = read_record(document, start, end)
+            if after is None:
+                raise fault_at(document, start, end)
+            for record in unknown.in_record(document, number, wire, value, after, raw):
+                self._print_record(document, number, *record, indent, _UNKNOWN_DEPTH)
+            start = after
+
+    def _print_record(
+        self,
+        document: Document,
+        number: int,
+        wire: int,
+        value: int,
+        after: int,
+        raw: int | None,
+        indent: str,
+        left: int,
+    ) -> None:
+        if wire == _VARINT:
+            self.write(f"{indent}{number}: {raw}\n")
+        elif wire == _FIXED32:
+            self.write(f"{indent}{number}: 0x{raw:08x}\n")
+        elif wire == _FIXED64:
+            self.write(f"{indent}{number}: 0x{raw:016x}\n")
+        elif wire == _START_GROUP or (left > 0 and value < after and _is_message(document, value, after, left)):
+            self.write(f"{indent}{number} {{\n")
+            while value < after:
+                number, wire, inner, following, raw = read_record(document, value, after)
+                if wire == _END_GROUP:
+                    break
+                if following is None:
+                    raise fault_at(document, value, after)
+                self._print_record(document, number, wire, inner, following, raw, indent + "  ", left - 1)
+                value = following
+            self.write(f"{indent}}}\n")
+        else:
+            self._print_payload(f"{indent}{number}", FieldDescriptor.TYPE_BYTES, LongValue(document, value, after))
+
+
+def _enum_format(enum: EnumDescriptor) -> Format:
+    names = {number: value.name for number, value in enum.values_by_number.items()}
+    return lambda values: [names.get(value) or str(value) for value in values]
+
+
+def _is_message(document: Document, start: int, end: int, left: int) -> bool:
+    """Whether protoc takes unknown bytes for a message, in which `left` groups may nest."""
+    while start < end:
+        _, wire, value, after, _ = read_record(document, start, end)
+        if after is None or (wire == _START_GROUP and not _is_shallow(document, value, after, left - 1)):
+            return False
+        start = after
+    return True
+
+
+def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
+    """Whether no more than `left` groups nest in a group."""
+    while left >= 0:
+        _, wire, value, after, _ = read_record(document, start, end)
+        if after is None:
+            return wire == _END_GROUP
+        if wire == _START_GROUP and not _is_shallow(document, value, after, left - 1):
+            return False
+        start = after
+    return False
+
+
+Record = tuple[int, int, int, int | None]
+
+
+class _UnknownFields:
+    """Tells which records of a message are unknown fields, by its table."""
+
+    __slots__ = ("closed", "fields", "may_hide")
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.fields = descriptor.fields_by_number
+        self.closed = {
+            field.number: {value.number for value in field.enum_type.values}
+            for field in descriptor.fields
+            if field.enum_type is not None and field.enum_type.is_closed
+        }
+        # Unknown values of a closed enum may hide in packed runs.
+        self.may_hide = any(self.fields[number].is_repeated for number in self.closed)
+
+    def in_record(
+        self, document: Document, number: int, wire: int, value: int, after: int, raw: int | None
+    ) -> Iterable[Record]:
+        """The unknown fields that a record is, or holds: (wire type, start and end of the value, raw value)."""
+        field = self.fields.get(number)
+        if field is None or not field.accepts(wire):
+            return [(wire, value, after, raw)]
+        if number not in self.closed:
+            return []
+        values = [raw] if raw is not None else _read_varints(document, value, after)
+        numbers = [(bits & 0xFFFFFFFF ^ 1 << 31) - (1 << 31) for bits in values]
+        return [(_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed[number]]
+
+
+def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:
+    bits = shift = 0
+    for piece in LongValue(document, start, end).read():
+        for byte in piece:
+            bits |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                yield bits
+                bits = shift = 0

@@ -1,0 +1,194 @@
+"""The JSON form equals what the official runtime prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wire
+from google.protobuf import json_format
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, pair, read
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, check_memory, has_broken_text, number_of
+from test_text import sparse_model as make_sparse_model
+
+import onnxwire
+from onnxwire import text
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+def check(pair_of_classes, data):
+    ours, official = pair_of_classes
+    wanted = official.FromString(data)
+    if has_broken_text(wanted):
+        # The official runtime prints the repr of the bytes there, which is not what stands in the message.
+        with pytest.raises(onnxwire.DecodeError, match="no valid UTF-8"):
+            onnxwire.to_json(ours.FromString(data))
+        mend(wanted)
+        data = wanted.SerializeToString()
+    assert onnxwire.to_json(ours.FromString(data)) == json_format.MessageToJson(wanted)
+
+
+def mend(message):
+    """Replace every string that is no UTF-8."""
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for element in value if field.is_repeated else (value,):
+                mend(element)
+        elif field.type == wire.F.TYPE_STRING and field.is_repeated:
+            value[:] = [element if isinstance(element, str) else "mended" for element in list(value)]
+        elif isinstance(value, bytes) and field.type == wire.F.TYPE_STRING:
+            setattr(message, field.name, "mended")
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_json_equals_the_official_json(name, data):
+    check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
+
+
+def test_json_of_every_bundled_file_equals_the_official_json():
+    for file in FILES:
+        check(pair(file), read(file))
+
+
+@EVERY_MESSAGE
+def test_keys_are_the_official_ones(name):
+    ours, official = PAIRS[name]
+    for field in ours.DESCRIPTOR.fields:
+        key = official.DESCRIPTOR.fields_by_number[field.number].json_name
+        record = wire.tag(field.number, field.wire_type) + bytes(8 if field.wire_type == wire.FIXED64 else 4)
+        if field.wire_type in (wire.LEN, wire.VARINT):
+            record = wire.tag(field.number, field.wire_type) + b"\0"
+        shown = json.loads(onnxwire.to_json(ours.FromString(record)))
+        assert list(shown) in ([key], [])
+        # A closed enum may lack the value 0.
+        assert shown or field.enum_type is not None
+
+
+@settings(max_examples=80)
+@given(values=st.lists(FLOATS, max_size=40))
+@example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+def test_floats_have_the_official_digits(values):
+    check(TENSOR, TENSOR[1](float_data=values, double_data=values).SerializeToString())
+
+
+def test_more_numbers_than_are_formatted_at_once_are_all_printed():
+    values = range(-5, 2 * text.BATCH + 5)
+    tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
+    check(TENSOR, tensor.SerializeToString())
+
+
+@settings(max_examples=80)
+@given(texts=st.lists(st.text() | st.binary(), max_size=3))
+@example(texts=["".join(map(chr, range(0x250)))])
+@example(texts=["\u2028\U0010ffff\ud7ff\ue000", "a" * 100])
+def test_strings_and_bytes_have_the_official_form(texts):
+    numbers = [number_of(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
+    values = [value if isinstance(value, bytes) else value.encode() for value in texts]
+    check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
+
+
+@pytest.mark.parametrize("unit", ["a", "ä", "€", "𝄞", "\0", "a𝄞€"], ids=ascii)
+@pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
+def test_values_too_long_to_be_read_at_once_have_the_official_form(name, unit):
+    number = number_of(EVERYTHING[0], name)
+    for shift in range(4):
+        value = b"y" * (text.PIECE - 10 + shift) + unit.encode() * 8 + b"z" * text.SMALL
+        check(EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value))
+
+
+@pytest.mark.parametrize("indent", [None, 0, 1, 2, 7])
+def test_indent_means_what_it_means_officially(indent):
+    data = DIGITS.read_bytes()
+    for name, encoded in (("onnx.ModelProto", data), ("onnx.ModelProto", b""), ("test.Holder", b"\n\0\x12\0\x12\0")):
+        ours, official = PAIRS[name]
+        wanted = json_format.MessageToJson(official.FromString(encoded), indent=indent)
+        assert onnxwire.to_json(ours.FromString(encoded), indent=indent) == wanted
+
+
+def test_streaming_gives_what_is_returned_otherwise():
+    model = onnxwire.load(DIGITS)
+    for options in ({}, {"max_bytes": 100}, {"indent": None}):
+        out = io.StringIO()
+        assert onnxwire.to_json(model, out, **options) is None
+        assert out.getvalue() == onnxwire.to_json(model, **options)
+
+
+def test_long_values_are_elided_by_objects():
+    tensor = TENSOR[1](dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1)
+    shown = onnxwire.to_json(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    assert json.loads(shown) == {
+        "dims": {"elidedValues": 11},
+        "dataType": 1,
+        "stringData": ["", {"elidedBytes": 11}],
+        "name": {"elidedBytes": 12},
+        "rawData": {"elidedBytes": 1000},
+    }
+    for key, value in json.loads(shown).items():
+        if key != "dataType":
+            with pytest.raises(json_format.ParseError):
+                json_format.ParseDict({key: value}, TENSOR[1]())
+
+
+def test_printing_200_megabytes_takes_little_memory(tmp_path):
+    n = make_sparse_model(tmp_path / "big.onnx")
+    assert check_memory(tmp_path / "big.onnx", onnxwire.to_json).characters > 4 * n // 3
+
+
+# --- errors
+
+
+@pytest.mark.parametrize("length", [2, 100_000])
+@pytest.mark.parametrize(("name", "path"), [("one_string", "one_string"), ("many_string", "many_string[1]")])
+def test_a_string_that_is_no_utf_8_is_named_with_its_place(name, path, length):
+    number = number_of(EVERYTHING[0], name)
+    head = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
+    child = wire.tag(number_of(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(head) + length)
+    message = EVERYTHING[0].FromString(child + head + b"x" * (length - 1) + b"\xff")
+    with pytest.raises(onnxwire.DecodeError, match="no valid UTF-8, which JSON can't hold") as caught:
+        onnxwire.to_json(message)
+    assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child + head))
+
+
+def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below():
+    number = number_of(EVERYTHING[0], "child")
+    data = b""
+    for depth in range(103):
+        message = EVERYTHING[0].FromString(data)
+        if depth <= 100:
+            assert onnxwire.to_json(message) == json_format.MessageToJson(EVERYTHING[1].FromString(data))
+        else:
+            with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+                onnxwire.to_json(message)
+        data = wire.span(number, data)
+
+
+# --- the command
+
+
+def dump(*arguments):
+    command = [sys.executable, "-P", "-m", "onnxwire", "dump", *map(str, arguments), "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_dump_prints_json():
+    done = dump(DIGITS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == onnxwire.to_json(onnxwire.load(DIGITS)) + "\n"
+
+
+def test_dump_of_a_string_that_json_can_not_hold_ends_in_one_line(tmp_path):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))
+    done = dump(path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"onnxwire: .*: byte 4: producer_name: the string is no valid UTF-8.*\n", done.stderr)

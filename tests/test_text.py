@@ -1,0 +1,436 @@
+"""The text format equals what the official runtime prints, and what protoc prints where it is asked for."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import onnx
+import pytest
+import wire
+from google.protobuf import descriptor_pb2, text_format
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, HOME, pair, read
+from test_generic_schema import PAIRS as GENERIC
+
+import onnxwire
+from onnxwire import text
+from onnxwire.messages import SCHEMA
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+PAIRS = {name: (cls, wire.official_class(name)) for name, cls in SCHEMA.messages.items()} | GENERIC
+EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
+TENSOR = PAIRS["onnx.TensorProto"]
+EVERYTHING = PAIRS["test.Everything"]
+
+
+class Null:
+    """A sink that counts."""
+
+    def __init__(self):
+        self.characters = self.longest = 0
+
+    def write(self, text):
+        self.characters += len(text)
+        self.longest = max(self.longest, len(text))
+
+
+def number_of(cls, name):
+    return cls.DESCRIPTOR.fields_by_name[name].number
+
+
+def check(pair_of_classes, data):
+    ours, official = pair_of_classes
+    assert onnxwire.to_text(ours.FromString(data)) == text_format.MessageToString(official.FromString(data))
+
+
+# --- as the official runtime
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_text_equals_the_official_text(name, data):
+    check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
+
+
+def test_text_of_every_bundled_file_equals_the_official_text():
+    for file in FILES:
+        check(pair(file), read(file))
+
+
+FLOATS = st.floats(width=32) | st.sampled_from(
+    [2.0**n for n in range(-149, 128)] + [0.1, -0.0, 123456.7, 16777216.0, 1e-45, 3.4028234663852886e38]
+)
+
+
+@settings(max_examples=100)
+@given(values=st.lists(FLOATS, max_size=60))
+@example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+@example(values=[struct.unpack("<f", struct.pack("<I", bits))[0] for bits in range(0x7F7FFF00, 0x7F800001)])
+def test_floats_have_the_official_digits(values):
+    check(TENSOR, TENSOR[1](float_data=values, double_data=values).SerializeToString())
+
+
+def test_more_numbers_than_are_formatted_at_once_are_all_printed():
+    values = range(-5, 2 * text.BATCH + 5)
+    tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
+    check(TENSOR, tensor.SerializeToString())
+
+
+@settings(max_examples=80)
+@given(texts=st.lists(st.text() | st.binary(), max_size=3))
+@example(texts=[bytes([byte]) for byte in range(256)])
+@example(texts=["".join(map(chr, range(0x250)))])
+@example(texts=[b"\xf0\x9f\x98A", b"\xed\xa0\x80", b"\xc0\x80", b"a\xff\xe2\x82", "\u0800\U0010ffff"])
+def test_strings_and_bytes_have_the_official_escapes(texts):
+    numbers = [number_of(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
+    values = [value if isinstance(value, bytes) else value.encode() for value in texts]
+    check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
+
+
+@pytest.mark.parametrize("piece", ["a", "ä", "€", "𝄞", "\0", "a𝄞€", b"a\xff", b"\xf0\x9f\x98"], ids=ascii)
+@pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
+def test_values_too_long_to_be_read_at_once_have_the_official_escapes(name, piece):
+    unit = piece if isinstance(piece, bytes) else piece.encode()
+    number = number_of(EVERYTHING[0], name)
+    for shift in range(4):
+        value = b"y" * (text.PIECE - 10 + shift) + unit * 8 + b"z" * text.SMALL
+        check(EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value))
+
+
+def test_a_long_message_in_several_pieces_is_merged():
+    ours, official = EVERYTHING
+    child = number_of(ours, "child")
+    one = official(many_string=["a", "x" * text.SMALL], one_bytes=b"y" * text.SMALL).SerializeToString()
+    other = official(many_string=["z" * 2 * text.SMALL, "b"], one_string="é" * text.SMALL).SerializeToString()
+    check(EVERYTHING, wire.span(child, one) + wire.span(child, other))
+
+
+def test_an_empty_message_is_empty_text():
+    assert onnxwire.to_text(onnxwire.ModelProto()) == ""
+
+
+# --- streaming and eliding
+
+
+def test_streaming_gives_what_is_returned_otherwise():
+    model = onnxwire.load(DIGITS)
+    for options in ({}, {"max_bytes": 100}, {"as_protoc": True}):
+        out = io.StringIO()
+        assert onnxwire.to_text(model, out, **options) is None
+        assert out.getvalue() == onnxwire.to_text(model, **options)
+
+
+def test_long_values_are_elided_by_what_no_parser_takes():
+    tensor = TENSOR[1](
+        dims=range(11), raw_data=b"x" * 1000, name="é" * 6, float_data=[1] * 10, string_data=[b"0123456789"]
+    )
+    tensor.string_data.append(b"0123456789a")
+    shown = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    assert shown == (
+        "dims: ... # 11 values\n"
+        + "float_data: 1.0\n" * 10
+        + 'string_data: "0123456789"\nstring_data: ... # 11 bytes\nname: ... # 12 bytes\nraw_data: ... # 1,000 bytes\n'
+    )
+    for line in shown.splitlines():
+        if "..." in line:
+            with pytest.raises(text_format.ParseError):
+                text_format.Parse(line, TENSOR[1]())
+
+
+def test_a_limit_elides_no_single_number_and_nothing_of_its_own_length():
+    tensor = TENSOR[1](data_type=1, raw_data=b"", int64_data=[5])
+    message = TENSOR[0].FromString(tensor.SerializeToString())
+    assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 values\nraw_data: ""\n'
+    assert onnxwire.to_text(message, max_bytes=1) == text_format.MessageToString(tensor)
+
+
+def sparse_model(path, *fields):
+    """A model of one tensor whose last field is 200 MB, nearly all of which is a hole in the file."""
+    n = 200_000_000
+    tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)
+    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor
+    head = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
+    path.write_bytes(head)
+    os.truncate(path, len(head) + n)
+    return n
+
+
+def check_memory(path, write, **options):
+    """Print a model to nowhere; returns the sink."""
+    sink = Null()
+    with onnxwire.load(path) as model:
+        write(model, sink, max_bytes=0)  # imports what is imported at first use
+        sink = Null()
+        tracemalloc.start()
+        try:
+            write(model, sink, **options)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 2_000_000
+    assert sink.longest < 1_000_000
+    return sink
+
+
+def test_printing_200_megabytes_takes_little_memory(tmp_path):
+    n = sparse_model(tmp_path / "big.onnx")
+    assert check_memory(tmp_path / "big.onnx", onnxwire.to_text).characters > 4 * n
+
+
+# --- errors
+
+
+def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below():
+    number = number_of(EVERYTHING[0], "child")
+    data = b""
+    for depth in range(103):
+        message = EVERYTHING[0].FromString(data)
+        if depth <= 100:
+            assert onnxwire.to_text(message) == text_format.MessageToString(EVERYTHING[1].FromString(data))
+        else:
+            for as_protoc in (False, True):
+                with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as caught:
+                    onnxwire.to_text(message, as_protoc=as_protoc)
+                with pytest.raises(onnxwire.DecodeError) as verified:
+                    onnxwire.verify(data, EVERYTHING[0])
+                assert caught.value.path == verified.value.path
+                assert verified.value.offset < caught.value.offset <= len(data)
+        data = wire.span(number, data)
+
+
+def test_ten_thousand_levels_raise_decode_error():
+    number = number_of(EVERYTHING[0], "child")
+    data = b""
+    for _ in range(10_000):
+        data = wire.span(number, data)
+    with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+        onnxwire.to_text(EVERYTHING[0].FromString(data))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data())
+def test_flawed_bytes_raise_decode_error_or_nothing(name, data):
+    ours, _ = PAIRS[name]
+    flawed = data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR))
+    try:
+        message = ours.FromString(flawed)
+    except onnxwire.DecodeError:
+        return
+    for write, options in ((onnxwire.to_text, {}), (onnxwire.to_text, {"as_protoc": True}), (onnxwire.to_json, {})):
+        try:
+            write(message, Null(), **options)
+        except onnxwire.DecodeError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("write", [onnxwire.to_text, onnxwire.to_json])
+def test_wrong_arguments_are_refused(write):
+    with pytest.raises(TypeError, match="expected a message of onnxwire, not ModelProto"):
+        write(onnx.ModelProto())
+    with pytest.raises(ValueError, match="must not be negative"):
+        write(onnxwire.ModelProto(), max_bytes=-1)
+
+
+@pytest.mark.parametrize("write", [onnxwire.to_text, onnxwire.to_json])
+def test_a_closed_document_raises_closed_error(write):
+    model = onnxwire.load(DIGITS)
+    model.close()
+    with pytest.raises(onnxwire.ClosedError):
+        write(model)
+
+
+# --- as protoc
+
+
+PROTOC = shutil.which("protoc")
+needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
+
+
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data())
+def test_the_official_runtime_reads_the_text_of_protoc(name, data):
+    ours, official = PAIRS[name]
+    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    message.DiscardUnknownFields()
+    shown = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=True)
+    assert shown.isascii()
+    wanted = text_format.MessageToString(message)
+    assert [line.split(":")[0] for line in shown.splitlines()] == [line.split(":")[0] for line in wanted.splitlines()]
+    if not has_broken_text(message):
+        assert text_format.MessageToString(text_format.Parse(shown, official())) == wanted
+
+
+def has_broken_text(message):
+    """Whether a string of an official message is no UTF-8; it is bytes then."""
+    for field, value in message.ListFields():
+        for element in value if field.is_repeated else (value,):
+            if field.message_type is not None and has_broken_text(element):
+                return True
+            if field.type == wire.F.TYPE_STRING and isinstance(element, bytes):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.TensorProto", "test.Everything", "test.Sparse"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_unknown_fields_are_the_official_ones(name, data):
+    ours, official = PAIRS[name]
+    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
+    shown = onnxwire.to_text(ours.FromString(data), as_protoc=True).splitlines()
+    wanted = text_format.MessageToString(official.FromString(data), print_unknown_fields=True).splitlines()
+    # Both have the same unknown numbers at the top; Python's text has them in another form.
+    assert [line.split(":")[0] for line in shown if line[:1].isdigit() and ":" in line and '"' not in line] == [
+        line.split(":")[0] for line in wanted if line[:1].isdigit() and ":" in line and '"' not in line
+    ]
+
+
+def protoc(name, data, folder):
+    """What protoc prints."""
+    files, protos = descriptor_pb2.FileDescriptorSet(), []
+
+    def add(file):
+        for other in file.dependencies:
+            add(other)
+        if file.name not in protos:
+            protos.append(file.name)
+            file.CopyToProto(files.file.add())
+
+    add(PAIRS[name][1].DESCRIPTOR.file)
+    for message in files.file[-1].message_type:
+        # protoc wants the members of a oneof beside each other.
+        fields = [descriptor_pb2.FieldDescriptorProto.FromString(f.SerializeToString()) for f in message.field]
+        fields.sort(key=lambda field: field.oneof_index if field.HasField("oneof_index") else -1)
+        del message.field[:]
+        message.field.extend(fields)
+    path = folder / "set"
+    path.write_bytes(files.SerializeToString())
+    command = [PROTOC, f"--decode={name}", f"--descriptor_set_in={path}", *protos]
+    return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode("ascii")
+
+
+def in_spans(depth, data):
+    for _ in range(depth):
+        data = wire.span(1000, data + wire.number(1, 1))
+    return data
+
+
+def in_groups(depth, data):
+    for _ in range(depth):
+        data = wire.group(1000, data)
+    return data
+
+
+U = 1000
+UNKNOWN = {
+    "numbers": wire.number(U, 1) + wire.number(U, -1) + wire.tag(U, 1) + b"12345678" + wire.tag(U, 5) + b"\0\0\0\1",
+    "bytes": wire.span(U, b"") + wire.span(U, b"abc\xff\n'\"\\") + wire.span(U, b"\0"),
+    "long bytes": wire.span(U, b"x\xff" * text.SMALL),
+    "message": wire.span(U, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
+    "group": wire.group(U, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
+    "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
+    **{f"{n} spans": in_spans(n, b"") for n in (9, 10, 11, 12)},
+    **{f"{n} groups": in_groups(n, wire.span(1, wire.number(2, 2))) for n in (9, 10, 11, 60)},
+    **{f"{n} groups in a span": wire.span(U, in_groups(n, b"")) for n in (9, 10, 11)},
+    **{f"{n} groups in 5 spans": in_spans(5, in_groups(n, b"")) for n in (4, 5, 6, 7)},
+    **{f"2 spans in {n} groups": in_groups(n, in_spans(2, b"")) for n in (8, 9, 10)},
+}
+
+
+@needs_protoc
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
+    ours, _ = PAIRS["onnx.ModelProto"]
+    for data in (UNKNOWN[case], wire.span(7, UNKNOWN[case]), wire.span(7, UNKNOWN[case]) + wire.span(7, UNKNOWN[case])):
+        message = ours.FromString(data)
+        assert onnxwire.to_text(message, as_protoc=True) == protoc("onnx.ModelProto", data, tmp_path)
+
+
+@needs_protoc
+@pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.AttributeProto", "onnx.TensorProto", "test.Everything"])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_text_is_what_protoc_prints(name, data, tmp_path_factory):
+    ours, _ = PAIRS[name]
+    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
+    shown = onnxwire.to_text(ours.FromString(data), as_protoc=True)
+    assert shown == protoc(name, data, tmp_path_factory.getbasetemp())
+
+
+@needs_protoc
+def test_numbers_are_printed_as_protoc_prints_them(tmp_path):
+    values = [0.1, -0.0, 1e6, 123456.7, 1e-45, 16777216.0, 1 / 3, 1e20, float("inf"), float("-inf"), float("nan")]
+    values += [sign * 2.0**n for n in range(-149, 128) for sign in (1, 1 / 3, -1)]
+    data = TENSOR[1](float_data=values, double_data=[*values, 5e-324, 0.1 + 0.2, 1e17]).SerializeToString()
+    message = TENSOR[0].FromString(data)
+    assert onnxwire.to_text(message, as_protoc=True) == protoc("onnx.TensorProto", data, tmp_path)
+
+
+# --- the command
+
+
+def dump(*arguments):
+    command = [sys.executable, "-P", "-m", "onnxwire", "dump", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_dump_prints_text():
+    done = dump(DIGITS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == onnxwire.to_text(onnxwire.load(DIGITS), as_protoc=True)
+
+
+def test_dump_elides_and_writes_a_file(tmp_path):
+    done = dump(DIGITS, "--max-bytes", 64, "-o", tmp_path / "out.txt")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    shown = (tmp_path / "out.txt").read_text()
+    assert shown == onnxwire.to_text(onnxwire.load(DIGITS), max_bytes=64, as_protoc=True)
+    assert "raw_data: ... # 131,072 bytes\n" in shown
+
+
+def test_dump_takes_any_message():
+    file = next(file for file in FILES if pair(file)[0] is onnxwire.TensorProto and read(file))
+    done = dump(os.path.join(HOME, file), "--type", "TensorProto")
+    assert done.returncode == 0
+    assert text_format.Parse(done.stdout, onnx.TensorProto()) == onnx.TensorProto.FromString(read(file))
+
+
+def test_dump_says_what_is_wrong_in_one_line(tmp_path):
+    (tmp_path / "cut.onnx").write_bytes(DIGITS.read_bytes()[:100_000])
+    (tmp_path / "same.onnx").write_bytes(DIGITS.read_bytes())
+    (tmp_path / "link.txt").symlink_to(tmp_path / "same.onnx")
+    for arguments in (
+        [tmp_path / "absent.onnx"],
+        [tmp_path / "cut.onnx"],
+        [DIGITS, "-o", tmp_path / "no folder" / "out.txt"],
+        [DIGITS, "-o", tmp_path],
+        [tmp_path / "same.onnx", "-o", tmp_path / "link.txt"],
+    ):
+        done = dump(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("onnxwire: ")
+        assert done.stderr.count("\n") == 1
+    assert (tmp_path / "same.onnx").read_bytes() == DIGITS.read_bytes()
+
+
+def test_importing_onnxwire_does_not_import_the_text_forms():
+    code = (
+        "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
+        "onnxwire.to_text; onnxwire.to_json; print('onnxwire.json' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in itertools.chain(("onnxwire.text", "onnxwire.json"), ("json", "re", "base64", "typing")):
+        assert f"'{name}'" not in done[0]
+    assert done[1] == "True"
