@@ -44,6 +44,7 @@ cdef struct Record:
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
 cdef int refresh(Message self) except -1
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
+cdef object field_value(Message self, Field* field)
 cdef Table* table_of(cls) except NULL
 cdef void dealloc_view(PyObject* o) noexcept
 cdef void* singular_getter(int kind) noexcept

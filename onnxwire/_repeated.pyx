@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from onnxwire._document cimport Document, Spans, decode_error, packed_error
 from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
@@ -490,12 +490,6 @@ cdef class RepeatedScalar(Repeated):
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)
         return array if dtype is None else array.astype(dtype, copy=False)
-
-    def _same_bits(self, RepeatedScalar other):
-        """Whether two sequences of one field hold the same bytes."""
-        self.decode()
-        other.decode()
-        return self.n == other.n and memcmp(self.items, other.items, self.n * self.field.size) == 0
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         self.decode()

@@ -1,0 +1,3 @@
+from onnxwire._message import Message
+
+def equal_views(a: Message, b: Message) -> bool: ...
