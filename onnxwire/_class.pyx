@@ -5,11 +5,13 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t
 
 from onnxwire._document cimport Document
-from onnxwire._message cimport Message, dealloc_view, new_view, singular_getter, table_of
+from onnxwire._message cimport Message, dealloc_view, singular_getter
 from onnxwire._repeated cimport RepeatedScalar, RepeatedSpan, repeated_getter
 from onnxwire._table cimport Field, Slot, Table, TableOwner, TableRef
 
 from collections.abc import Sequence
+
+from onnxwire._message import root_view
 
 cdef extern from "Python.h":
     ctypedef struct PyGetSetDef:
@@ -53,9 +55,7 @@ cdef object new_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
     """tp_new: an empty message."""
     if (args != NULL and len(<tuple>args)) or (keywords != NULL and len(<dict>keywords)):
         raise TypeError(f"{(<object>cls).__name__}() takes no arguments: messages are read-only views")
-    cdef Document document = Document(b"")
-    document.root = <object>cls
-    return new_view(table_of(<object>cls), document, document.start, document.end, None)
+    return root_view(Document(b""), <object>cls)
 
 
 cdef object make_class(TableOwner owner, Table* table, str module):

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from onnxwire._message import Message
 
 
+# The wire types of records, by the numbers in their tags.
+WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXED32 = range(6)
+
+
 class EnumValueDescriptor:
     """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in."""
 
@@ -170,7 +174,7 @@ class FieldDescriptor:
     @property
     def wire_type(self) -> int:
         """The wire type of one value: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32."""
-        return _WIRE_TYPES.get(self.type, 0)
+        return _WIRE_TYPES.get(self.type, WIRE_VARINT)
 
     @property
     def is_span(self) -> bool:
@@ -179,7 +183,7 @@ class FieldDescriptor:
 
     def accepts(self, wire_type: int) -> bool:
         """Whether a record of a wire type holds values of the field, packed ones included."""
-        return wire_type == self.wire_type or (wire_type == 2 and self.is_repeated and not self.is_span)
+        return wire_type == self.wire_type or (wire_type == WIRE_LEN and self.is_repeated and not self.is_span)
 
     @property
     def cpp_type(self) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from onnxwire._walk import read_record
+from onnxwire.descriptor import WIRE_LEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire._document import Document
     from onnxwire.descriptor import Descriptor
 
-_WIRE_LEN = 2
 _LONGEST = 40
 
 
@@ -39,7 +39,7 @@ def field_path(document: Document, offset: int) -> str:
             if field is not None and offset >= start:
                 place = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 steps.append(field.name + place)
-                if after is not None and wire == _WIRE_LEN and offset >= value:
+                if after is not None and wire == WIRE_LEN and offset >= value:
                     descriptor, start, end = field.message_type, value, after
             break
     if len(steps) > _LONGEST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxwire._walk import bytes_at, read_record
+from onnxwire.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False
@@ -34,7 +35,6 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
-_WIRE_LEN = 2
 _HEAD = 512
 _RECORDS = 1024  # looked at in all, of a document against one type
 _NESTED_BYTES = 1 << 16
@@ -133,7 +133,7 @@ def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
             elif field.message_type is not None:
                 if depth < _DEPTH and after - value <= _NESTED_BYTES:
                     pending.append((field.message_type, value, after, depth + 1))
-            elif wire == _WIRE_LEN and not field.is_span and after > value:
-                size = {1: 8, 5: 4}.get(field.wire_type)
+            elif wire == WIRE_LEN and not field.is_span and after > value:
+                size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)
                 misfits += bool((after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127)
     return hits, misfits

@@ -13,7 +13,17 @@ from typing import IO, Any, overload
 from onnxwire._document import Document
 from onnxwire._message import Message
 from onnxwire._walk import bytes_at, fault_at, read_record
-from onnxwire.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from onnxwire.descriptor import (
+    WIRE_END_GROUP,
+    WIRE_FIXED32,
+    WIRE_FIXED64,
+    WIRE_LEN,
+    WIRE_START_GROUP,
+    WIRE_VARINT,
+    Descriptor,
+    EnumDescriptor,
+    FieldDescriptor,
+)
 from onnxwire.errors import DecodeError
 
 MAX_DEPTH = 100  # of messages in one another, as for every protobuf reader
@@ -21,7 +31,6 @@ SMALL = 1 << 16  # bytes of a message, or of a value, that is read at once
 PIECE = 3 << 14  # bytes of a longer value that are read at a time: a multiple of 3 for base64, little for the caches
 BATCH = 4096  # numbers that are formatted at a time
 
-_VARINT, _FIXED64, _LEN, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 _LEAST_NORMAL = 2.0**-126  # of float32
 _UNKNOWN_DEPTH = 10  # of unknown bytes that protoc takes for messages
 
@@ -131,7 +140,7 @@ def payload_spans(message: Message, field: FieldDescriptor) -> Iterator[tuple[in
         number, wire, value, after, _ = read_record(message._document, start, end)
         if after is None:
             raise fault_at(message._document, start, end)
-        if number == field.number and wire == _LEN:
+        if number == field.number and wire == WIRE_LEN:
             yield value, after
         start = after
 
@@ -346,17 +355,17 @@ class _TextPrinter:
         indent: str,
         left: int,
     ) -> None:
-        if wire == _VARINT:
+        if wire == WIRE_VARINT:
             self.write(f"{indent}{number}: {raw}\n")
-        elif wire == _FIXED32:
+        elif wire == WIRE_FIXED32:
             self.write(f"{indent}{number}: 0x{raw:08x}\n")
-        elif wire == _FIXED64:
+        elif wire == WIRE_FIXED64:
             self.write(f"{indent}{number}: 0x{raw:016x}\n")
-        elif wire == _START_GROUP or (left > 0 and value < after and _is_message(document, value, after, left)):
+        elif wire == WIRE_START_GROUP or (left > 0 and value < after and _is_message(document, value, after, left)):
             self.write(f"{indent}{number} {{\n")
             while value < after:
                 number, wire, inner, following, raw = read_record(document, value, after)
-                if wire == _END_GROUP:
+                if wire == WIRE_END_GROUP:
                     break
                 if following is None:
                     raise fault_at(document, value, after)
@@ -376,7 +385,7 @@ def _is_message(document: Document, start: int, end: int, left: int) -> bool:
     """Whether protoc takes unknown bytes for a message, in which `left` groups may nest."""
     while start < end:
         _, wire, value, after, _ = read_record(document, start, end)
-        if after is None or (wire == _START_GROUP and not _is_shallow(document, value, after, left - 1)):
+        if after is None or (wire == WIRE_START_GROUP and not _is_shallow(document, value, after, left - 1)):
             return False
         start = after
     return True
@@ -387,8 +396,8 @@ def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
     while left >= 0:
         _, wire, value, after, _ = read_record(document, start, end)
         if after is None:
-            return wire == _END_GROUP
-        if wire == _START_GROUP and not _is_shallow(document, value, after, left - 1):
+            return wire == WIRE_END_GROUP
+        if wire == WIRE_START_GROUP and not _is_shallow(document, value, after, left - 1):
             return False
         start = after
     return False
@@ -423,7 +432,7 @@ class _UnknownFields:
             return []
         values = [raw] if raw is not None else _read_varints(document, value, after)
         numbers = [(bits & 0xFFFFFFFF ^ 1 << 31) - (1 << 31) for bits in values]
-        return [(_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed[number]]
+        return [(WIRE_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed[number]]
 
 
 def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:

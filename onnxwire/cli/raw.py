@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from onnxwire._walk import bytes_at, fault_at, read_record
+from onnxwire.descriptor import WIRE_END_GROUP, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT
 from onnxwire.messages import SCHEMA
 from onnxwire.sniff import best_fit, fits
 from onnxwire.source import open_document
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from onnxwire.descriptor import Descriptor, FieldDescriptor
     from onnxwire.errors import DecodeError
 
-_VARINT, _FIXED64, _LEN, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_DEPTH = 100
 _SHOWN_BYTES = 64
 _SHOWN_NUMBERS = 16
@@ -81,7 +81,7 @@ class Printer:
         number, wire, value, after, raw = read_record(self.document, place, level.end, level.group is not None)
         if value == place:
             raise self._fault(place)
-        if wire == _END_GROUP:
+        if wire == WIRE_END_GROUP:
             if number != level.group:
                 raise self._fault(place)
             self.levels.pop()
@@ -90,7 +90,7 @@ class Printer:
         field = _find(level.table, number, wire)
         label = _label(level.table, field, number)
         may_enter = len(self.levels) < _MAX_DEPTH
-        if wire == _START_GROUP and may_enter:
+        if wire == WIRE_START_GROUP and may_enter:
             self._line(place, f"{label} group {{")
             self.levels.append(_Level(None, place, level.end, group=number))
             return value
@@ -101,13 +101,13 @@ class Printer:
             self._line(place, f"{label} {{  # {level.end - value:,} of {raw:,} bytes")
             self.levels.append(_Level(field.message_type, place, level.end, is_cut=True))
             return value
-        if wire == _START_GROUP:
+        if wire == WIRE_START_GROUP:
             self._line(place, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
-        elif wire == _LEN and may_enter and self._is_message(field, value, after):
+        elif wire == WIRE_LEN and may_enter and self._is_message(field, value, after):
             self._line(place, f"{label} {{  # {after - value:,} bytes")
             self.levels.append(_Level(field.message_type if field is not None else None, place, after))
             return value
-        elif wire == _LEN:
+        elif wire == WIRE_LEN:
             self._line(place, f"{label}: {self._span(field, value, after)}")
         else:
             self._line(place, f"{label}: {_number(field, wire, raw)}")
@@ -151,7 +151,7 @@ class Printer:
     def _run(self, field: FieldDescriptor, start: int, end: int, cut: str) -> str:
         """The first numbers of a packed run."""
         wire = field.wire_type
-        size = {_FIXED32: 4, _FIXED64: 8}.get(wire, 0)
+        size = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}.get(wire, 0)
         shown: list[str] = []
         while start < end and len(shown) < _SHOWN_NUMBERS:
             if size:
@@ -196,7 +196,7 @@ def _number(field: FieldDescriptor | None, wire: int, raw: int | None) -> str:
     """The bits of a number as its field reads them; without a field, as a bare varint or as hexadecimal."""
     assert raw is not None
     if field is None:
-        return str(raw) if wire == _VARINT else f"0x{raw:0{8 if wire == _FIXED32 else 16}x}"
+        return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{8 if wire == WIRE_FIXED32 else 16}x}"
     import struct
 
     if field.type == field.TYPE_FLOAT:
