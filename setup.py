@@ -9,7 +9,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-MODULES = ["_varint", "_table", "_document", "_message", "_repeated", "_equal", "_class", "_walk"]
+MODULES = [
+    "_varint", "_table", "_document", "_overlay", "_view", "_edit", "_repeated", "_numbers", "_encode", "_equal",
+    "_merge", "_message", "_class", "_walk", "_transfer",
+]  # fmt: skip
 
 compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = []

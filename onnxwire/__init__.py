@@ -1,7 +1,8 @@
 """Read ONNX files of any size, without protobuf: lazy, zero-copy views over memory-mapped files."""
 
 from onnxwire._message import Message
-from onnxwire._repeated import RepeatedScalar, RepeatedSpan
+from onnxwire._numbers import RepeatedScalar
+from onnxwire._repeated import RepeatedSpan
 from onnxwire._version import __version__
 from onnxwire.errors import ClosedError, DecodeError, Error, InUseError, SourceError
 from onnxwire.messages import *  # noqa: F403

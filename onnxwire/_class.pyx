@@ -4,14 +4,17 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t
 
-from onnxwire._document cimport Document
-from onnxwire._message cimport Message, dealloc_view, singular_getter
-from onnxwire._repeated cimport RepeatedScalar, RepeatedSpan, repeated_getter
-from onnxwire._table cimport Field, Slot, Table, TableOwner, TableRef
+from onnxwire._edit cimport new_message, singular_setter
+from onnxwire._message cimport Message
+from onnxwire._numbers cimport RepeatedScalar, get_numbers
+from onnxwire._repeated cimport RepeatedSpan, span_getter
+from onnxwire._table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
+from onnxwire._view cimport View, dealloc_view, singular_getter, table_of
 
 from collections.abc import Sequence
 
-from onnxwire._message import root_view
+from onnxwire._message import set_fields
+from onnxwire.errors import FieldAttributeError, FieldTypeError
 
 cdef extern from "Python.h":
     ctypedef struct PyGetSetDef:
@@ -31,7 +34,8 @@ cdef extern from "Python.h":
         PyType_Slot* slots
     object PyType_FromSpecWithBases(PyType_Spec* spec, object bases)
     unsigned int Py_TPFLAGS_DEFAULT
-    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset
+    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset, Py_tp_setattro
+    int PyObject_GenericSetAttr(object o, object name, PyObject* value) except -1
 
 Sequence.register(RepeatedScalar)
 Sequence.register(RepeatedSpan)
@@ -51,17 +55,31 @@ cdef class ClassTable(TableRef):
         PyMem_Free(self.attributes)
 
 
-cdef object new_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
-    """tp_new: an empty message."""
-    if (args != NULL and len(<tuple>args)) or (keywords != NULL and len(<dict>keywords)):
-        raise TypeError(f"{(<object>cls).__name__}() takes no arguments: messages are read-only views")
-    return root_view(Document(b""), <object>cls)
+cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
+    """tp_new: a message with the fields that the keywords name."""
+    if args != NULL and len(<tuple>args):
+        raise FieldTypeError(f"{(<object>cls).__name__}() takes no positional arguments; name the fields")
+    message = new_message(table_of(<object>cls))
+    if keywords != NULL and len(<dict>keywords):
+        set_fields(message, <dict>keywords)
+    return message
+
+
+cdef int set_attribute(View self, object name, PyObject* value) except -1:
+    """tp_setattro: as for every object, but the error for a name that the message does not have is ours."""
+    try:
+        PyObject_GenericSetAttr(self, name, value)
+    except FieldAttributeError:
+        raise
+    except AttributeError:
+        raise FieldAttributeError(f'Protocol message {type(self).__name__} has no "{name}" field.') from None
+    return 0
 
 
 cdef object make_class(TableOwner owner, Table* table, str module):
     """The class of a table; its name, docstring and attributes come from the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
-    cdef PyType_Slot slots[5]
+    cdef PyType_Slot slots[6]
     cdef PyType_Spec spec
     cdef Field* field
     cdef uint32_t i
@@ -74,19 +92,23 @@ cdef object make_class(TableOwner owner, Table* table, str module):
         raise MemoryError
     for i in range(table.n_fields):
         field = &table.fields[i]
-        if field.repeated:
-            field.get = repeated_getter(field.kind)
-        else:
+        if not field.repeated:
             field.get = singular_getter(field.kind)
+            field.set = singular_setter(field.kind)
+        else:
+            field.get = <void*>get_numbers if field.size else span_getter()
+            field.set = singular_setter(MESSAGE)
         ref.attributes[i].name = ref.keep((<object>field.descriptor).name)
         ref.attributes[i].doc = ref.keep((<object>field.descriptor).doc)
         ref.attributes[i].get = field.get
+        ref.attributes[i].set = field.set
         ref.attributes[i].closure = field
     slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
-    slots[1] = PyType_Slot(Py_tp_new, <void*>new_message)
+    slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)
     slots[2] = PyType_Slot(Py_tp_doc, <void*>ref.keep(descriptor.doc))
     slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
-    slots[4] = PyType_Slot(0, NULL)
+    slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
+    slots[5] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
     # Message itself has room for one slot.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 1) - 1) * sizeof(Slot))

@@ -30,24 +30,44 @@ cdef class Spans:
     cdef int append(self, const uint8_t* p, uint64_t n) except -1
 
 
-cdef class Document:
+cdef class Backing:
+    """The memory behind one or more documents, and who owns it."""
     cdef Py_buffer buffer
+    cdef object mapping                 # closed with the last document; None where the bytes belong to somebody else
+    cdef Py_ssize_t documents           # that are open
+    cdef readonly int descriptor        # of the file that the bytes are those of, open for reading; else -1
+
+    cdef void release(self) noexcept
+
+
+cdef class Document:
+    cdef Backing backing
     cdef const uint8_t* start
     cdef const uint8_t* end
     cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
+    cdef uint32_t depth                 # of excerpts in overlays in excerpts
     cdef Steps steps
     cdef Py_ssize_t pins                # buffers handed out that point into the bytes, and scans without the GIL
-    cdef object mapping                 # closed with the document; None where the bytes belong to somebody else
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef public object root             # class of the message that the whole document is
-    # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes.
+    # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes; None
+    # until there is one.
     cdef dict fills                     # start of a message of many records -> its slots as bytes
     cdef dict indexes                   # first record of a repeated field -> Spans of its elements
     cdef dict numbers                   # first record of a repeated number -> its decoded array
+    # The edits: start of a message -> its Overlay. A message's first byte is no other's, so it tells which one it is;
+    # that of a further piece of a message in several pieces leads to None.
+    cdef dict overlays
+    cdef object edited                  # the overlays by ascending address; None where it is to be made anew
 
+    cdef void take(self, Backing backing)
     cdef int check_open(self) except -1
     cdef void release(self) noexcept
+    cdef void next_epoch(self) noexcept
+    cdef Document excerpt(self, uint32_t depth)
 
+
+cdef Document EMPTY
 
 cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil
 cdef object damage_error(Document document, Damage damage, const uint8_t* end)

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The bytes of a document, who owns them, and errors that name a place in them."""
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, realloc
 
@@ -12,6 +13,18 @@ from onnxwire._varint cimport (
 
 cdef extern from "_advise.h" nogil:
     int ow_narrow(const uint8_t* p, const uint8_t* end)
+
+cdef extern from *:
+    """
+    #ifdef _WIN32
+    #include <io.h>
+    #define ow_close _close
+    #else
+    #include <unistd.h>
+    #define ow_close close
+    #endif
+    """
+    int close_descriptor "ow_close"(int descriptor) nogil
 
 from onnxwire.errors import ClosedError, DecodeError, InUseError
 
@@ -51,28 +64,59 @@ cdef class Spans:
         free(self.items)
 
 
+@cython.no_gc
+cdef class Backing:
+
+    def __cinit__(self, data, mapping, int descriptor):
+        self.descriptor = -1
+        PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
+        self.mapping = mapping
+        self.descriptor = descriptor
+
+    def __dealloc__(self):
+        self.release()
+
+    cdef void release(self) noexcept:
+        PyBuffer_Release(&self.buffer)
+        if self.descriptor >= 0:
+            close_descriptor(self.descriptor)
+            self.descriptor = -1
+
+
+@cython.no_gc
+@cython.freelist(32)
 cdef class Document:
     """The bytes that views look into.
 
     data: an object with the buffer protocol, held until the document is closed or its last view is gone; name: what
-    errors call it; mapping: an object with a `close` method that is called at the end, such as the mmap behind `data`.
+    errors call it; mapping: an object with a `close` method that is called at the end, such as the mmap behind `data`;
+    descriptor: an open file descriptor of the file that `data` maps, which becomes the document's own, or -1.
     """
 
-    def __cinit__(self, data, str name="<bytes>", mapping=None):
+    def __init__(self, data, str name="<bytes>", mapping=None, int descriptor=-1):
         global STEPS_LEFT
-        PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
-        self.start = <const uint8_t*>self.buffer.buf
-        self.end = self.start + self.buffer.len
-        self.epoch = 1
-        self.steps.end = self.end
+        self.take(Backing(data, mapping, descriptor))
         if mapping is not None:
             self.steps.left = STEPS_LEFT // 2
             STEPS_LEFT -= self.steps.left
         self.name = name
-        self.mapping = mapping
-        self.fills = {}
-        self.indexes = {}
-        self.numbers = {}
+
+    cdef void take(self, Backing backing):
+        self.backing = backing
+        backing.documents += 1
+        self.start = <const uint8_t*>backing.buffer.buf
+        self.end = self.start + backing.buffer.len
+        self.epoch = 1
+        self.steps.end = self.end
+
+    cdef Document excerpt(self, uint32_t depth):
+        """A document of the same bytes with edits of its own, in which a message can stand at another place."""
+        cdef Document other = Document.__new__(Document)
+        other.take(self.backing)
+        other.name = self.name
+        other.root = self.root
+        other.depth = depth
+        return other
 
     def __dealloc__(self):
         self.release()
@@ -81,26 +125,39 @@ cdef class Document:
         global STEPS_LEFT
         STEPS_LEFT += self.steps.left + self.steps.taken
         self.steps.left = self.steps.taken = 0
-        PyBuffer_Release(&self.buffer)
+        if self.backing is not None:
+            self.backing.documents -= 1
+            self.backing = None
 
     def __len__(self):
         return self.end - self.start
+
+    @property
+    def descriptor(self):
+        """The open file that the bytes are those of, or -1."""
+        return -1 if self.backing is None else self.backing.descriptor
 
     cdef int check_open(self) except -1:
         if self.epoch == EPOCH_CLOSED:
             raise ClosedError(f"{self.name} was closed; load it again, or use the message inside its with block")
         return 0
 
+    cdef void next_epoch(self) noexcept:
+        """Make every view look again at what it stands for."""
+        self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
+
     def _kept(self):
-        """How many slots, indexes and arrays of numbers the document keeps."""
-        return len(self.fills), len(self.indexes), len(self.numbers)
+        """How many slots, indexes, arrays of numbers and overlays the document keeps."""
+        return tuple(len(kept or ()) for kept in (self.fills, self.indexes, self.numbers, self.overlays))
 
     def close(self):
         """Let go of the bytes; every view raises ClosedError from then on.
 
+        Messages of other documents that share the bytes, because they were copied from here, hold on to them.
         Raises InUseError, and stays open, while arrays or memoryviews look into the bytes.
         """
-        if self.epoch == EPOCH_CLOSED:
+        cdef Backing backing = self.backing
+        if self.epoch == EPOCH_CLOSED or self is EMPTY:
             return
         if self.pins:
             raise InUseError(
@@ -108,11 +165,17 @@ cdef class Document:
                 "that are under way; delete or copy the arrays before closing it"
             )
         self.epoch = EPOCH_CLOSED
-        self.fills = self.indexes = self.numbers = {}
+        self.fills = self.indexes = self.numbers = self.overlays = self.edited = None
         self.release()
         self.start = self.end = NULL
-        if self.mapping is not None:
-            self.mapping.close()
+        if backing.documents == 0:
+            backing.release()
+            if backing.mapping is not None:
+                backing.mapping.close()
+
+
+# What messages that were not read from bytes are views of.
+cdef Document EMPTY = Document(b"", "<no bytes>")
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):

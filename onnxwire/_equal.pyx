@@ -3,25 +3,27 @@
 
 The rules are those of protobuf's own runtime.
 """
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from onnxwire._document cimport Document
-from onnxwire._message cimport (
-    HAS_UNKNOWN, Cursor, Message, Record, document_of, field_value, fill, new_view, next_record, start_cursor,
-)
-from onnxwire._repeated cimport RepeatedScalar
-from onnxwire._table cimport MESSAGE, Field, Slot, Table, find_field, has_value
+from onnxwire._encode cimport unknown_fields
+from onnxwire._numbers cimport RepeatedScalar
+from onnxwire._repeated cimport RepeatedSpan
+from onnxwire._table cimport MESSAGE, Field, Slot
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_END_GROUP, WIRE_FIXED32, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, load32, load64, read_any_tag,
     read_length, read_varint, skip_value,
+)
+from onnxwire._view cimport (
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, is_touched, new_view, next_record, start_cursor,
 )
 
 from onnxwire.errors import DecodeError
 
 
-def equal_views(Message a, Message b):
+cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value; raises DecodeError where one is damaged or nested too deep."""
     cdef Document ours = document_of(a)
     cdef Document theirs = document_of(b)
@@ -35,7 +37,7 @@ def equal_views(Message a, Message b):
         theirs.pins -= 1
 
 
-cdef bint equal_messages(Message a, Message b, int depth) except -1:
+cdef bint equal_messages(View a, View b, int depth) except -1:
     """Compare by value: the fields that are there, floats by their bits, then the unknown fields."""
     cdef Field* field
     cdef Slot* ours
@@ -53,7 +55,10 @@ cdef bint equal_messages(Message a, Message b, int depth) except -1:
             continue
         if field.repeated:
             if field.size == 0:
-                if not equal_spans(a, b, field, depth):
+                if is_touched(a, field) or is_touched(b, field):
+                    if not equal_elements(field_value(a, field), field_value(b, field), depth):
+                        return False
+                elif not equal_spans(a, b, field, depth):
                     return False
             elif not equal_numbers(field_value(a, field), field_value(b, field)):
                 return False
@@ -73,29 +78,14 @@ cdef bint equal_messages(Message a, Message b, int depth) except -1:
                 return False
         elif ours.n != theirs.n:
             return False
-    if (a.flags | b.flags) & HAS_UNKNOWN or has_closed_runs(a.table):
-        return same_bytes(a, b) or unknown_records(a) == unknown_records(b)
+    if (a.flags | b.flags) & HAS_UNKNOWN or a.table.has_closed_runs:
+        ours_unknown = unknown_fields(a)
+        theirs_unknown = unknown_fields(b)
+        return ours_unknown == theirs_unknown or unknown_records(ours_unknown) == unknown_records(theirs_unknown)
     return True
 
 
-cdef bint same_bytes(Message a, Message b) noexcept:
-    """Whether two messages of one span each are the same byte for byte."""
-    return (
-        a.parts == NULL and b.parts == NULL and a.end - a.start == b.end - b.start
-        and memcmp(a.start, b.start, <size_t>(a.end - a.start)) == 0
-    )
-
-
-cdef bint has_closed_runs(const Table* table) noexcept nogil:
-    """Whether unknown values may hide in packed runs, which fill no flag."""
-    cdef uint32_t i
-    for i in range(table.n_fields):
-        if table.fields[i].closed and table.fields[i].repeated:
-            return True
-    return False
-
-
-cdef bint equal_spans(Message a, Message b, Field* field, int depth) except -1:
+cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
     """Compare the elements of a repeated string, bytes or message, pair by pair."""
     cdef Cursor[2] cursors
     cdef Record[2] records
@@ -122,6 +112,21 @@ cdef bint equal_spans(Message a, Message b, Field* field, int depth) except -1:
     return True
 
 
+cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:
+    """Compare the elements of a field that was changed, pair by pair."""
+    cdef Py_ssize_t n = len(a)
+    cdef Py_ssize_t i
+    if len(b) != n:
+        return False
+    for i in range(n):
+        if a.field.kind == MESSAGE:
+            if not equal_messages(a.element(i), b.element(i), depth - 1):
+                return False
+        elif a.element(i) != b.element(i):
+            return False
+    return True
+
+
 cdef bint next_span(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
     """Read the next length-delimited record of a field."""
     while next_record(cursor, number, record) > 0:
@@ -139,39 +144,13 @@ cdef bint equal_numbers(RepeatedScalar a, RepeatedScalar b) except -1:
 
 # --- unknown fields
 
-cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
-    """Whether the record is kept as an unknown field; packed runs of closed enums are looked into elsewhere."""
-    cdef int wire = record.tag & 7
-    if field == NULL:
-        return True
-    if wire != field.wire:
-        return not (field.repeated and wire == WIRE_LEN and field.size)
-    return field.closed and not has_value(field, <int32_t>record.n)
-
-
-cdef list unknown_records(Message self):
-    """The unknown fields as (number, wire type, value), sorted by number and wire type; see unknown_record.
-
-    The unknown values of a packed run of a closed enum count one by one, as if they had not been packed.
-    """
-    cdef Cursor cursor
-    cdef Record record
-    cdef Field* field
-    cdef const uint8_t* p
-    cdef uint64_t value
+cdef list unknown_records(bytes data):
+    """Unknown fields as (number, wire type, value), sorted by number and wire type; see unknown_record."""
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef const uint8_t* end = p + PyBytes_GET_SIZE(data)
     cdef list records = []
-    start_cursor(&cursor, self, NULL)
-    while next_record(&cursor, 0, &record) > 0:
-        field = find_field(self.table, record.tag >> 3)
-        if is_unknown(field, &record):
-            p = record.start
-            records.append(unknown_record(&p, cursor.p))
-        elif field.closed and record.tag & 7 == WIRE_LEN:
-            p = record.value
-            while p != NULL and p < record.value + record.n:
-                p = read_varint(p, record.value + record.n, &value)
-                if p != NULL and not has_value(field, <int32_t>value):
-                    records.append((record.tag >> 3, WIRE_VARINT, value))
+    while p < end:
+        records.append(unknown_record(&p, end))
     records.sort(key=number_and_wire)
     return records
 

@@ -1,445 +1,92 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The view of a message, and the getters of singular fields."""
+"""What message classes can do: the methods of protobuf's Python messages."""
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_GetItemWithError
-from cpython.mem cimport PyObject_Free, PyObject_Malloc
-from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from onnxwire._document cimport FAR, Steps, decode_error, prepare_step
-from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
-    SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
+from onnxwire._document cimport EMPTY, Document
+from onnxwire._edit cimport (
+    clear_field, content_copy, content_of, exchange_content, field_error, new_message, put_message, start_edit,
 )
-from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
+from onnxwire._encode cimport encode, encoded_size, unknown_fields
+from onnxwire._equal cimport equal_views
+from onnxwire._merge cimport discard_unknown, merge
+from onnxwire._numbers cimport extend_numbers
+from onnxwire._overlay cimport DEEPEST, Overlay, new_overlay
+from onnxwire._repeated cimport extend_spans
+from onnxwire._table cimport MESSAGE, STRING, Field, Slot
+from onnxwire._varint cimport WIRE_LEN
+from onnxwire._view cimport (
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, get_message, held_value, is_touched,
+    named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
-from onnxwire.errors import InUseError
+from onnxwire.errors import EditError, FieldTypeError, FieldValueError, InUseError
 
-cdef extern from "Python.h":
-    PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
-    PyTypeObject* Py_TYPE(PyObject* o)
-
-ctypedef object (*Getter)(object view, void* field)
+ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 cdef enum:
-    KEEP_RECORDS = 64     # slots of a message with at least so many records are kept by the document
-    KEEP_BYTES = 256      # and are looked for where the message is at least so long
     BRIEF = 60            # characters of one value in a repr
+    PEEKED = 256          # bytes of a string that are looked at to tell text from others
 
 
-# --- making and unmaking views
+# --- what constructors take
 
-cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
-    """Make a view of the span; of `parts`, the first of which is the span, where they are not None."""
-    cdef PyObject* o
-    if table.n_dead:
-        table.n_dead -= 1
-        o = table.dead[table.n_dead]
-    else:
-        o = <PyObject*>PyObject_Malloc(<size_t>table.cls.tp_basicsize)
-        if o == NULL:
-            raise MemoryError
-    PyObject_Init(o, table.cls)
-    Py_INCREF(document)
-    (<Message>o).document = <PyObject*>document
-    (<Message>o).parts = NULL
-    if parts is not None:
-        Py_INCREF(parts)
-        (<Message>o).parts = <PyObject*>parts
-    (<Message>o).table = table
-    (<Message>o).start = start
-    (<Message>o).end = end
-    (<Message>o).epoch = 0
-    (<Message>o).flags = 0
-    view = <object>o
-    Py_DECREF(view)
-    return view
+cdef int set_field(View self, Field* field, value) except -1:
+    """Give a field of a new message a value, as a keyword of its constructor does."""
+    if value is None:
+        return 0
+    if not field.repeated:
+        if field.kind == MESSAGE:
+            return set_message(self, field, value)
+        return (<Setter>field.set)(self, <PyObject*>value, field)
+    if field.size:
+        return extend_numbers(self, field, value)
+    if field.kind == MESSAGE:
+        value = [element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)]
+    return extend_spans(self, field, value)
 
 
-cdef void dealloc_view(PyObject* o) noexcept:
-    cdef Table* table = (<Message>o).table
-    cdef PyObject* cls = <PyObject*>Py_TYPE(o)
-    Py_DECREF(<object>(<Message>o).document)
-    if (<Message>o).parts != NULL:
-        Py_DECREF(<object>(<Message>o).parts)
-    if table.n_dead < FREE_LIST:
-        table.dead[table.n_dead] = o
-        table.n_dead += 1
-    else:
-        PyObject_Free(o)
-    Py_DECREF(<object>cls)
+cdef object iterate(const Field* field, values):
+    try:
+        return iter(values)
+    except TypeError:
+        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}") from None
 
 
-# --- filling the slots
+cdef object element_of(const Field* field, dict values):
+    element = new_message(field.sub)
+    set_fields(element, values)
+    return element
 
-cdef const uint8_t* scan_slots(
-    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
-    Steps* steps
-) noexcept nogil:
-    """Fill the slots from one span; returns NULL, or the start of the first faulty record.
 
-    The rules of presence live here: the last value of a singular field wins, the last member of a oneof wins, and what
-    has another wire type than its field, or an enum value that a closed enum does not have, is an unknown field.
-    """
-    cdef const uint8_t* record
-    cdef const uint8_t* value
+cdef int set_message(View self, Field* field, value) except -1:
+    if isinstance(value, dict):
+        value = element_of(field, value)
+    elif type(value) is not <object>field.sub.cls:
+        raise field_error(
+            field, FieldTypeError,
+            f"expected {(<object>field.sub.cls).__name__} or a dict of its fields, found {type(value).__name__}"
+        )
+    return put_message(self, field, value)
+
+
+def set_fields(View self, dict values):
+    """Give fields of a new message values, as its constructor does."""
     cdef Field* field
-    cdef Slot* slot
-    cdef uint64_t n = 0
-    cdef uint32_t tag
-    cdef uint32_t i
-    cdef int wire
-    while p < end:
-        record = p
-        tag = p[0]
-        p += 1
-        if tag >= 0x80:
-            p = read_long_tag(record, end, &tag)
-            if p == NULL:
-                return record
-        if tag < 8:
-            return record
-        wire = tag & 7
-        value = p
-        if wire == WIRE_LEN:
-            p = read_length(p, end, &n)
-            if p == NULL:
-                return record
-            value = p
-            p += n
-            if n >= FAR and p < end:
-                prepare_step(steps, p)
-        elif wire == WIRE_VARINT:
-            p = read_varint(p, end, &n)
-            if p == NULL:
-                return record
-        elif wire == WIRE_FIXED32:
-            if end - p < 4:
-                return record
-            n = load32(p)
-            p += 4
-        elif wire == WIRE_FIXED64:
-            if end - p < 8:
-                return record
-            n = load64(p)
-            p += 8
-        else:
-            p = skip_value(p, end, tag, MAX_DEPTH)
-            if p == NULL:
-                return record
-        records[0] += 1
-        field = find_field(table, tag >> 3)
+    for name, value in values.items():
+        field = named_field(self, name)
         if field == NULL:
-            flags[0] |= HAS_UNKNOWN
-            continue
-        slot = &slots[field.slot]
-        if field.repeated:
-            if wire != field.wire and (wire != WIRE_LEN or field.size == 0):
-                flags[0] |= HAS_UNKNOWN
-                continue
-            if slot.p == NULL:
-                slot.p = record
-            slot.n += 1
-            continue
-        if wire != field.wire or (field.closed and not has_value(field, <int32_t>n)):
-            flags[0] |= HAS_UNKNOWN
-            continue
-        if slot.p != NULL and field.kind == MESSAGE:
-            flags[0] |= HAS_MERGE
-        for i in range(field.n_peers):
-            slots[field.peers[i]].p = NULL
-        slot.p = value
-        slot.n = n
-    return NULL
+            raise no_such_field(self, name)
+        set_field(self, field, value)
 
 
-cdef struct Kept:
-    # What stands behind the slots in the document's store.
-    const Table* table
-    uint32_t flags
+cdef object no_such_field(View self, name):
+    return FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
 
 
-cdef int refresh(Message self) except -1:
-    """Fill the slots, from the document's store where it has them."""
-    cdef Document document = <Document>self.document
-    cdef Table* table = self.table
-    cdef size_t size = table.n_fields * sizeof(Slot)
-    cdef const uint8_t* fault
-    cdef const Span* part
-    cdef Py_ssize_t i
-    cdef uint64_t records = 0
-    cdef bytes kept
-    cdef Kept tail
-    document.check_open()
-    if table.wide and total_size(self) >= KEEP_BYTES:
-        kept = document.fills.get(<size_t>self.start)
-        if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
-            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
-            # Where the bytes were changed, the address may have come to hold another message.
-            if tail.table == table:
-                memcpy(self.slots, PyBytes_AS_STRING(kept), size)
-                self.flags = tail.flags
-                self.epoch = document.epoch
-                return 0
-    memset(self.slots, 0, size)
-    self.flags = 0
-    if self.parts == NULL:
-        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
-        if fault != NULL:
-            raise decode_error(document, fault, self.end)
-    else:
-        for i in range((<Spans>self.parts).n):
-            part = &(<Spans>self.parts).items[i]
-            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
-            if fault != NULL:
-                raise decode_error(document, fault, part.p + part.n)
-    if records >= KEEP_RECORDS and total_size(self) >= KEEP_BYTES:
-        table.wide = True
-        tail.table = table
-        tail.flags = self.flags
-        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))
-        memcpy(PyBytes_AS_STRING(kept), self.slots, size)
-        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
-        document.fills[<size_t>self.start] = kept
-    self.epoch = document.epoch
-    return 0
-
-
-cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
-    """Read the next record of a field, of any field where number is 0.
-
-    Returns 1 and the record; 0 at the end; -1 on damage, with the cursor still at the faulty record.
-    """
-    cdef const uint8_t* p
-    cdef const uint8_t* end
-    while True:
-        while cursor.p >= cursor.end:
-            if cursor.part == cursor.last_part or cursor.part == NULL:
-                return 0
-            cursor.part += 1
-            cursor.p = cursor.part.p
-            cursor.end = cursor.p + cursor.part.n
-        end = cursor.end
-        record.start = cursor.p
-        record.n = 0
-        p = read_tag(cursor.p, end, &record.tag)
-        if p == NULL:
-            return -1
-        record.value = p
-        if record.tag & 7 == WIRE_LEN:
-            p = read_length(p, end, &record.n)
-            if p == NULL:
-                return -1
-            record.value = p
-            p += record.n
-        elif record.tag & 7 == WIRE_VARINT:
-            p = read_varint(p, end, &record.n)
-        elif record.tag & 7 == WIRE_FIXED32 and end - p >= 4:
-            record.n = load32(p)
-            p += 4
-        elif record.tag & 7 == WIRE_FIXED64 and end - p >= 8:
-            record.n = load64(p)
-            p += 8
-        else:
-            p = skip_value(p, end, record.tag, MAX_DEPTH)
-        if p == NULL:
-            return -1
-        cursor.p = p
-        if number == 0 or record.tag >> 3 == number:
-            return 1
-
-
-cdef Spans collect_parts(Message self, Field* field):
-    """The spans that make up a singular message field: those since another member of its oneof stood last."""
-    cdef Spans parts = Spans()
-    cdef Cursor cursor
-    cdef Record record
-    cdef Field* peer
-    start_cursor(&cursor, self, NULL)
-    while next_record(&cursor, 0, &record) > 0:
-        peer = find_field(self.table, record.tag >> 3)
-        if peer == NULL or record.tag & 7 != peer.wire or (peer.closed and not has_value(peer, <int32_t>record.n)):
-            continue
-        if peer == field:
-            parts.append(record.value, record.n)
-        elif is_peer(field, peer):
-            parts.n = 0
-    return parts
-
-
-cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
-    cdef uint32_t i
-    for i in range(field.n_peers):
-        if field.peers[i] == other.slot:
-            return True
-    return False
-
-
-# --- getters of singular fields, one a kind; `closure` is the Field
-
-cdef object get_default(void* closure):
-    return <object>(<Field*>closure).default
-
-
-cdef object get_int64(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return <int64_t>slot.n if slot.p != NULL else get_default(closure)
-
-
-cdef object get_uint64(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return slot.n if slot.p != NULL else get_default(closure)
-
-
-cdef object get_int32(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return <int32_t>slot.n if slot.p != NULL else get_default(closure)
-
-
-cdef object get_uint32(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return <uint32_t>slot.n if slot.p != NULL else get_default(closure)
-
-
-cdef object get_sint64(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return zigzag64(slot.n) if slot.p != NULL else get_default(closure)
-
-
-cdef object get_sint32(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return zigzag32(slot.n) if slot.p != NULL else get_default(closure)
-
-
-cdef object get_bool(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return slot.n != 0 if slot.p != NULL else get_default(closure)
-
-
-cdef object get_float(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef uint32_t bits = <uint32_t>slot.n
-    cdef float value
-    if slot.p == NULL:
-        return get_default(closure)
-    memcpy(&value, &bits, 4)
-    return value
-
-
-cdef object get_double(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef double value
-    if slot.p == NULL:
-        return get_default(closure)
-    memcpy(&value, &slot.n, 8)
-    return value
-
-
-cdef object get_string(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    if slot.p == NULL:
-        return get_default(closure)
-    return PyUnicode_DecodeUTF8(<char*>slot.p, slot.n, "surrogateescape")
-
-
-cdef object get_bytes(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    if slot.p == NULL:
-        return get_default(closure)
-    return PyBytes_FromStringAndSize(<char*>slot.p, slot.n)
-
-
-cdef object get_message(Message self, void* closure):
-    fill(self)
-    cdef Field* field = <Field*>closure
-    cdef Slot* slot = &self.slots[field.slot]
-    cdef Spans parts
-    if slot.p == NULL:
-        return new_view(field.sub, <Document>self.document, self.end, self.end, None)
-    if self.flags & HAS_MERGE:
-        parts = collect_parts(self, field)
-        if parts.n > 1:
-            return new_view(
-                field.sub, <Document>self.document, parts.items[0].p, parts.items[0].p + parts.items[0].n, parts
-            )
-    return new_view(field.sub, <Document>self.document, slot.p, slot.p + slot.n, None)
-
-
-cdef void* singular_getter(int kind) noexcept:
-    """The getter for a kind."""
-    if kind == INT64 or kind == SFIXED64:
-        return <void*>get_int64
-    if kind == UINT64 or kind == FIXED64:
-        return <void*>get_uint64
-    if kind == INT32 or kind == SFIXED32 or kind == ENUM:
-        return <void*>get_int32
-    if kind == UINT32 or kind == FIXED32:
-        return <void*>get_uint32
-    if kind == SINT64:
-        return <void*>get_sint64
-    if kind == SINT32:
-        return <void*>get_sint32
-    if kind == BOOL:
-        return <void*>get_bool
-    if kind == FLOAT:
-        return <void*>get_float
-    if kind == DOUBLE:
-        return <void*>get_double
-    if kind == STRING:
-        return <void*>get_string
-    if kind == BYTES:
-        return <void*>get_bytes
-    return <void*>get_message
-
-
-# --- values
-
-cdef Table* table_of(cls) except NULL:
-    """The table of a class that `make_classes` made."""
-    table = getattr(cls, "_table", None)
-    if not isinstance(table, TableRef) or not issubclass(cls, Message):
-        raise TypeError(f"expected a message class, not {cls!r}")
-    return (<TableRef>table).table
-
-
-cdef object field_value(Message self, Field* field):
-    """What the attribute of the field gives."""
-    return (<Getter>field.get)(self, field)
-
-
-cdef Field* named_field(Message self, name) except? NULL:
-    """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
-    cdef PyObject* place
-    cdef Py_ssize_t i
-    if isinstance(name, bytes):
-        name = name.decode("utf-8", "surrogateescape")
-    if not isinstance(name, str):
-        raise ValueError(f"Expected a field name, but got non-string argument {name!r}.")
-    place = PyDict_GetItemWithError(<object>self.table.names, name)
-    if place == NULL:
-        raise ValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
-    i = <object>place
-    return &self.table.fields[i] if i >= 0 else NULL
-
-
-cdef str brief(Message self, Field* field):
+cdef str brief(View self, Field* field):
     """One field for a repr; big values are counted, not read."""
     cdef Slot* slot = &self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
@@ -450,7 +97,9 @@ cdef str brief(Message self, Field* field):
     if field.kind == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
-    if field.repeated:
+    if is_touched(self, field) and field.repeated and slot.n > BRIEF:
+        return f"{name}=[{slot.n:,} values]"
+    if field.repeated and not is_touched(self, field):
         start_cursor(&cursor, self, slot.p)
         while size <= 4 * BRIEF and next_record(&cursor, field.number, &record) > 0:
             size += record.n if record.tag & 7 == WIRE_LEN else 1
@@ -463,15 +112,13 @@ cdef str brief(Message self, Field* field):
 
 
 @cython.no_gc
-cdef class Message:
+cdef class Message(View):
     """A view of one message of a document. The classes of the messages of a schema derive from it.
 
     Nothing is decoded before it is asked for; fields are attributes, with protobuf's defaults where they are absent.
-    Methods are those of protobuf's Python messages.
+    Methods are those of protobuf's Python messages. Edits are kept beside the bytes, which never change, and every
+    view of the message sees them.
     """
-
-    def __cinit__(self):
-        raise TypeError("Message is the base of message classes and has no instances of its own")
 
     @classmethod
     def FromString(cls, data):
@@ -481,11 +128,7 @@ cdef class Message:
         Raises DecodeError where the message's own records are damaged; those of messages in it are looked at when
         they are asked for (`onnxwire.verify` looks at all).
         """
-        if not isinstance(data, bytes):
-            if isinstance(data, str) or data is None:
-                raise TypeError(f"expected bytes, {type(data).__name__} found")
-            data = bytes(memoryview(data))
-        return root_view(Document(data), cls)
+        return root_view(Document(exact_bytes(data)), cls)
 
     @property
     def _document(self):
@@ -505,29 +148,33 @@ cdef class Message:
                 continue
             is_known = True
             if self.table.fields[i].kind == STRING and not self.table.fields[i].repeated:
-                for k in range(min(slot.n, <uint64_t>KEEP_BYTES)):
+                for k in range(min(slot.n, <uint64_t>PEEKED)):
                     if slot.p[k] < 0x20 and slot.p[k] != 9 and slot.p[k] != 10 and slot.p[k] != 13:
                         return True
         return not is_known or self.flags & HAS_UNKNOWN != 0
 
-    def _span(self, name=None):
-        """Where in the document the message stands, or the last value of its singular field `name`: (start, end).
-
-        None where it stands in several pieces or the field is absent.
-        """
-        cdef Field* field
-        cdef Slot* slot
+    @property
+    def _span(self):
+        """Where in the document the message stands: (start, end); None where it was edited or stands in pieces."""
         cdef Document document = document_of(self)
         fill(self)
-        if name is None:
-            return None if self.parts != NULL else (self.start - document.start, self.end - document.start)
-        field = named_field(self, name)
-        if field == NULL:
+        if self.parts != NULL or self.overlay != NULL:
+            return None
+        return self.start - document.start, self.end - document.start
+
+    def _payload(self, name):
+        """The payload of a singular string or bytes field that is there, else None."""
+        cdef Field* field = named_field(self, name)
+        cdef Slot* slot
+        fill(self)
+        if field == NULL or field.repeated or field.kind == MESSAGE or field.wire != WIRE_LEN:
             return None
         slot = &self.slots[field.slot]
-        if field.repeated or field.wire != WIRE_LEN or slot.p == NULL:
-            return None
-        return slot.p - document.start, slot.p + slot.n - document.start
+        return None if slot.p == NULL else new_payload(self, slot.p, slot.n, 1, b"B", held_value(self, field))
+
+    def _unknown_fields(self):
+        """The unknown fields, as they would be written."""
+        return unknown_fields(self)
 
     def HasField(self, field_name):
         """Tell whether a singular field, or a member of the oneof of that name, is there.
@@ -575,21 +222,86 @@ cdef class Message:
 
     def ByteSize(self):
         """The number of bytes that SerializeToString returns."""
-        document_of(self).check_open()
-        return total_size(self)
+        return encoded_size(self)
 
-    def SerializeToString(self):
-        """The message's encoding: its bytes, exactly as they stand in the document."""
-        cdef Py_ssize_t i
-        parts = []
+    def SerializeToString(self, deterministic=None):
+        """The message's encoding, as bytes.
+
+        What was not edited comes out as it stands in the document, unknown fields included, in the same order.
+        deterministic: encode everything anew, with the fields by number and every number in its shortest form, as
+        protobuf's own serializer does.
+        Raises EditError where messages are nested more than 2,000 deep, DecodeError where what must be read is damaged.
+        """
+        return encode(self, bool(deterministic))
+
+    SerializePartialToString = SerializeToString
+
+    # --- edits
+
+    def ParseFromString(self, data):
+        """Make the message what is encoded in `data`; returns how many bytes that is.
+
+        data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
+        """
+        cdef Document document = Document(exact_bytes(data))
+        document.root = type(self)
+        exchange_content(self, content_of(self.table, document, 1))
+        return len(document)
+
+    def MergeFromString(self, data):
+        """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
+        cdef Document document = Document(exact_bytes(data))
+        merge(self, root_view(document, type(self)), DEEPEST)
+        return len(document)
+
+    def MergeFrom(self, other):
+        """Merge a message of the same class into this one.
+
+        Singular values of `other` replace those that are there, messages in it are merged with those that are there,
+        elements and unknown fields are added.
+        """
+        require_same_class(self, other, "MergeFrom")
+        merge(self, detached_copy(other), DEEPEST)
+
+    def CopyFrom(self, other):
+        """Make the message a copy of another of the same class; the bytes are shared, not copied."""
+        require_same_class(self, other, "CopyFrom")
+        if self is not other:
+            exchange_content(self, content_copy(other, start_edit(self).depth))
+
+    def Clear(self):
+        """Make every field absent, the unknown ones too."""
+        exchange_content(self, new_overlay(self.table, start_edit(self).depth))
+
+    def ClearField(self, field_name):
+        """Make a field, or the member of a oneof that is there, absent.
+
+        Raises ValueError for a name that the message does not have.
+        """
+        cdef Field* field = named_field(self, field_name)
+        if field == NULL:
+            field_name = self.WhichOneof(field_name)
+            if field_name is None:
+                return
+            field = named_field(self, field_name)
+        clear_field(self, field)
+
+    def SetInParent(self):
+        """Make a message that is not there be there, empty."""
+        start_edit(self)
+
+    def DiscardUnknownFields(self):
+        """Discard the unknown fields of the message and of all messages in it."""
+        discard_unknown(self, DEEPEST)
+
+    def IsInitialized(self, errors=None):
+        """True: no message of this syntax has required fields."""
         document_of(self).check_open()
-        if self.parts == NULL:
-            return PyBytes_FromStringAndSize(<const char*>self.start, self.end - self.start)
-        for i in range((<Spans>self.parts).n):
-            parts.append(PyBytes_FromStringAndSize(
-                <const char*>(<Spans>self.parts).items[i].p, (<Spans>self.parts).items[i].n
-            ))
-        return b"".join(parts)
+        return True
+
+    def FindInitializationErrors(self):
+        """[]: no message of this syntax has required fields."""
+        return []
 
     def close(self):
         """Close the document that the message is a view of; every view of it raises ClosedError from then on.
@@ -612,7 +324,6 @@ cdef class Message:
     def __eq__(self, other):
         if type(self) is not type(other):
             return NotImplemented
-        from onnxwire._equal import equal_views
         return equal_views(self, other)
 
     def __hash__(self):
@@ -633,8 +344,10 @@ cdef class Message:
                     fields.append(f"<{error}>")
         return f"{type(self).__qualname__}({', '.join(fields)})"
 
-    def __deepcopy__(self, memo):
-        return type(self).FromString(self.SerializeToString())
+    def __deepcopy__(self, memo=None):
+        return detached_copy(self)
+
+    __copy__ = __deepcopy__
 
     def __reduce__(self):
         return type(self).FromString, (self.SerializeToString(),)
@@ -646,3 +359,25 @@ def root_view(Document document, cls):
     document.root = cls
     fill(view)
     return view
+
+cdef object exact_bytes(data):
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str) or data is None:
+        raise TypeError(f"expected bytes, {type(data).__name__} found")
+    return bytes(memoryview(data))
+
+
+cdef View detached_copy(View self):
+    """A message of its own with what another has."""
+    cdef Overlay content = content_copy(self, 0)
+    return overlay_view(self.table, EMPTY, content)
+
+
+cdef int require_same_class(View self, other, str method) except -1:
+    if type(self) is not type(other):
+        raise FieldTypeError(
+            f"Parameter to {method}() must be instance of same class: expected {type(self).__name__}, found "
+            f"{type(other).__name__}"
+        )
+    return 0

@@ -1,18 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated fields."""
+"""Sequences over repeated strings, bytes and messages, and what they share with those over numbers."""
+cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._document cimport Spans
-from onnxwire._message cimport Cursor, Message
+from onnxwire._overlay cimport Elements
 from onnxwire._table cimport Field
+from onnxwire._view cimport Cursor, View
 
 
+@cython.no_gc
 cdef class Repeated:
-    cdef Message message         # points up; the message does not know of it
+    cdef View message            # points up; the message does not know of it
     cdef Field* field
-    cdef const uint8_t* first    # the first record, NULL where there is none
-    cdef uint64_t n_records
+    cdef const uint8_t* first    # the record that `store` was made from
     cdef object store            # what was made on the way: Spans of the elements, or their Numbers; else None
 
 
@@ -20,40 +22,26 @@ cdef class Repeated:
 cdef class RepeatedSpan(Repeated):
 
     cdef Spans make_index(self)
+    cdef object element(self, Py_ssize_t i)
+    cdef Elements edit(self)
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1
 
 
 cdef class SpanIterator:
-    cdef Message message
-    cdef Field* field
+    cdef RepeatedSpan sequence
     cdef Cursor cursor
+    cdef const uint8_t* first    # the record, or the Elements, that it began with
+    cdef Elements elements
+    cdef uint32_t changes
+    cdef uint32_t epoch
+    cdef Py_ssize_t i
     cdef uint64_t left
     cdef uint8_t tag             # of the records, where it is one byte; else 0, which is no tag
 
-
-cdef class Numbers:
-    """A decoded array in C memory."""
-    cdef void* items
-    cdef Py_ssize_t n
-    cdef int kind
-
-    @staticmethod
-    cdef Numbers allocate(Py_ssize_t n, const Field* field)
+    cdef int check_unchanged(self) except -1
 
 
-cdef class RepeatedScalar(Repeated):
-    cdef const uint8_t* items    # the elements, NULL before they are asked for; may be unaligned
-    cdef Py_ssize_t n            # elements
-    cdef Py_ssize_t[1] shape     # for buffers handed out
-
-    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
-    cdef int decode(self) except -1
-    cdef void adopt(self, Numbers numbers)
-    cdef object item(self, Py_ssize_t i)
-
-
-cdef class ScalarIterator:
-    cdef RepeatedScalar sequence
-    cdef Py_ssize_t i
-
-
-cdef void* repeated_getter(int kind) noexcept
+cdef Py_ssize_t place_of(place, uint64_t n) except -1
+cdef object changed_error(const Field* field)
+cdef int extend_spans(View message, Field* field, values) except -1
+cdef void* span_getter() noexcept

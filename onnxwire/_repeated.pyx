@@ -1,39 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated fields: of spans (strings, bytes, messages) and of numbers.
+"""Sequences over repeated strings, bytes and messages.
 
-A sequence is as light as a message: it holds its message and where its first record stands. Asking for an element by
-its place in a long sequence makes an index once, which the document keeps.
+A sequence is as light as a message: it holds its message and looks there for what it is a sequence of. Asking for an
+element by its place in a long sequence makes an index once, which the document keeps; the first change makes Elements.
 """
 cimport cython
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
+from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport Document, Spans, decode_error, packed_error
-from onnxwire._message cimport Record, document_of, fill, new_view, next_record, start_cursor
-from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, MESSAGE, SFIXED64, SINT32, SINT64, STRING, UINT32, UINT64,
-    Slot, has_value,
-)
-from onnxwire._varint cimport (
-    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
-    decode_varints, load32, load64, read_length, zigzag32, zigzag64,
+from onnxwire._document cimport Document, decode_error
+from onnxwire._edit cimport copy_message, edit, field_error, new_message, read_text
+from onnxwire._overlay cimport Element, Overlay, has_edits, set_mark
+from onnxwire._table cimport MESSAGE, STRING, Slot
+from onnxwire._varint cimport WIRE_LEN, read_length
+from onnxwire._view cimport (
+    Payload, Record, document_of, fill, held_value, is_edited, new_payload, new_view, next_record, overlay_view, start_cursor,
 )
 
-cdef extern from "_advise.h" nogil:
-    void ow_enlarge(void* p, size_t size)
+from sys import maxsize
 
-import sys
-
-cdef bint LITTLE_ENDIAN = sys.byteorder == "little"
+from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
 
 cdef enum:
     SHORT = 8             # elements of a sequence that is walked rather than indexed
-    SHORT_NUMBERS = 64    # numbers that are decoded again rather than kept
-    LONG_RUN = 1 << 16    # bytes of numbers whose decoding lets other threads run
 
 
 cdef Py_ssize_t place_of(place, uint64_t n) except -1:
@@ -55,10 +46,17 @@ cdef Py_ssize_t place_of(place, uint64_t n) except -1:
     return i
 
 
+cdef object changed_error(const Field* field):
+    return field_error(
+        field, ChangedError,
+        "elements came or went while the field was iterated over; iterate over a copy, such as list(...)"
+    )
+
+
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """What the two kinds of sequences share: what lists can do without being changed."""
+    """What the two kinds of sequences share: what lists can do without being changed, and what ends in a splice."""
 
     def __contains__(self, value):
         for element in self:
@@ -92,7 +90,7 @@ cdef class Repeated:
     def __reduce__(self):
         return list, (list(self),)
 
-    def index(self, value, start=0, stop=sys.maxsize):
+    def index(self, value, start=0, stop=maxsize):
         """The first place of a value; raises ValueError where there is none."""
         return list(self).index(value, start, stop)
 
@@ -100,65 +98,159 @@ cdef class Repeated:
         """How many elements equal a value."""
         return list(self).count(value)
 
+    def append(self, value):
+        """Add a value at the end; of a message, a copy, which shares its bytes.
+
+        Raises TypeError or ValueError for what the field does not take.
+        """
+        self.extend((value,))
+
+    def MergeFrom(self, other):
+        """Add all elements of another sequence."""
+        self.extend(other)
+
+    def clear(self):
+        """Take all elements out."""
+        del self[:]
+
+    def remove(self, value):
+        """Take out the first element that equals a value; raises ValueError where there is none."""
+        for i, element in enumerate(self):
+            if element == value:
+                break
+        else:
+            raise field_error(self.field, FieldValueError, "the value to remove is not there")
+        del self[i]
+
+    def pop(self, place=-1):
+        """Take out the element at a place, by default the last, and return it.
+
+        Raises IndexError where there is none.
+        """
+        cdef Py_ssize_t i
+        try:
+            i = place_of(place, len(self))
+        except IndexError:
+            raise field_error(self.field, FieldIndexError, f"there is no element {place} to pop") from None
+        element = self[i]
+        del self[i]
+        return element
+
+    def reverse(self):
+        """Turn the order around."""
+        self._arrange(range(len(self) - 1, -1, -1))
+
+    def sort(self, *, key=None, reverse=False):
+        """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
+        elements = list(self)
+        if key is not None:
+            keys = [key(element) for element in elements]
+        else:
+            keys = elements
+        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+        if len(self) != len(order):
+            raise changed_error(self.field)
+        self._arrange(order)
+
+    def __delitem__(self, place):
+        cdef Py_ssize_t n = len(self)
+        cdef Py_ssize_t i
+        if not isinstance(place, slice):
+            i = place_of(place, n)
+            self._splice(i, i + 1, ())
+            return
+        places = range(*place.indices(n))
+        if len(places) == 0:
+            return
+        if places.step in (1, -1):
+            self._splice(min(places[0], places[len(places) - 1]), max(places[0], places[len(places) - 1]) + 1, ())
+        else:
+            self._arrange([i for i in range(n) if i not in places])
+
 
 # --- spans
 
-cdef object make_element(Message message, Field* field, const uint8_t* p, uint64_t n):
+cdef object make_element(View message, Field* field, const uint8_t* p, uint64_t n, PyObject* held):
     if field.kind == MESSAGE:
-        return new_view(field.sub, document_of(message), p, p + n, None)
+        if held == NULL:
+            return new_view(field.sub, document_of(message), p, p + n, None)
+        if isinstance(<object>held, Overlay):
+            return overlay_view(field.sub, <Document>message.document, <Overlay>held)
+        return new_view(field.sub, <Document>held, p, p + n, None)
     if field.kind == STRING:
+        if held != NULL and PyUnicode_CheckExact(<object>held):
+            return <object>held
         return PyUnicode_DecodeUTF8(<const char*>p, n, "surrogateescape")
+    if held != NULL and PyBytes_CheckExact(<object>held):
+        return <object>held
     return PyBytes_FromStringAndSize(<const char*>p, n)
 
 
-cdef object get_spans(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+cdef object get_spans(View self, void* closure):
     cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
+    fill(self)
     sequence.message = self
     sequence.field = <Field*>closure
-    sequence.first = slot.p
-    sequence.n_records = slot.n if slot.p != NULL else 0
     return sequence
+
+
+cdef void* span_getter() noexcept:
+    """The getter of repeated strings, bytes and messages."""
+    return <void*>get_spans
+
+
+cdef inline Slot* slot_of(Repeated self) except NULL:
+    """What the message says of the field now."""
+    fill(self.message)
+    return &self.message.slots[self.field.slot]
 
 
 @cython.final
 @cython.no_gc
 cdef class RepeatedSpan(Repeated):
-    """A read-only sequence of strings, bytes or messages."""
+    """A sequence of strings, bytes or messages. It can be changed as protobuf's can: messages are not assigned to."""
 
     def __len__(self):
-        fill(self.message)
-        return self.n_records
+        cdef Slot* slot = slot_of(self)
+        return slot.n if slot.p != NULL else 0
 
     def __iter__(self):
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        fill(self.message)
-        iterator.message = self.message
-        iterator.field = self.field
-        iterator.left = self.n_records
+        cdef Slot* slot = slot_of(self)
+        cdef PyObject* held = held_value(self.message, self.field)
+        iterator.sequence = self
+        iterator.epoch = self.message.epoch
+        iterator.first = slot.p
+        if held != NULL:
+            iterator.elements = <Elements>held
+            iterator.changes = iterator.elements.changes
+            iterator.left = iterator.elements.n
+            return iterator
+        iterator.left = slot.n if slot.p != NULL else 0
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
-        if self.n_records:
-            start_cursor(&iterator.cursor, self.message, self.first)
+        if iterator.left:
+            start_cursor(&iterator.cursor, self.message, slot.p)
         return iterator
 
     cdef Spans make_index(self):
-        """The spans of all elements, from the document's store where it has them."""
+        """The spans of all elements of an unchanged field, from the document's store where it has them."""
+        cdef Slot* slot = slot_of(self)
         cdef Document document = document_of(self.message)
-        cdef object key = <size_t>self.first
+        cdef object key = <size_t>slot.p
         cdef Spans index
         cdef Cursor cursor
         cdef Record record
-        cdef uint64_t left = self.n_records
-        fill(self.message)
-        if self.store is None:
+        cdef uint64_t left = slot.n if slot.p != NULL else 0
+        if self.first != slot.p:
+            self.store = None
+        if self.store is None and document.indexes is not None:
             self.store = document.indexes.get(key)
         # Where the bytes were changed, the address may have come to hold another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == left:
             return self.store
         index = Spans()
         if left:
-            start_cursor(&cursor, self.message, self.first)
+            start_cursor(&cursor, self.message, slot.p)
         while left:
             if next_record(&cursor, self.field.number, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
@@ -166,29 +258,273 @@ cdef class RepeatedSpan(Repeated):
                 index.append(record.value, record.n)
                 left -= 1
         if index.n > SHORT:
+            if document.indexes is None:
+                document.indexes = {}
             document.indexes[key] = index
+        self.first = slot.p
         self.store = index
         return index
 
+    cdef object element(self, Py_ssize_t i):
+        """The element at a place that there is."""
+        cdef PyObject* held = held_value(self.message, self.field)
+        cdef Element* element
+        cdef Spans index
+        if held != NULL:
+            element = &(<Elements>held).items[i]
+            return make_element(self.message, self.field, element.p, element.n, element.held)
+        index = self.make_index()
+        return make_element(self.message, self.field, index.items[i].p, index.items[i].n, NULL)
+
     def __getitem__(self, place):
         cdef Py_ssize_t i
-        cdef Spans index
         if isinstance(place, slice):
-            places = range(*place.indices(self.n_records))
+            places = range(*place.indices(len(self)))
             elements = []
-            index = self.make_index()
+            slot_of(self)
             for i in places:
-                elements.append(make_element(self.message, self.field, index.items[i].p, index.items[i].n))
+                if i >= len(self):
+                    raise changed_error(self.field)
+                elements.append(self.element(i))
             return elements
-        fill(self.message)
-        i = place_of(place, self.n_records)
-        if self.store is None and i < SHORT:
+        i = place_of(place, len(self))
+        slot_of(self)
+        if i >= len(self):
+            raise changed_error(self.field)
+        if self.store is None and i < SHORT and held_value(self.message, self.field) == NULL:
             for element in self:
                 if i == 0:
                     return element
                 i -= 1
-        index = self.make_index()
-        return make_element(self.message, self.field, index.items[i].p, index.items[i].n)
+        return self.element(i)
+
+    def _payloads(self):
+        """The payloads of all elements of a repeated string or bytes, as a list."""
+        cdef PyObject* held
+        cdef Element* element
+        cdef Spans index
+        cdef Py_ssize_t i
+        cdef list payloads = []
+        slot_of(self)
+        held = held_value(self.message, self.field)
+        if held == NULL:
+            index = self.make_index()
+            for i in range(index.n):
+                payloads.append(new_payload(self.message, index.items[i].p, index.items[i].n, 1, b"B", NULL))
+            return payloads
+        for i in range((<Elements>held).n):
+            element = &(<Elements>held).items[i]
+            payloads.append(new_payload(self.message, element.p, element.n, 1, b"B", element.held))
+        return payloads
+
+    # --- changes
+
+    cdef Elements edit(self):
+        """The elements, to be changed."""
+        cdef Overlay overlay = edit(self.message)
+        cdef uint32_t slot = self.field.slot
+        cdef Elements elements
+        cdef Spans index
+        cdef Py_ssize_t i
+        if overlay.held[slot] != NULL:
+            return <Elements>overlay.held[slot]
+        elements = Elements.__new__(Elements)
+        if overlay.slots[slot].p != NULL:
+            index = self.make_index()
+            elements.reserve(index.n)
+            for i in range(index.n):
+                elements.insert(i, index.items[i].p, index.items[i].n, None)
+        Py_INCREF(elements)
+        overlay.held[slot] = <PyObject*>elements
+        overlay.touched[slot] = True
+        self.store = None
+        return elements
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1:
+        """Put elements in the place of those from start to stop."""
+        cdef Elements elements = self.edit()
+        cdef Elements gone = Elements.__new__(Elements)
+        cdef Py_ssize_t n = stop - start
+        cdef Overlay overlay = <Overlay>self.message.overlay
+        if stop > elements.n:
+            raise changed_error(self.field)
+        # Those that go are let go of at the end: that may run other code.
+        gone.reserve(n)
+        elements.reserve(incoming.n)
+        if n:
+            memcpy(gone.items, &elements.items[start], <size_t>n * sizeof(Element))
+        if stop < elements.n:
+            memmove(
+                &elements.items[start + incoming.n], &elements.items[stop],
+                <size_t>(elements.n - stop) * sizeof(Element),
+            )
+        if incoming.n:
+            memcpy(&elements.items[start], incoming.items, <size_t>incoming.n * sizeof(Element))
+        elements.n += incoming.n - n
+        gone.n = n
+        incoming.n = 0  # they have moved
+        elements.changes += 1
+        overlay.slots[self.field.slot].p = set_mark() if elements.n else NULL
+        overlay.slots[self.field.slot].n = elements.n
+        return 0
+
+    def _splice(self, start, stop, values):
+        self.splice(start, stop, take_values(self.message, self.field, values))
+
+    def _arrange(self, order):
+        """Make the elements those at the places that `order` names, each at most once."""
+        cdef Elements elements = self.edit()
+        cdef Elements old = Elements.__new__(Elements)
+        cdef Py_ssize_t i
+        cdef Py_ssize_t n = elements.n
+        cdef Overlay overlay = <Overlay>self.message.overlay
+        cdef list places = list(order)
+        cdef Py_ssize_t place
+        old.reserve(n)
+        if n:
+            memcpy(old.items, elements.items, <size_t>n * sizeof(Element))
+        for i in range(len(places)):
+            place = places[i]
+            elements.items[i] = old.items[place]
+            old.items[place].held = NULL
+        elements.n = len(places)
+        elements.changes += 1
+        old.n = n
+        overlay.slots[self.field.slot].p = set_mark() if elements.n else NULL
+        overlay.slots[self.field.slot].n = elements.n
+
+    def extend(self, values):
+        """Add all values of an iterable at the end; of messages, copies, which share their bytes.
+
+        Raises TypeError or ValueError for what the field does not take, and adds nothing then.
+        """
+        extend_spans(self.message, self.field, values)
+
+    def insert(self, place, value):
+        """Put a value before the element at a place, as list.insert does."""
+        cdef Elements incoming
+        if not hasattr(place, "__index__"):
+            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
+        incoming = take_values(self.message, self.field, (value,))
+        n = len(self)
+        place = place.__index__()
+        place = max(place + n, 0) if place < 0 else min(place, n)
+        self.splice(place, place, incoming)
+
+    def add(self, **fields):
+        """Add a new message at the end and return it.
+
+        fields: as for the constructor of the message.
+        """
+        cdef Elements incoming = Elements.__new__(Elements)
+        cdef Overlay overlay
+        cdef Overlay above
+        if self.field.kind != MESSAGE:
+            raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
+        view = new_message(self.field.sub)
+        if fields:
+            from onnxwire._message import set_fields
+            set_fields(view, fields)
+        above = edit(self.message)
+        overlay = <Overlay>(<View>view).overlay
+        overlay.depth = above.depth + 1
+        incoming.insert(0, set_mark(), 0, overlay)
+        self.splice(len(self), len(self), incoming)
+        return overlay_view(self.field.sub, <Document>self.message.document, overlay)
+
+    def __setitem__(self, place, value):
+        cdef Elements incoming
+        cdef Py_ssize_t i
+        if self.field.kind == MESSAGE:
+            raise field_error(
+                self.field, FieldTypeError, "messages are not assigned to; use CopyFrom of the one that is there"
+            )
+        if not isinstance(place, slice):
+            incoming = take_values(self.message, self.field, (value,))
+            i = place_of(place, len(self))
+            self.splice(i, i + 1, incoming)
+            return
+        incoming = take_values(self.message, self.field, value)
+        places = range(*place.indices(len(self)))
+        if places.step == 1:
+            self.splice(places.start, max(places.start, places.stop), incoming)
+            return
+        if len(places) != incoming.n:
+            raise field_error(
+                self.field, FieldValueError,
+                f"{incoming.n} values were given for an extended slice of {len(places)} elements",
+            )
+        replace(self.edit(), places, incoming)
+
+
+cdef int replace(Elements elements, places, Elements incoming) except -1:
+    """Exchange the elements at `places` for those that come in."""
+    cdef Py_ssize_t place
+    cdef Element old
+    for i, place in enumerate(places):
+        old = elements.items[place]
+        elements.items[place] = incoming.items[<Py_ssize_t>i]
+        incoming.items[<Py_ssize_t>i] = old
+    return 0
+
+
+cdef Elements take_values(View message, Field* field, values):
+    """Elements made of values, which are checked first; messages are copied."""
+    cdef Elements incoming = Elements.__new__(Elements)
+    cdef const uint8_t* p = NULL
+    cdef uint64_t n = 0
+    cdef uint32_t depth
+    cdef View source
+    # One excerpt serves all messages that follow one another in one document.
+    cdef Document document = None
+    cdef Document excerpt = None
+    cdef const uint8_t* last = NULL
+    if field.kind != MESSAGE:
+        for value in values:
+            owner = read_text(field, value, &p, &n)
+            incoming.insert(incoming.n, p, n, owner)
+        return incoming
+    depth = (<Overlay>message.overlay).depth if message.overlay != NULL else (<Document>message.document).depth + 1
+    for value in values:
+        if type(value) is not <object>field.sub.cls:
+            raise field_error(
+                field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
+            )
+        source = <View>value
+        if (
+            not is_edited(source) and excerpt is not None and <Document>source.document is document
+            and source.start > last and source.parts == NULL
+            and not has_edits(document, source.start, source.end)
+        ):
+            incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), excerpt)
+            last = source.start
+            continue
+        held = copy_message(source, depth, &p, &n)
+        incoming.insert(incoming.n, p, n, held)
+        if isinstance(held, Document):
+            document = <Document>source.document
+            excerpt = held
+            last = p
+    return incoming
+
+
+cdef int extend_spans(View message, Field* field, values) except -1:
+    """Add all values of an iterable to a repeated field of strings, bytes or messages."""
+    cdef RepeatedSpan sequence
+    cdef Elements incoming
+    cdef Py_ssize_t n
+    if values is None:
+        raise field_error(field, FieldTypeError, "expected an iterable, found None")
+    if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
+        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
+    if isinstance(values, Repeated):
+        values = list(values)
+    incoming = take_values(message, field, values)
+    sequence = get_spans(message, field)
+    if incoming.n:
+        n = len(sequence)
+        sequence.splice(n, n, incoming)
+    return 0
 
 
 @cython.final
@@ -203,388 +539,50 @@ cdef class SpanIterator:
         return self.left
 
     def __next__(self):
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
+        cdef Field* field = sequence.field
         cdef Cursor* cursor = &self.cursor
+        cdef Element* element
         cdef const uint8_t* p
         cdef Record record
         cdef uint64_t n
         cdef int found
-        fill(self.message)
+        fill(message)
+        if message.epoch != self.epoch or self.elements is not None:
+            self.check_unchanged()
+        if self.elements is not None:
+            if self.left == 0:
+                raise StopIteration
+            element = &self.elements.items[self.i]
+            self.i += 1
+            self.left -= 1
+            return make_element(message, field, element.p, element.n, element.held)
         # The common case: the next record is of the same field, with a tag of one byte.
         if self.left and cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
             if p != NULL:
                 self.left -= 1
                 cursor.p = p + n
-                return make_element(self.message, self.field, p, n)
+                return make_element(message, field, p, n, NULL)
         while self.left:
-            found = next_record(cursor, self.field.number, &record)
+            found = next_record(cursor, field.number, &record)
             if found <= 0:
-                raise decode_error(document_of(self.message), cursor.p, cursor.end)
+                raise decode_error(document_of(message), cursor.p, cursor.end)
             if record.tag & 7 == WIRE_LEN:
                 self.left -= 1
-                return make_element(self.message, self.field, record.value, record.n)
+                return make_element(message, field, record.value, record.n, NULL)
         raise StopIteration
 
-
-# --- numbers
-
-cdef object get_numbers(Message self, void* closure):
-    fill(self)
-    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
-    sequence.message = self
-    sequence.field = <Field*>closure
-    sequence.first = slot.p
-    sequence.n_records = slot.n if slot.p != NULL else 0
-    return sequence
-
-
-cdef class Numbers:
-
-    @staticmethod
-    cdef Numbers allocate(Py_ssize_t n, const Field* field):
-        cdef Numbers numbers = Numbers()
-        numbers.items = malloc(<size_t>n * field.size or 1)
-        if numbers.items == NULL:
-            raise MemoryError
-        numbers.n = n
-        numbers.kind = field.kind
-        ow_enlarge(numbers.items, <size_t>n * field.size)
-        return numbers
-
-    def __dealloc__(self):
-        free(self.items)
-
-
-cdef Packed packed_kind(int kind) noexcept nogil:
-    if kind == SINT64:
-        return PACKED_ZIGZAG64
-    if kind == SINT32:
-        return PACKED_ZIGZAG32
-    if kind == BOOL:
-        return PACKED_BOOL
-    if kind == INT64 or kind == UINT64:
-        return PACKED_64
-    return PACKED_32
-
-
-cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
-    """Write one number, given the raw bits of its record."""
-    cdef uint32_t low = <uint32_t>raw
-    cdef int64_t wide
-    cdef int32_t narrow
-    if field.kind == BOOL:
-        (<uint8_t*>out)[0] = raw != 0
-    elif field.kind == SINT64:
-        wide = zigzag64(raw)
-        memcpy(out, &wide, 8)
-    elif field.kind == SINT32:
-        narrow = zigzag32(raw)
-        memcpy(out, &narrow, 4)
-    elif field.size == 8:
-        memcpy(out, &raw, 8)
-    else:
-        memcpy(out, &low, 4)
-
-
-cdef uint64_t store_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
-) noexcept nogil:
-    """Write the numbers of a packed run; returns how many."""
-    cdef uint64_t count = 0
-    if field.wire == WIRE_VARINT:
-        return decode_varints(p, p + n, packed_kind(field.kind), out, capacity)
-    if LITTLE_ENDIAN:
-        count = min(n // field.size, capacity)
-        memcpy(out, p, count * field.size)
-        return count
-    while count < capacity and n - count * field.size >= field.size:
-        store(out + count * field.size, field,
-              load64(p + count * 8) if field.size == 8 else load32(p + count * 4))
-        count += 1
-    return count
-
-
-@cython.final
-@cython.no_gc
-cdef class RepeatedScalar(Repeated):
-    """A read-only sequence of numbers, which numpy.asarray takes without another copy.
-
-    A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
-    """
-
-    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
-        """How many elements the records hold, before a closed enum drops any.
-
-        Where they are one packed run that can be used as it stands, `window` is set to its start.
-        """
-        cdef Document document = document_of(self.message)
-        cdef Field* field = self.field
-        cdef Cursor cursor
-        cdef Record record
-        cdef uint64_t total = 0
-        cdef uint64_t _i
-        start_cursor(&cursor, self.message, self.first)
-        for _i in range(self.n_records):
-            if next_usable(&cursor, field, &record) <= 0:
-                raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 != WIRE_LEN:
-                total += 1
-            elif field.wire == WIRE_VARINT:
-                if record.n and record.value[record.n - 1] >= 0x80:
-                    raise packed_error(document, record.value, record.value + record.n, 0)
-                total += count_varints(record.value, record.value + record.n)
-            else:
-                if record.n % field.size:
-                    raise packed_error(document, record.value, record.value + record.n, field.size)
-                total += record.n // field.size
-                if self.n_records == 1 and LITTLE_ENDIAN:
-                    window[0] = record.value
-        return total
-
-    cdef int decode(self) except -1:
-        """Make `items` and `n`."""
-        cdef Document document = document_of(self.message)
-        cdef Field* field = self.field
-        cdef const uint8_t* window = NULL
-        cdef Cursor cursor
-        cdef Record record
-        cdef Numbers numbers
-        cdef uint64_t total
-        cdef uint64_t done = 0
-        cdef uint64_t count
-        cdef uint64_t _i
-        fill(self.message)
-        if self.items != NULL:
+    cdef int check_unchanged(self) except -1:
+        """Raise ChangedError where the field is no longer the one that the iterator began with."""
+        cdef View message = self.sequence.message
+        cdef PyObject* held = held_value(message, self.sequence.field)
+        if self.elements is not None:
+            if held == <PyObject*>self.elements and self.changes == self.elements.changes:
+                self.epoch = message.epoch
+                return 0
+        elif held == NULL and message.slots[self.sequence.field.slot].p == self.first:
+            self.epoch = message.epoch
             return 0
-        if self.first == NULL:
-            self.items = <const uint8_t*>""
-            return 0
-        numbers = document.numbers.get(<size_t>self.first) if document.numbers else None
-        # Where the bytes were changed, the address may have come to hold another field.
-        if numbers is not None and numbers.kind == field.kind:
-            self.adopt(numbers)
-            return 0
-        total = self.count_elements(&window)
-        if window != NULL:
-            self.n = total
-            self.items = window
-            return 0
-        numbers = Numbers.allocate(total, field)
-        start_cursor(&cursor, self.message, self.first)
-        document.pins += 1
-        try:
-            for _i in range(self.n_records):
-                if next_usable(&cursor, field, &record) <= 0:
-                    raise decode_error(document, cursor.p, cursor.end)
-                if record.tag & 7 != WIRE_LEN:
-                    if done < total and not (field.closed and not has_value(field, <int32_t>record.n)):
-                        store(<uint8_t*>numbers.items + done * field.size, field, record.n)
-                        done += 1
-                    continue
-                count = store_long_run(
-                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done
-                )
-                if field.wire == WIRE_VARINT and count != count_varints(record.value, record.value + record.n):
-                    raise packed_error(document, record.value, record.value + record.n, 0)
-                if field.closed:
-                    count = keep_known(<int32_t*>numbers.items + done, count, field)
-                done += count
-        finally:
-            document.pins -= 1
-        numbers.n = done
-        # While a long run was decoded, another thread may have been first, and handed its numbers out.
-        if self.items == NULL:
-            self.adopt(numbers)
-        return 0
-
-    cdef void adopt(self, Numbers numbers):
-        self.store = numbers
-        self.n = numbers.n
-        self.items = <const uint8_t*>numbers.items
-
-    cdef object item(self, Py_ssize_t i):
-        cdef const uint8_t* p = self.items + i * self.field.size
-        cdef int kind = self.field.kind
-        cdef int64_t wide
-        cdef int32_t narrow
-        cdef double real
-        cdef float single
-        if kind == FLOAT:
-            memcpy(&single, p, 4)
-            return single
-        if kind == DOUBLE:
-            memcpy(&real, p, 8)
-            return real
-        if kind == BOOL:
-            return p[0] != 0
-        if self.field.size == 8:
-            memcpy(&wide, p, 8)
-            return <uint64_t>wide if kind == UINT64 or kind == FIXED64 else wide
-        memcpy(&narrow, p, 4)
-        return <uint32_t>narrow if kind == UINT32 or kind == FIXED32 else narrow
-
-    def __bool__(self):
-        """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
-        cdef Cursor cursor
-        cdef Record record
-        cdef uint64_t _i
-        fill(self.message)
-        if self.first == NULL:
-            return False
-        if self.field.closed:
-            self.decode()
-            return self.n > 0
-        start_cursor(&cursor, self.message, self.first)
-        for _i in range(self.n_records):
-            if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n:
-                return True
-        return False
-
-    def __len__(self):
-        cdef const uint8_t* window = NULL
-        fill(self.message)
-        if self.items == NULL and self.first != NULL and not self.field.closed:
-            return self.count_elements(&window)
-        self.decode()
-        return self.n
-
-    def __iter__(self):
-        cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
-        self.decode()
-        iterator.sequence = self
-        iterator.i = 0
-        return iterator
-
-    def __getitem__(self, place):
-        cdef Py_ssize_t i
-        if self.items == NULL:
-            self.decode()
-            # Asked for by place: likely to be asked again, through another sequence of the same field.
-            if self.n > SHORT_NUMBERS and self.store is not None:
-                document_of(self.message).numbers[<size_t>self.first] = self.store
-        fill(self.message)
-        if isinstance(place, slice):
-            places = range(*place.indices(self.n))
-            elements = []
-            fill(self.message)
-            for i in places:
-                elements.append(self.item(i))
-            return elements
-        i = place_of(place, self.n)
-        fill(self.message)
-        return self.item(i)
-
-    def numpy(self):
-        """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
-
-        dtype: the numpy type of the field's: int64, uint64, int32 (also of enums), uint32, float32, float64 or bool.
-        Raises DecodeError where the packed bytes are damaged.
-        """
-        import numpy
-        return numpy.asarray(memoryview(self))
-
-    def __array__(self, dtype=None, copy=None):
-        """What numpy falls back to where the buffer can't be had: raises what the buffer raised, which numpy drops."""
-        array = self.numpy()
-        if copy:
-            return array.astype(array.dtype if dtype is None else dtype)
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        self.decode()
-        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
-            raise BufferError("the numbers of a document are read-only; copy them first")
-        self.shape[0] = self.n
-        view.obj = self
-        view.buf = <void*>self.items
-        view.len = self.n * self.field.size
-        view.readonly = 1
-        view.itemsize = self.field.size
-        view.format = buffer_format(self.field.kind) if flags & PyBUF_FORMAT else NULL
-        view.ndim = 1
-        view.shape = self.shape if flags & PyBUF_ND == PyBUF_ND else NULL
-        view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
-        view.suboffsets = NULL
-        view.internal = NULL
-        cdef Document document = document_of(self.message)
-        if self.store is None and self.first != NULL:
-            document.pins += 1
-
-    def __releasebuffer__(self, Py_buffer* view):
-        cdef Document document = document_of(self.message)
-        if self.store is None and self.first != NULL:
-            document.pins -= 1
-
-
-cdef char* buffer_format(int kind) noexcept:
-    if kind == FLOAT:
-        return b"f"
-    if kind == DOUBLE:
-        return b"d"
-    if kind == BOOL:
-        return b"?"
-    if kind == INT64 or kind == SINT64 or kind == SFIXED64:
-        return b"q"
-    if kind == UINT64 or kind == FIXED64:
-        return b"Q"
-    if kind == UINT32 or kind == FIXED32:
-        return b"I"
-    return b"i"
-
-
-cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
-    """The next record that holds elements of the field, packed or not; as next_record."""
-    cdef int found
-    while True:
-        found = next_record(cursor, field.number, record)
-        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
-            return found
-
-
-cdef uint64_t store_long_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
-) noexcept:
-    cdef uint64_t count
-    if n < LONG_RUN:
-        return store_run(out, field, p, n, capacity)
-    with nogil:
-        count = store_run(out, field, p, n, capacity)
-    return count
-
-
-cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
-    """Drop the values that a closed enum does not have; returns how many are left."""
-    cdef uint64_t kept = 0
-    cdef uint64_t i
-    for i in range(n):
-        if has_value(field, values[i]):
-            values[kept] = values[i]
-            kept += 1
-    return kept
-
-
-@cython.final
-@cython.no_gc
-@cython.freelist(32)
-cdef class ScalarIterator:
-
-    def __iter__(self):
-        return self
-
-    def __length_hint__(self):
-        return self.sequence.n - self.i
-
-    def __next__(self):
-        fill(self.sequence.message)
-        if self.i >= self.sequence.n:
-            raise StopIteration
-        self.i += 1
-        return self.sequence.item(self.i - 1)
-
-
-cdef void* repeated_getter(int kind) noexcept:
-    """The getter for a repeated field of a kind."""
-    if kind == STRING or kind == BYTES or kind == MESSAGE:
-        return <void*>get_spans
-    return <void*>get_numbers
+        raise changed_error(self.sequence.field)

@@ -49,6 +49,8 @@ cdef struct Field:
     Table* table             # the one that the field stands in
     Table* sub               # of a message field
     void* get                # object (*)(object view, void* field)
+    void* set                # int (*)(object view, PyObject* value, void* field)
+    bint packed              # as the official serializer writes it
     PyObject* descriptor     # FieldDescriptor; borrowed from the owner
     PyObject* default        # borrowed from the descriptor
 
@@ -59,6 +61,7 @@ cdef struct Table:
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its place in `fields`, of a oneof -> -1; borrowed from the owner
+    bint has_closed_runs     # has a repeated closed enum, in whose packed runs unknown values may hide
     bint wide                # some message of this table had so many records that its slots are worth keeping
     PyObject* dead[FREE_LIST]
     int n_dead

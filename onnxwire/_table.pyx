@@ -38,6 +38,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
         field.wire = WIRES.get(row.type, WIRE_VARINT)
         field.size = SIZES.get(row.type, 0)
         field.repeated = row.is_repeated
+        field.packed = row.is_packed
         field.slot = i
         field.table = table
         field.descriptor = <PyObject*>row
@@ -51,6 +52,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
             field.sub = &self.tables[self.places[row.message_type.full_name]]
         if row.enum_type is not None and row.enum_type.is_closed:
             set_values(field, sorted({value.number for value in row.enum_type.values}))
+            table.has_closed_runs |= field.repeated
         if row.containing_oneof is not None:
             set_peers(field, [
                 k for k, peer in enumerate(fields)

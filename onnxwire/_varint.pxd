@@ -207,3 +207,22 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 cdef uint64_t decode_varints(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
 ) noexcept nogil
+
+
+cdef inline int varint_size(uint64_t value) noexcept nogil:
+    """How many bytes the shortest varint of a value has."""
+    cdef int size = 1
+    while value >= 0x80:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t* write_varint(uint8_t* p, uint64_t value) noexcept nogil:
+    """Write the shortest varint of a value, at most 10 bytes; returns where it ends."""
+    while value >= 0x80:
+        p[0] = <uint8_t>(value | 0x80)
+        value >>= 7
+        p += 1
+    p[0] = <uint8_t>value
+    return p + 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Error(Exception):
@@ -42,18 +45,79 @@ class InUseError(Error, BufferError):
     """A document can't be closed because arrays or memoryviews still look into it."""
 
 
-class SourceError(Error, OSError):
-    """A file could not be opened or read; also the OSError that the system's own error would have been."""
+class EditError(Error):
+    """An edit that can't be made; also the TypeError, ValueError, ... that protobuf's own messages raise for it.
+
+    reason: what is wrong. field: the full name of the field, such as `onnx.NodeProto.op_type`, or "".
+    """
+
+    def __init__(self, reason: str, field: str = "") -> None:
+        super().__init__(reason, field)
+        self.reason = reason
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" if self.field else self.reason
+
+
+class FieldTypeError(EditError, TypeError):
+    """A value of a type that the field does not take."""
+
+
+class FieldValueError(EditError, ValueError):
+    """A value out of the field's range, or a name that the message does not have."""
+
+
+class FieldOverflowError(FieldValueError, OverflowError):
+    """An int that no float can hold."""
+
+
+class FieldIndexError(EditError, IndexError):
+    """A place that the repeated field does not have."""
+
+
+class FieldAttributeError(EditError, AttributeError):
+    """An assignment to what can't be assigned to."""
+
+
+class FieldTextError(FieldValueError, UnicodeEncodeError):
+    """A str that is no text, such as one with a surrogate in it."""
+
+    def __init__(self, error: UnicodeEncodeError, field: str = "") -> None:
+        UnicodeEncodeError.__init__(self, *error.args)
+        self.reason = f"the str has no UTF-8 form: {error}"
+        self.field = field
+
+
+class FieldBytesError(FieldValueError, UnicodeDecodeError):
+    """Bytes for a string field that are no UTF-8."""
+
+    def __init__(self, error: UnicodeDecodeError, field: str = "") -> None:
+        UnicodeDecodeError.__init__(self, *error.args)
+        self.reason = f"the bytes are no UTF-8: {error}"
+        self.field = field
+
+
+class ChangedError(EditError, RuntimeError):
+    """A repeated field gained or lost elements while it was iterated over."""
+
+
+class FileError(Error, OSError):
+    """A file could not be opened, read or written; also the OSError that the system's own error would have been."""
 
     @classmethod
-    def from_os_error(cls, error: OSError, path: object, advice: str = "") -> SourceError:
-        """The SourceError for an OSError; it is a FileNotFoundError where that one was one, and so on."""
-        kind = _KINDS.get(error.errno or 0, cls)
+    def from_os_error(cls, error: OSError, path: object, advice: str = "") -> Self:
+        """The error of this class for an OSError; it is a FileNotFoundError where that one was one, and so on."""
+        kind = next((kind for kind in cls.__subclasses__() if isinstance(error, kind.__bases__[-1])), cls)
         reason = error.strerror or str(error)
         return kind(error.errno, f"{reason}; {advice}" if advice else reason, os.fspath(path))  # type: ignore[call-overload]
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}" if self.filename is not None else super().__str__()
+
+
+class SourceError(FileError):
+    """A file could not be opened or read."""
 
 
 class SourceNotFoundError(SourceError, FileNotFoundError):
@@ -68,9 +132,25 @@ class SourcePermissionError(SourceError, PermissionError):
     """The file may not be read."""
 
 
-_KINDS: dict[int, type[SourceError]] = {
-    errno.ENOENT: SourceNotFoundError,
-    errno.EISDIR: SourceIsADirectoryError,
-    errno.EACCES: SourcePermissionError,
-    errno.EPERM: SourcePermissionError,
-}
+class SaveError(FileError):
+    """A file could not be written; what was at its path before is as it was, unless the message says otherwise."""
+
+
+class SaveNotFoundError(SaveError, FileNotFoundError):
+    """There is no directory for the file."""
+
+
+class SaveIsADirectoryError(SaveError, IsADirectoryError):
+    """The path names a directory."""
+
+
+class SaveNotADirectoryError(SaveError, NotADirectoryError):
+    """The path leads through a file as if it were a directory."""
+
+
+class SavePermissionError(SaveError, PermissionError):
+    """The file or its directory may not be written."""
+
+
+class SaveBrokenPipeError(SaveError, BrokenPipeError):
+    """Whoever read the pipe that was written to has gone."""

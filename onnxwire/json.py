@@ -19,7 +19,6 @@ from onnxwire.text import (
     LongValue,
     byte_count,
     check_arguments,
-    payload_spans,
     present_fields,
     shortest_floats,
     too_deep,
@@ -207,10 +206,8 @@ def _check_text(text: str, message: Message, field: FieldDescriptor, place: int)
     from onnxwire.place import field_path
 
     document = message._document
-    if field.is_repeated:
-        span = next(islice(payload_spans(message, field), place, None), None)
-    else:
-        span = message._span(field.name)
+    payload = getattr(message, field.name)._payloads()[place] if field.is_repeated else message._payload(field.name)
+    span = None if payload is None else payload.span
     offset = None if span is None else span[0]
     path = field.name if offset is None else field_path(document, offset)
     reason = "the string is no valid UTF-8, which JSON can't hold; the text form can (onnxwire dump without --json)"

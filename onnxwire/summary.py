@@ -180,9 +180,9 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
 
 def tensor_bytes(tensor: TensorProto) -> int:
     """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
-    span = tensor._span("raw_data")
-    if span is not None:
-        return span[1] - span[0]
+    payload = tensor._payload("raw_data")
+    if payload is not None:
+        return len(payload)
     if tensor.data_location == TensorProto.EXTERNAL:
         for entry in tensor.external_data:
             if entry.key == "length" and entry.value.isdecimal() and len(entry.value) < 20:

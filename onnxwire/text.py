@@ -12,7 +12,9 @@ from typing import IO, Any, overload
 
 from onnxwire._document import Document
 from onnxwire._message import Message
-from onnxwire._walk import bytes_at, fault_at, read_record
+from onnxwire._repeated import RepeatedSpan
+from onnxwire._view import Payload
+from onnxwire._walk import fault_at, payload_at, read_record
 from onnxwire.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -74,19 +76,23 @@ def check_arguments(message: object, max_bytes: int | None) -> None:
 
 
 class LongValue:
-    """A string or bytes value of a document that is too long to be read at once."""
+    """A string or bytes value that is too long to be read at once."""
 
-    __slots__ = ("_document", "end", "start")
+    __slots__ = ("_buffer",)
 
-    def __init__(self, document: Document, start: int, end: int) -> None:
-        self._document = document
-        self.start = start
-        self.end = end
+    def __init__(self, payload: Payload | memoryview) -> None:
+        self._buffer = payload
+
+    def __len__(self) -> int:
+        return len(self._buffer)
 
     def read(self) -> Iterator[bytes]:
         """The bytes, a multiple of 3 at a time."""
-        for start in range(self.start, self.end, PIECE):
-            yield bytes_at(self._document, start, min(start + PIECE, self.end))
+        for start in range(0, len(self._buffer), PIECE):
+            # The view is let go of in between, so that whoever reads can stop and close the document.
+            with memoryview(self._buffer) as view:
+                piece = bytes(view[start : start + PIECE])
+            yield piece
 
     def read_text(self) -> Iterator[str]:
         """The characters, as a string field gives them: bytes that are no UTF-8 are escaped as surrogates."""
@@ -101,7 +107,8 @@ def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable
 
     Values are what the attribute gives, or a LongValue.
     """
-    if message.ByteSize() <= SMALL:
+    span = message._span
+    if span is not None and span[1] - span[0] <= SMALL:
         for field, value in message.ListFields():
             yield field, value if field.is_repeated else (value,)
         return
@@ -110,45 +117,29 @@ def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable
         if field.is_repeated:
             values = getattr(message, field.name)
             if values:
-                yield field, _payloads(message, field, values) if is_payload else values
+                yield field, _payloads(field, values) if is_payload else values
         elif message.HasField(field.name):
-            span = message._span(field.name) if is_payload else None
-            if span is not None and span[1] - span[0] > SMALL:
-                yield field, (LongValue(message._document, *span),)
+            payload = message._payload(field.name) if is_payload else None
+            if payload is not None and len(payload) > SMALL:
+                yield field, (LongValue(payload),)
             else:
                 yield field, (getattr(message, field.name),)
 
 
-def _payloads(message: Message, field: FieldDescriptor, values: Iterable[str | bytes]) -> Iterable[Any]:
-    """The elements of a repeated string or bytes of a long message."""
-    place = 0
-    for start, end in payload_spans(message, field):
-        if end - start > SMALL:
-            yield LongValue(message._document, start, end)
+def _payloads(field: FieldDescriptor, values: RepeatedSpan[Any]) -> Iterator[str | bytes | LongValue]:
+    """The elements of a repeated string or bytes."""
+    for payload in values._payloads():
+        if len(payload) > SMALL:
+            yield LongValue(payload)
         else:
-            data = bytes_at(message._document, start, end)
+            data = bytes(payload)
             yield data.decode("utf-8", "surrogateescape") if field.type == field.TYPE_STRING else data
-        place += 1
-    if not place:
-        yield from values
-
-
-def payload_spans(message: Message, field: FieldDescriptor) -> Iterator[tuple[int, int]]:
-    """Where the elements of a repeated string or bytes stand; nothing of a message that stands in several pieces."""
-    start, end = message._span() or (0, 0)
-    while start < end:
-        number, wire, value, after, _ = read_record(message._document, start, end)
-        if after is None:
-            raise fault_at(message._document, start, end)
-        if number == field.number and wire == WIRE_LEN:
-            yield value, after
-        start = after
 
 
 def byte_count(value: str | bytes | LongValue) -> int:
     """How many bytes a string or bytes value has in the document."""
     if isinstance(value, LongValue):
-        return value.end - value.start
+        return len(value)
     return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
 
 
@@ -156,7 +147,7 @@ def too_deep(message: Message) -> DecodeError:
     """The error for a message that is nested too deep."""
     from onnxwire.place import field_path
 
-    document, span = message._document, message._span()
+    document, span = message._document, message._span
     reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if span is None:
         return DecodeError(reason, source=document.name)
@@ -330,9 +321,9 @@ class _TextPrinter:
             unknown = self.unknown[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
         if not message._is_doubtful and not unknown.may_hide:
             return
-        document, span = message._document, message._span()
-        if span is None:  # a message in several pieces
-            data = message.SerializeToString()
+        document, span = message._document, message._span
+        if span is None:  # a message that was edited, or stands in several pieces
+            data = message._unknown_fields()
             document, span = Document(data, document.name), (0, len(data))
             document.root = type(message)
         start, end = span
@@ -373,7 +364,7 @@ class _TextPrinter:
                 value = following
             self.write(f"{indent}}}\n")
         else:
-            self._print_payload(f"{indent}{number}", FieldDescriptor.TYPE_BYTES, LongValue(document, value, after))
+            self._print_payload(f"{indent}{number}", FieldDescriptor.TYPE_BYTES, _long_value(document, value, after))
 
 
 def _enum_format(enum: EnumDescriptor) -> Format:
@@ -401,6 +392,10 @@ def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
             return False
         start = after
     return False
+
+
+def _long_value(document: Document, start: int, end: int) -> LongValue:
+    return LongValue(payload_at(document, start, end))
 
 
 Record = tuple[int, int, int, int | None]
@@ -437,7 +432,7 @@ class _UnknownFields:
 
 def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:
     bits = shift = 0
-    for piece in LongValue(document, start, end).read():
+    for piece in _long_value(document, start, end).read():
         for byte in piece:
             bits |= (byte & 127) << shift
             shift += 7

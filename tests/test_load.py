@@ -257,7 +257,7 @@ def test_truncated_file_says_how_long_it_should_be(tmp_path: Path, data: bytes) 
     path.write_bytes(data[:100_000])
     with pytest.raises(onnxwire.DecodeError, match="looks truncated") as caught:
         onnxwire.load(path)
-    graph_end = onnxwire.load(data)._span("graph")[1]
+    graph_end = onnxwire.load(data).graph._span[1]
     assert f"expected at least {graph_end:,} bytes" in str(caught.value)
     assert caught.value.path == "graph"
     assert data[caught.value.offset] == 7 << 3 | 2
@@ -402,6 +402,6 @@ def test_files_beyond_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> N
     with onnxwire.load(path) as model:
         assert model.domain == "end"
         assert model.graph.doc_string == "after"
-        start, end = model.graph.initializer[0]._span("raw_data")
+        start, end = model.graph.initializer[0]._payload("raw_data").span
         assert end - start == payload
         assert model.ByteSize() == path.stat().st_size

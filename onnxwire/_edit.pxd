@@ -1,0 +1,34 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Edits of a message: values into fields, messages into one another."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._document cimport Document
+from onnxwire._overlay cimport Overlay, set_mark
+from onnxwire._table cimport Field, Table
+from onnxwire._view cimport View
+
+cdef Overlay start_edit(View self)
+cdef object new_message(Table* table)
+cdef int read_number(const Field* field, object value, uint64_t* raw) except -1
+cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n)
+cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil
+cdef void claim(Overlay self, const Field* field) noexcept
+cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n)
+cdef int put_message(View self, const Field* field, View source) except -1
+cdef int clear_field(View self, const Field* field) except -1
+cdef int exchange_content(View self, Overlay content) except -1
+cdef Overlay content_of(Table* table, Document document, uint32_t depth)
+cdef Overlay content_copy(View source, uint32_t depth)
+cdef object field_error(const Field* field, type kind, str reason)
+cdef void* singular_setter(int kind) noexcept
+
+
+cdef inline Overlay edit(View self):
+    """The overlay of the message, made now where it has none; a message that is not there is put there."""
+    if (
+        self.overlay != NULL and (<Overlay>self.overlay).parent == NULL
+        and self.epoch == (<Document>self.document).epoch
+    ):
+        return <Overlay>self.overlay
+    return start_edit(self)

@@ -1,0 +1,389 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Edits of a message: the setters of singular fields, and messages that are put in, cleared and exchanged.
+
+Every check comes before the first change, so that an edit that can't be made changes nothing.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.float cimport PyFloat_AsDouble
+from cpython.long cimport PyLong_CheckExact
+from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+from onnxwire._document cimport EMPTY, Spans
+from onnxwire._overlay cimport copy_overlay, copy_span, drop_value, exchange, has_edits, new_overlay
+from onnxwire._table cimport (
+    BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
+    has_value,
+)
+from onnxwire._varint cimport zigzag32
+from onnxwire._view cimport attach, fill, is_edited, new_view, overlay_view
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    unsigned long long PyLong_AsUnsignedLongLong(object value) except? <unsigned long long>-1
+
+from onnxwire.errors import (
+    FieldAttributeError, FieldBytesError, FieldOverflowError, FieldTextError, FieldTypeError, FieldValueError,
+)
+
+
+cdef inline PyObject* owned(object o) noexcept:
+    Py_INCREF(o)
+    return <PyObject*>o
+
+
+cdef object field_error(const Field* field, type kind, str reason):
+    """The error about a field: it names it."""
+    return kind(reason, (<object>field.descriptor).full_name)
+
+
+# --- the overlay of a message
+
+cdef Overlay start_edit(View self):
+    """The overlay of the message, made now where it has none; a message that is not there is put there."""
+    cdef Document document = <Document>self.document
+    cdef Overlay overlay
+    cdef Spans parts
+    cdef Py_ssize_t i
+    fill(self)
+    if self.overlay != NULL:
+        overlay = <Overlay>self.overlay
+        if overlay.parent != NULL:
+            put_in_place(overlay)
+            fill(self)
+        return overlay
+    overlay = new_overlay(self.table, document.depth + 1)
+    memcpy(overlay.slots, self.slots, self.table.n_fields * sizeof(self.slots[0]))
+    overlay.start = self.start
+    overlay.end = self.end
+    overlay.flags = self.flags
+    if document.overlays is None:
+        document.overlays = {}
+    document.overlays[<size_t>self.start] = overlay
+    if self.parts != NULL:
+        parts = <Spans>self.parts
+        overlay.parts = owned(parts)
+        for i in range(1, parts.n):
+            document.overlays[<size_t>parts.items[i].p] = None
+    document.edited = None
+    document.next_epoch()
+    attach(self, overlay)
+    self.epoch = document.epoch
+    return overlay
+
+
+cdef int put_in_place(Overlay self) except -1:
+    """Put a message that was not there into the field of its parent."""
+    cdef View parent = <View>self.parent
+    cdef Field* field = self.field
+    cdef Overlay above = start_edit(parent)
+    claim(above, field)
+    above.held[field.slot] = owned(self)
+    above.slots[field.slot].p = set_mark()
+    Py_CLEAR(self.parent)
+    (<Document>parent.document).next_epoch()
+    return 0
+
+
+cdef object new_message(Table* table):
+    """A message without bytes and without values."""
+    return overlay_view(table, EMPTY, new_overlay(table, 0))
+
+
+cdef void claim(Overlay self, const Field* field) noexcept:
+    """Make ready for a new value of a singular field: none of its oneof is there, none comes from the bytes."""
+    cdef uint32_t i
+    for i in range(field.n_peers):
+        drop_value(self, field.peers[i])
+        # Also of a member that is not there: its records would come after the new value's.
+        self.touched[field.peers[i]] = True
+    if self.held[field.slot] != NULL:
+        drop_value(self, field.slot)
+    self.touched[field.slot] = True
+
+
+# --- values of singular fields
+
+cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
+    """Read an integer; returns 1 where it is above what int64 holds, and `low` is the uint64's bits."""
+    cdef int overflow = 0
+    if not PyLong_CheckExact(value):
+        if isinstance(value, bool):
+            raise field_error(field, FieldTypeError, "expected an int, found a bool")
+        if not hasattr(value, "__index__"):
+            raise field_error(field, FieldTypeError, f"expected an int, found {type(value).__name__}")
+        value = value.__index__()
+        if not isinstance(value, int):
+            raise field_error(field, FieldTypeError, f"__index__ returned {type(value).__name__}")
+    low[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow == 0:
+        return 0
+    if overflow > 0 and value >> 64 == 0:
+        low[0] = <int64_t>PyLong_AsUnsignedLongLong(value)
+        return 1
+    raise out_of_range(field, value)
+
+
+cdef object out_of_range(const Field* field, value):
+    return field_error(field, FieldValueError, f"{value} is out of the range of {KINDS[field.kind]}")
+
+
+cdef dict KINDS = {
+    3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 13: "uint32", 14: "an enum, which is int32",
+    15: "sfixed32", 16: "sfixed64", 17: "sint32", 18: "sint64",
+}
+
+
+cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
+    """Turn a Python number into the raw bits of a record."""
+    cdef int kind = field.kind
+    cdef int64_t low = 0
+    cdef bint above
+    cdef double real
+    cdef float single
+    cdef uint32_t bits
+    if kind == FLOAT or kind == DOUBLE:
+        try:
+            real = PyFloat_AsDouble(value)
+        except OverflowError as error:
+            raise field_error(field, FieldOverflowError, str(error)) from None
+        except TypeError:
+            raise field_error(field, FieldTypeError, f"expected a float, found {type(value).__name__}") from None
+        if kind == DOUBLE:
+            memcpy(raw, &real, 8)
+            return 0
+        single = <float>real
+        memcpy(&bits, &single, 4)
+        raw[0] = bits
+        return 0
+    if kind == BOOL:
+        if value is True or value is False:
+            raw[0] = value is True
+            return 0
+        raw[0] = read_bool(field, value)
+        return 0
+    if kind == ENUM and isinstance(value, (str, bytes)):
+        value = enum_number(field, value)
+    above = read_integer(field, value, &low)
+    if kind == UINT64 or kind == FIXED64:
+        if not above and low < 0:
+            raise out_of_range(field, value)
+    elif above:
+        raise out_of_range(field, value)
+    elif kind == UINT32 or kind == FIXED32:
+        if low < 0 or low > 0xFFFFFFFF:
+            raise out_of_range(field, value)
+    elif kind == INT32 or kind == SINT32 or kind == SFIXED32 or kind == ENUM:
+        if low != <int32_t>low:
+            raise out_of_range(field, value)
+        if kind == SINT32:
+            low = <uint32_t>((<uint32_t>low << 1) ^ <uint32_t>(<int32_t>low >> 31))
+        elif kind == SFIXED32:
+            low = <uint32_t>low
+        elif field.closed and not has_value(field, <int32_t>low):
+            raise field_error(field, FieldValueError, f"{value} is no value of {enum_of(field).full_name}")
+    elif kind == SINT64:
+        low = <int64_t>((<uint64_t>low << 1) ^ <uint64_t>(low >> 63))
+    raw[0] = <uint64_t>low
+    return 0
+
+
+cdef bint read_bool(const Field* field, value) except? True:
+    if not hasattr(value, "__index__"):
+        raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}")
+    return value.__index__() != 0
+
+
+cdef object enum_of(const Field* field):
+    return (<object>field.descriptor).enum_type
+
+
+cdef object enum_number(const Field* field, label):
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "replace")
+    row = enum_of(field).values_by_name.get(label)
+    if row is None:
+        raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
+    return row.number
+
+
+cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
+    """The raw bits that the official serializer writes for what a record's raw bits stand for."""
+    if field.kind == BOOL:
+        return raw != 0
+    if field.kind == INT32 or field.kind == ENUM:
+        return <uint64_t><int64_t><int32_t>raw
+    if field.kind == UINT32 or field.kind == SINT32:
+        return <uint32_t>raw
+    return raw
+
+
+cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
+    """Turn a str or bytes into the payload of a record; returns the object that owns it."""
+    cdef Py_ssize_t size = 0
+    if field.kind == STRING:
+        if not PyUnicode_CheckExact(value):
+            if isinstance(value, str):
+                value = str.__str__(value)
+            elif isinstance(value, bytes):
+                try:
+                    value = bytes.decode(value, "utf-8")
+                except UnicodeDecodeError as error:
+                    raise FieldBytesError(error, (<object>field.descriptor).full_name) from None
+            else:
+                raise field_error(field, FieldTypeError, f"expected str, found {type(value).__name__}")
+        try:
+            p[0] = <const uint8_t*>PyUnicode_AsUTF8AndSize(value, &size)
+        except UnicodeEncodeError as error:
+            raise FieldTextError(error, (<object>field.descriptor).full_name) from None
+        n[0] = size
+        return value
+    if not PyBytes_CheckExact(value):
+        if not isinstance(value, bytes):
+            raise field_error(field, FieldTypeError, f"expected bytes, found {type(value).__name__}")
+        value = bytes(memoryview(value))
+    p[0] = <const uint8_t*>PyBytes_AS_STRING(value)
+    n[0] = PyBytes_GET_SIZE(value)
+    return value
+
+
+# --- setters of singular fields; `closure` is the Field
+
+cdef object no_deletion(const Field* field):
+    return field_error(field, FieldAttributeError, f"fields are not deleted; use ClearField({name_of(field)!r})")
+
+
+cdef object name_of(const Field* field):
+    return (<object>field.descriptor).name
+
+
+cdef int set_number(View self, PyObject* value, void* closure) except -1:
+    cdef Field* field = <Field*>closure
+    cdef uint64_t raw = 0
+    cdef Overlay overlay
+    if value == NULL:
+        raise no_deletion(field)
+    read_number(field, <object>value, &raw)
+    overlay = edit(self)
+    if field.n_peers:
+        claim(overlay, field)
+    overlay.slots[field.slot].p = set_mark()
+    overlay.slots[field.slot].n = raw
+    overlay.touched[field.slot] = True
+    return 0
+
+
+cdef int set_text(View self, PyObject* value, void* closure) except -1:
+    cdef Field* field = <Field*>closure
+    cdef const uint8_t* p = NULL
+    cdef uint64_t n = 0
+    cdef Overlay overlay
+    if value == NULL:
+        raise no_deletion(field)
+    owner = read_text(field, <object>value, &p, &n)
+    overlay = edit(self)
+    claim(overlay, field)
+    overlay.held[field.slot] = owned(owner)
+    overlay.slots[field.slot].p = p
+    overlay.slots[field.slot].n = n
+    return 0
+
+
+cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
+    cdef Field* field = <Field*>closure
+    if value == NULL:
+        raise no_deletion(field)
+    if field.repeated:
+        way = f"change what is there, or use ClearField({name_of(field)!r}) and extend"
+        raise field_error(field, FieldAttributeError, f"a repeated field is not assigned to; {way}")
+    raise field_error(field, FieldAttributeError, "a message field is not assigned to; use its CopyFrom, or its fields")
+
+
+cdef void* singular_setter(int kind) noexcept:
+    """The setter for a kind."""
+    if kind == MESSAGE:
+        return <void*>refuse_assignment
+    if kind == STRING or kind == 12:
+        return <void*>set_text
+    return <void*>set_number
+
+
+# --- messages in messages
+
+cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
+    """A copy of a message, to be held by an overlay of `depth`: an Overlay, or an excerpt and the span in it."""
+    if is_edited(source) or source.parts != NULL:
+        p[0] = set_mark()
+        n[0] = 0
+        return content_copy(source, depth + 1)
+    p[0] = source.start
+    n[0] = <uint64_t>(source.end - source.start)
+    return copy_span(<Document>source.document, source.start, source.end, depth + 1)
+
+
+cdef Overlay content_copy(View source, uint32_t depth):
+    """An overlay with what a message has."""
+    cdef Document document = <Document>source.document
+    cdef Overlay content
+    fill(source)
+    if source.overlay != NULL:
+        return copy_overlay(<Overlay>source.overlay, document, depth)
+    content = new_overlay(source.table, depth)
+    content.start = source.start
+    content.end = source.end
+    content.flags = source.flags
+    memcpy(content.slots, source.slots, source.table.n_fields * sizeof(source.slots[0]))
+    if source.parts != NULL:
+        content.parts = owned(<object>source.parts)
+    # What has no owner yet is copied as if it stood in the source's document.
+    return copy_overlay(content, document, depth)
+
+
+cdef Overlay content_of(Table* table, Document document, uint32_t depth):
+    """An overlay with what the whole of a document of its own has as a message; its own records are looked at now."""
+    cdef View view = new_view(table, document, document.start, document.end, None)
+    cdef Overlay content = new_overlay(table, depth)
+    fill(view)
+    content.base = owned(document)
+    content.start = view.start
+    content.end = view.end
+    content.flags = view.flags
+    memcpy(content.slots, view.slots, table.n_fields * sizeof(view.slots[0]))
+    return content
+
+
+cdef int exchange_content(View self, Overlay content) except -1:
+    """Make the message what `content` is; every view of it sees that."""
+    cdef Overlay overlay = edit(self)
+    exchange(overlay, content)
+    (<Document>self.document).next_epoch()
+    return 0
+
+
+cdef int put_message(View self, const Field* field, View source) except -1:
+    """Put a copy of a message into a singular field."""
+    cdef const uint8_t* p = NULL
+    cdef uint64_t n = 0
+    cdef Overlay overlay = edit(self)
+    held = copy_message(source, overlay.depth, &p, &n)
+    claim(overlay, field)
+    overlay.held[field.slot] = owned(held)
+    overlay.slots[field.slot].p = p
+    overlay.slots[field.slot].n = n
+    (<Document>self.document).next_epoch()
+    return 0
+
+
+cdef int clear_field(View self, const Field* field) except -1:
+    """Make a field absent."""
+    cdef Overlay overlay
+    fill(self)
+    if self.slots[field.slot].p == NULL:
+        return 0
+    overlay = edit(self)
+    claim(overlay, field)
+    drop_value(overlay, field.slot)
+    return 0

@@ -1,0 +1,803 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""From messages, with their edits, to bytes: the rest of what was read is copied as it stands.
+
+A message is gone over twice by the same code, first to measure and then to write, because a length stands before what
+it counts. In between and on the way no other code may run, not even the garbage collector's: a list of objects that is
+walked here could be changed by it.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
+from onnxwire._edit cimport canonical
+from onnxwire._numbers cimport RepeatedScalar, get_numbers
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
+from onnxwire._table cimport (
+    BOOL, MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
+)
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint,
+    skip_value, varint_size, write_varint,
+)
+from onnxwire._view cimport (
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_view,
+    next_record, scan_slots, start_records,
+)
+
+from sys import byteorder
+
+from onnxwire.errors import EditError
+
+cdef bint LITTLE_ENDIAN = byteorder == "little"
+
+cdef enum:
+    BUFFER = 1 << 20         # bytes that are gathered before they are handed on
+    LONG = 1 << 16           # bytes that are handed on where they stand
+
+cdef uint64_t CANONICAL = <uint64_t>1 << 63
+
+
+@cython.final
+@cython.no_gc
+cdef class Piece:
+    pass
+
+
+@cython.final
+@cython.no_gc
+cdef class Encoder:
+
+    def __cinit__(self, bint deterministic):
+        self.deterministic = deterministic
+        self.descriptor = -1
+
+    def __dealloc__(self):
+        free(self.sizes)
+
+    cdef int measure(self, View message) except -1:
+        """Set `total` to the size of the message's encoding."""
+        self.writing = False
+        self.total = 0
+        self.n = 0
+        return self.emit_root(message)
+
+    cdef int write(self, View message) except -1:
+        """Write what was measured."""
+        cdef uint64_t size = self.total
+        self.writing = True
+        self.total = 0
+        self.next = 0
+        self.emit_root(message)
+        if self.total != size:
+            raise changed()
+        return 0
+
+    cdef int emit_root(self, View message) except -1:
+        cdef Content content
+        is_edited(message)
+        content = content_of_view(message)
+        self.depth = 0
+        return emit_sized(self, &content, 0)
+
+    cdef int flush(self) except -1:
+        """Hand on what was gathered."""
+        cdef Py_ssize_t n = self.p - self.start
+        if self.pieces is None:
+            raise changed()
+        if n:
+            self.pieces.append(PyBytes_FromStringAndSize(<const char*>self.start, n))
+            self.p = self.start
+        return 0
+
+
+cdef Content content_of_view(View message) noexcept:
+    cdef Content content
+    content.table = message.table
+    content.document = message.document
+    content.overlay = message.overlay
+    if content.overlay != NULL and (<Overlay>content.overlay).base != NULL:
+        content.document = (<Overlay>content.overlay).base
+    content.parts = message.parts
+    content.start = message.start
+    content.end = message.end
+    return content
+
+
+cdef object changed():
+    return EditError("the bytes of the document changed while they were written; nothing of it is usable")
+
+
+# --- what is put out: counted at first, then written
+
+cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
+    """Put bytes as they stand; owner: of the bytes, or NULL where they are the document's."""
+    cdef size_t room
+    self.total += n
+    if not self.writing:
+        return 0
+    if n >= LONG and self.pieces is not None:
+        self.flush()
+        return put_piece(self, p, n, document, owner)
+    while n:
+        if self.p == self.end:
+            self.flush()
+        room = <size_t>(self.end - self.p)
+        if n < room:
+            room = n
+        memcpy(self.p, p, room)
+        self.p += room
+        p += room
+        n -= room
+    return 0
+
+
+cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
+    cdef Piece piece
+    cdef Payload payload
+    if self.last is not None and self.p == self.start and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
+        payload = self.last.payload
+        if owner == NULL and payload.document is <Document>document and payload.p + payload.n == p:
+            payload.n += n
+            return 0
+    payload = Payload.__new__(Payload)
+    if owner == NULL:
+        payload.document = <Document>document
+    elif isinstance(<object>owner, Document):
+        payload.document = <Document>owner
+    else:
+        payload.owner = <object>owner
+    payload.p = p
+    payload.n = n
+    payload.size = 1
+    payload.format = b"B"
+    piece = Piece.__new__(Piece)
+    piece.offset = self.total - n
+    piece.payload = payload
+    self.pieces.append(piece)
+    self.last = piece
+    return 0
+
+
+cdef inline int put_varint(Encoder self, uint64_t value) except -1:
+    cdef uint8_t[10] bytes
+    cdef uint8_t* end
+    if not self.writing:
+        self.total += varint_size(value)
+        return 0
+    if self.end - self.p >= 10:
+        end = write_varint(self.p, value)
+        self.total += end - self.p
+        self.p = end
+        return 0
+    end = write_varint(bytes, value)
+    return put_bytes(self, bytes, end - bytes, NULL, NULL)
+
+
+cdef inline int put_number(Encoder self, const Field* field, uint64_t raw) except -1:
+    """Put a number without its tag, given its raw bits."""
+    cdef uint8_t[8] bytes
+    cdef int i
+    cdef int size = 4 if field.wire == WIRE_FIXED32 else 8
+    if field.wire == WIRE_VARINT:
+        return put_varint(self, raw)
+    if not self.writing:
+        self.total += size
+        return 0
+    for i in range(size):
+        bytes[i] = <uint8_t>(raw >> 8 * i)
+    return put_bytes(self, bytes, size, NULL, NULL)
+
+
+cdef inline int put_tag(Encoder self, const Field* field, int wire) except -1:
+    return put_varint(self, <uint64_t>field.number << 3 | wire)
+
+
+cdef inline int put_text(
+    Encoder self, const Field* field, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner
+) except -1:
+    put_tag(self, field, WIRE_LEN)
+    put_varint(self, n)
+    return put_bytes(self, p, n, document, owner)
+
+
+# --- messages
+
+cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
+    """Put a message behind its tag and length, or without them where number is 0."""
+    cdef Py_ssize_t place = self.n
+    cdef uint64_t before = self.total
+    cdef uint64_t size
+    cdef uint64_t* sizes
+    cdef bint is_canonical = False
+    if self.depth > DEEPEST:
+        raise EditError(f"messages nested more than {DEEPEST:,} deep are not written")
+    if self.writing:
+        if self.next == self.n:
+            raise changed()
+        size = self.sizes[self.next]
+        self.next += 1
+        if number:
+            put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
+            put_varint(self, size & ~CANONICAL)
+        before = self.total
+        if size & CANONICAL:
+            put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
+        else:
+            self.depth += 1
+            emit(self, content, &is_canonical)
+            self.depth -= 1
+        if self.total - before != size & ~CANONICAL:
+            raise changed()
+        return 0
+    if self.n == self.capacity:
+        self.capacity = self.capacity * 2 or 64
+        sizes = <uint64_t*>realloc(self.sizes, <size_t>self.capacity * sizeof(uint64_t))
+        if sizes == NULL:
+            raise MemoryError
+        self.sizes = sizes
+    self.n += 1
+    self.depth += 1
+    emit(self, content, &is_canonical)
+    self.depth -= 1
+    size = self.total - before
+    if is_canonical:
+        # What is in it is not gone into again.
+        self.n = place + 1
+        size |= CANONICAL
+    self.sizes[place] = size
+    if number:
+        put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
+        put_varint(self, size & ~CANONICAL)
+    return 0
+
+
+cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
+    """Put what is in a message; while measuring, tell whether its span is what would be written."""
+    cdef Overlay overlay
+    cdef Document document = <Document>content.document
+    if content.overlay != NULL:
+        overlay = <Overlay>content.overlay
+        content.start = overlay.start
+        content.end = overlay.end
+        content.parts = overlay.parts
+        if overlay.base != NULL:
+            content.document = overlay.base
+        if self.deterministic or overlay.start == NULL:
+            return emit_fields(self, content, overlay.slots, overlay.flags)
+        return emit_records(self, content)
+    if content.parts != NULL or has_edits(document, content.start, content.end):
+        return emit_scanned(self, content) if self.deterministic else emit_records(self, content)
+    if not self.deterministic:
+        is_canonical[0] = True
+        return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
+    if not self.writing and is_plain(content.table, content.start, content.end):
+        return measure_plain(self, content, is_canonical)
+    return emit_scanned(self, content)
+
+
+cdef int emit_span(
+    Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts
+) except -1:
+    """Put a message that stands in a document, with the edits that it has there."""
+    cdef Content content
+    cdef OverlayIndex index = index_of(document)
+    cdef Py_ssize_t i
+    content.table = field.sub
+    content.document = <PyObject*>document
+    content.overlay = NULL
+    content.parts = <PyObject*>parts if parts is not None else NULL
+    content.start = p
+    content.end = p + n
+    if index is not None:
+        i = index.first(p)
+        if i < index.n and index.pairs[i].address == <size_t>p:
+            if <object>index.pairs[i].overlay is None:
+                return 0  # a further piece of a message that was put already
+            content.overlay = index.pairs[i].overlay
+    return emit_sized(self, &content, field.number)
+
+
+cdef int emit_held(
+    Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, PyObject* held
+) except -1:
+    """Put a message that was put into a field; document: of the bytes of the message that the field is in."""
+    cdef Content content
+    if held == NULL:
+        return emit_span(self, field, document, p, n, None)
+    if not isinstance(<object>held, Overlay):
+        return emit_span(self, field, <Document>held, p, n, None)
+    content.table = field.sub
+    content.document = <PyObject*>EMPTY
+    content.overlay = held
+    content.parts = NULL
+    content.start = content.end = NULL
+    return emit_sized(self, &content, field.number)
+
+
+# --- edited messages: their records, but for the fields that were touched
+
+cdef enum:
+    IN_BYTES = 1
+    DONE = 2
+
+
+cdef int emit_records(Encoder self, Content* content) except -1:
+    """Put the records of a message as they stand, each touched field where its first record stood.
+
+    A field that had no record comes where the order of numbers wants it.
+    """
+    cdef Document document = <Document>content.document
+    cdef Overlay overlay = <Overlay>content.overlay if content.overlay != NULL else None
+    cdef bint drops = overlay is not None and overlay.flags & DROPS_UNKNOWN
+    cdef const uint8_t* run = NULL       # where records begin that are copied as they stand
+    cdef const uint8_t* run_end = NULL
+    cdef bytearray state = bytearray(content.table.n_fields)
+    cdef uint8_t* states = <uint8_t*><char*>state
+    cdef Py_ssize_t known = 0
+    cdef uint32_t first = 0              # fields before it are done
+    cdef Cursor cursor
+    cdef Record record
+    cdef Field* field
+    cdef int found
+    if overlay is not None:
+        known = find_known(content, states)
+        if known == 0:
+            first = emit_new(self, content, overlay, states, first, 0xFFFFFFFF)
+    start_records(&cursor, content.start, content.end, content.parts, NULL)
+    while True:
+        found = next_record(&cursor, 0, &record)
+        if found < 0:
+            raise decode_error(document, cursor.p, cursor.end)
+        if found == 0:
+            break
+        field = find_field(content.table, record.tag >> 3)
+        if is_unknown(field, &record):
+            field = NULL
+        if record.start != run_end:
+            flush_run(self, content, &run, run_end)
+            run = record.start
+            run_end = record.start
+        if field == NULL:
+            if drops:
+                flush_run(self, content, &run, run_end)
+            else:
+                run_end = cursor.p
+            continue
+        if overlay is not None:
+            if first < content.table.n_fields and content.table.fields[first].number < field.number:
+                flush_run(self, content, &run, run_end)
+                first = emit_new(self, content, overlay, states, first, field.number)
+                run = run_end = record.start
+            known -= 1
+        if overlay is not None and overlay.touched[field.slot]:
+            flush_run(self, content, &run, run_end)
+            if not states[field.slot] & DONE:
+                states[field.slot] |= DONE
+                emit_touched(self, content, overlay, field)
+        elif field.kind == MESSAGE and has_edits(document, record.value, record.value + record.n):
+            flush_run(self, content, &run, run_end)
+            emit_span(self, field, document, record.value, record.n, None)
+        else:
+            run_end = cursor.p
+        if overlay is not None and known == 0:
+            flush_run(self, content, &run, run_end)
+            first = emit_new(self, content, overlay, states, first, 0xFFFFFFFF)
+            run = run_end = cursor.p
+    flush_run(self, content, &run, run_end)
+    if overlay is not None:
+        put_unknown(self, overlay)
+    return 0
+
+
+cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const uint8_t* end) except -1:
+    if run[0] != NULL and end > run[0]:
+        put_bytes(self, run[0], <uint64_t>(end - run[0]), content.document, NULL)
+    run[0] = end
+    return 0
+
+
+cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
+    """Mark the fields that have records; returns how many records there are of known fields."""
+    cdef Py_ssize_t known = 0
+    cdef Cursor cursor
+    cdef Record record
+    cdef Field* field
+    start_records(&cursor, content.start, content.end, content.parts, NULL)
+    while next_record(&cursor, 0, &record) > 0:
+        field = find_field(content.table, record.tag >> 3)
+        if not is_unknown(field, &record):
+            states[field.slot] |= IN_BYTES
+            known += 1
+    return known
+
+
+cdef int64_t emit_new(
+    Encoder self, Content* content, Overlay overlay, uint8_t* states, uint32_t first, uint32_t number
+) except -1:
+    """Put the touched fields below a number that have no records; returns the place of the next field."""
+    while first < content.table.n_fields and content.table.fields[first].number < number:
+        if overlay.touched[first] and not states[first] & IN_BYTES:
+            emit_touched(self, content, overlay, &content.table.fields[first])
+        first += 1
+    return first
+
+
+cdef int put_unknown(Encoder self, Overlay overlay) except -1:
+    """Put the unknown fields that were merged in."""
+    cdef object unknown
+    if overlay.unknown == NULL:
+        return 0
+    unknown = <object>overlay.unknown
+    return put_bytes(
+        self, <const uint8_t*>PyBytes_AS_STRING(unknown), PyBytes_GET_SIZE(unknown), NULL, overlay.unknown
+    )
+
+
+cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Field* field) except -1:
+    """Put a field whose value is the overlay's."""
+    cdef Slot* slot = &overlay.slots[field.slot]
+    cdef PyObject* held = overlay.held[field.slot]
+    cdef Elements elements
+    cdef Element* element
+    cdef Py_ssize_t i
+    if slot.p == NULL:
+        return 0
+    if not field.repeated:
+        if field.size:
+            put_tag(self, field, field.wire)
+            return put_number(self, field, slot.n)
+        if field.kind == MESSAGE:
+            return emit_held(self, field, <Document>content.document, slot.p, slot.n, held)
+        return put_text(self, field, slot.p, slot.n, content.document, held)
+    if field.size:
+        return emit_numbers(self, field, (<Numbers>held).items, (<Numbers>held).n)
+    elements = <Elements>held
+    for i in range(elements.n):
+        element = &elements.items[i]
+        if field.kind == MESSAGE:
+            emit_held(self, field, <Document>content.document, element.p, element.n, element.held)
+        else:
+            put_text(self, field, element.p, element.n, content.document, element.held)
+    return 0
+
+
+cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
+    """The raw bits of a number of a native array."""
+    cdef uint64_t wide = 0
+    cdef uint32_t narrow = 0
+    if field.size == 8:
+        memcpy(&wide, items + i * 8, 8)
+        if field.kind == SINT64:
+            wide = (wide << 1) ^ (0 - (wide >> 63))
+        return wide
+    if field.size == 1:
+        return items[i]
+    memcpy(&narrow, items + i * 4, 4)
+    if field.kind == SINT32:
+        return <uint32_t>((narrow << 1) ^ (0 - (narrow >> 31)))
+    if field.wire == WIRE_FIXED32 or field.kind == UINT32:
+        return narrow
+    return <uint64_t><int64_t><int32_t>narrow
+
+
+cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py_ssize_t n) except -1:
+    """Put repeated numbers, packed where the field is."""
+    cdef uint64_t size = 0
+    cdef uint64_t part
+    cdef Py_ssize_t i
+    if n == 0:
+        return 0
+    if not field.packed:
+        for i in range(n):
+            put_tag(self, field, field.wire)
+            put_number(self, field, raw_at(field, items, i))
+        return 0
+    if field.wire == WIRE_VARINT:
+        for i in range(n):
+            size += varint_size(raw_at(field, items, i))
+    else:
+        size = <uint64_t>n * field.size
+    put_tag(self, field, WIRE_LEN)
+    put_varint(self, size)
+    if not self.writing:
+        self.total += size
+        return 0
+    if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
+        # Never long enough to be handed on where they stand: the numbers may change.
+        while size:
+            part = min(size, <uint64_t>LONG - 1)
+            put_bytes(self, items, part, NULL, NULL)
+            items += part
+            size -= part
+        return 0
+    for i in range(n):
+        put_number(self, field, raw_at(field, items, i))
+    return 0
+
+
+# --- all fields in the order of their numbers, as the official serializer writes them
+
+cdef int emit_scanned(Encoder self, Content* content) except -1:
+    """Put the fields of a message that has no overlay."""
+    cdef const Table* table = content.table
+    cdef Slot* slots = <Slot*>malloc((table.n_fields or 1) * sizeof(Slot))
+    cdef const uint8_t* fault = NULL
+    cdef const uint8_t* end = content.end
+    cdef Spans parts
+    cdef Steps steps
+    cdef uint32_t flags = 0
+    cdef uint64_t records = 0
+    cdef Py_ssize_t i
+    if slots == NULL:
+        raise MemoryError
+    memset(slots, 0, table.n_fields * sizeof(Slot))
+    memset(&steps, 0, sizeof(steps))
+    try:
+        if content.parts == NULL:
+            fault = scan_slots(table, content.start, content.end, slots, &flags, &records, &steps)
+        else:
+            parts = <Spans>content.parts
+            for i in range(parts.n):
+                end = parts.items[i].p + parts.items[i].n
+                fault = scan_slots(table, parts.items[i].p, end, slots, &flags, &records, &steps)
+                if fault != NULL:
+                    break
+        if fault != NULL:
+            raise decode_error(<Document>content.document, fault, end)
+        return emit_fields(self, content, slots, flags)
+    finally:
+        free(slots)
+
+
+cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t flags) except -1:
+    """Put the fields by their numbers, then the unknown ones."""
+    cdef Overlay overlay = <Overlay>content.overlay if content.overlay != NULL else None
+    cdef const Table* table = content.table
+    cdef const Field* field
+    cdef uint32_t i
+    for i in range(table.n_fields):
+        field = &table.fields[i]
+        if slots[i].p == NULL:
+            continue
+        if overlay is not None and overlay.touched[i]:
+            emit_touched(self, content, overlay, field)
+        else:
+            emit_read(self, content, field, &slots[i], flags)
+    return emit_all_unknown(self, content, flags)
+
+
+cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except -1:
+    """Put the unknown fields: those of the bytes, and those that were merged in."""
+    if (flags & HAS_UNKNOWN or content.table.has_closed_runs) and not flags & DROPS_UNKNOWN and content.start != NULL:
+        emit_unknown(self, content)
+    if content.overlay != NULL:
+        put_unknown(self, <Overlay>content.overlay)
+    return 0
+
+
+cdef int emit_read(Encoder self, Content* content, const Field* field, const Slot* slot, uint32_t flags) except -1:
+    """Put a field that is what the bytes say."""
+    cdef Document document = <Document>content.document
+    cdef RepeatedScalar numbers
+    cdef Cursor cursor
+    cdef Record record
+    cdef Spans parts
+    cdef uint64_t left = slot.n
+    cdef View view
+    cdef int found
+    if field.repeated and field.size:
+        view = new_view(
+            content.table, document, content.start, content.end,
+            <Spans>content.parts if content.parts != NULL else None,
+        )
+        # The edits of the message are not looked at, which are not of this field.
+        view.slots[field.slot] = slot[0]
+        view.epoch = document.epoch
+        numbers = get_numbers(view, <void*>field)
+        numbers.decode()
+        return emit_numbers(self, field, numbers.items, numbers.n)
+    if field.repeated:
+        start_records(&cursor, content.start, content.end, content.parts, slot.p)
+        while left:
+            found = next_record(&cursor, field.number, &record)
+            if found <= 0:
+                raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 != WIRE_LEN:
+                continue
+            left -= 1
+            if field.kind == MESSAGE:
+                emit_span(self, field, document, record.value, record.n, None)
+            else:
+                put_text(self, field, record.value, record.n, content.document, NULL)
+        return 0
+    if field.size:
+        put_tag(self, field, field.wire)
+        return put_number(self, field, canonical(field, slot.n))
+    if field.kind != MESSAGE:
+        return put_text(self, field, slot.p, slot.n, content.document, NULL)
+    if flags & HAS_MERGE:
+        start_records(&cursor, content.start, content.end, content.parts, NULL)
+        parts = collect_parts(&cursor, content.table, field)
+        if parts.n > 1:
+            return emit_span(self, field, document, parts.items[0].p, parts.items[0].n, parts)
+    return emit_span(self, field, document, slot.p, slot.n, None)
+
+
+cdef int emit_unknown(Encoder self, Content* content) except -1:
+    """Put the unknown fields of the bytes; those of a packed run of a closed enum one by one."""
+    cdef Cursor cursor
+    cdef Record record
+    cdef Field* field
+    cdef const uint8_t* p
+    cdef uint64_t value
+    start_records(&cursor, content.start, content.end, content.parts, NULL)
+    while next_record(&cursor, 0, &record) > 0:
+        field = find_field(content.table, record.tag >> 3)
+        if is_unknown(field, &record):
+            if field != NULL and field.closed and record.tag & 7 == WIRE_VARINT:
+                put_tag(self, field, WIRE_VARINT)
+                put_varint(self, record.n)
+            else:
+                put_bytes(self, record.start, <uint64_t>(cursor.p - record.start), content.document, NULL)
+        elif field.closed and record.tag & 7 == WIRE_LEN:
+            p = record.value
+            while p != NULL and p < record.value + record.n:
+                p = read_varint(p, record.value + record.n, &value)
+                if p != NULL and not has_value(field, <int32_t>value):
+                    put_tag(self, field, WIRE_VARINT)
+                    put_varint(self, value)
+    return 0
+
+
+# --- spans that are already what would be written
+
+cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Whether the records of a message are those that the official serializer would write; messages in it aside."""
+    cdef const uint8_t* record
+    cdef const uint8_t* value
+    cdef const Field* field
+    cdef uint64_t n
+    cdef uint32_t tag
+    cdef uint32_t last = 0
+    cdef bint in_oneof = False
+    cdef bint in_unknown = False
+    while p < end:
+        record = p
+        tag = p[0]
+        p += 1
+        if tag >= 0x80:
+            p = read_long_tag(record, end, &tag)
+            if p == NULL or varint_size(tag) != p - record:
+                return False
+        field = find_field(table, tag >> 3)
+        if field == NULL:
+            in_unknown = True
+            p = skip_value(p, end, tag, MAX_DEPTH) if tag > 7 else NULL
+            if p == NULL:
+                return False
+            continue
+        if in_unknown or field.number < last:
+            return False
+        if field.number == last and (not field.repeated or (field.size and field.packed)):
+            return False
+        last = field.number
+        if field.n_peers:
+            if in_oneof:
+                return False
+            in_oneof = True
+        if field.repeated and field.size and field.packed:
+            if tag & 7 != WIRE_LEN:
+                return False
+        elif tag & 7 != field.wire:
+            return False
+        value = p
+        if tag & 7 == WIRE_LEN:
+            p = read_length(value, end, &n)
+            if p == NULL or varint_size(n) != p - value:
+                return False
+            value = p
+            p += n
+            if field.size and not is_plain_run(field, value, p):
+                return False
+        elif tag & 7 == WIRE_VARINT:
+            p = read_varint(value, end, &n)
+            if p == NULL or not is_plain_varint(field, n, p - value):
+                return False
+        elif end - p < field.size:
+            return False
+        else:
+            p += field.size
+    return True
+
+
+cdef inline bint is_plain_varint(const Field* field, uint64_t raw, Py_ssize_t size) noexcept nogil:
+    return (
+        varint_size(raw) == size and canonical(field, raw) == raw
+        and not (field.closed and not has_value(field, <int32_t>raw))
+    )
+
+
+cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    cdef const uint8_t* start
+    cdef uint64_t n
+    if p == end:
+        return False
+    if field.wire != WIRE_VARINT:
+        return (end - p) % field.size == 0
+    while p < end:
+        # Eight numbers below 128 at once: all are as short as can be.
+        if end - p >= 8 and not field.closed and field.kind != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
+            p += 8
+            continue
+        start = p
+        p = read_varint(p, end, &n)
+        if p == NULL or not is_plain_varint(field, n, p - start):
+            return False
+    return True
+
+
+cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) except -1:
+    """Measure a plain message: its span, but for messages in it that are not canonical."""
+    cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
+    cdef Py_ssize_t place
+    cdef bint all_canonical = True
+    cdef Cursor cursor
+    cdef Record record
+    cdef Field* field
+    start_records(&cursor, content.start, content.end, NULL, NULL)
+    while next_record(&cursor, 0, &record) > 0:
+        field = find_field(content.table, record.tag >> 3)
+        if field == NULL or field.kind != MESSAGE:
+            continue
+        place = self.n
+        self.total = 0
+        emit_span(self, field, <Document>content.document, record.value, record.n, None)
+        all_canonical = all_canonical and self.sizes[place] & CANONICAL
+        total += self.total - <uint64_t>(cursor.p - record.start)
+    self.total = total
+    is_canonical[0] = all_canonical
+    return 0
+
+
+# --- in memory
+
+cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
+    """How many bytes `encode` makes."""
+    cdef Encoder encoder = Encoder(False)
+    encoder.measure(message)
+    return encoder.total
+
+
+cdef bytes encode(View message, bint deterministic):
+    """The encoding of a message."""
+    cdef Encoder encoder = Encoder(deterministic)
+    cdef bytes data
+    encoder.measure(message)
+    if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
+        raise MemoryError
+    data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
+    encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
+    encoder.end = encoder.p + encoder.total
+    encoder.write(message)
+    return data
+
+
+cdef bytes unknown_fields(View message):
+    """The unknown fields of a message, as they would be written."""
+    cdef Encoder encoder = Encoder(True)
+    cdef Content content
+    cdef bytes data
+    fill(message)
+    if message.flags & HAS_UNKNOWN == 0 and not message.table.has_closed_runs:
+        return b""
+    content = content_of_view(message)
+    emit_all_unknown(encoder, &content, message.flags)
+    data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
+    encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
+    encoder.end = encoder.p + encoder.total
+    encoder.writing = True
+    emit_all_unknown(encoder, &content, message.flags)
+    return data

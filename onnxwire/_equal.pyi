@@ -1,3 +1,0 @@
-from onnxwire._message import Message
-
-def equal_views(a: Message, b: Message) -> bool: ...

@@ -1,0 +1,114 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Messages that are merged into others, and unknown fields that are discarded."""
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
+
+from onnxwire._document cimport Document
+from onnxwire._edit cimport canonical, claim, edit, put_message
+from onnxwire._encode cimport unknown_fields
+from onnxwire._numbers cimport RepeatedScalar, get_numbers
+from onnxwire._overlay cimport DEEPEST, Numbers, Overlay, set_mark
+from onnxwire._repeated cimport extend_spans
+from onnxwire._table cimport MESSAGE, Field, Slot
+from onnxwire._view cimport DROPS_UNKNOWN, HAS_UNKNOWN, document_of, field_value, fill, get_message, held_value
+
+from onnxwire.errors import EditError
+
+
+cdef int merge(View self, View other, int depth) except -1:
+    """Merge a message into another; `other` must be a copy that nobody else knows of.
+
+    Singular values replace those that are there, messages are merged, elements and unknown fields are added.
+    """
+    cdef Overlay overlay
+    cdef Field* field
+    cdef PyObject* held
+    cdef Slot* slot
+    cdef bytes unknown
+    cdef uint32_t i
+    if depth == 0:
+        raise EditError(f"messages nested more than {DEEPEST:,} deep are not merged")
+    fill(other)
+    overlay = edit(self)
+    for i in range(self.table.n_fields):
+        field = &self.table.fields[i]
+        slot = &other.slots[i]
+        if slot.p == NULL:
+            continue
+        if field.repeated and field.size:
+            add_numbers(get_numbers(self, field), get_numbers(other, field))
+        elif field.repeated:
+            extend_spans(self, field, field_value(other, field))
+        elif field.kind == MESSAGE:
+            if overlay.slots[i].p == NULL:
+                put_message(self, field, get_message(other, field))
+            else:
+                merge(get_message(self, field), get_message(other, field), depth - 1)
+        elif field.size:
+            claim(overlay, field)
+            overlay.slots[i].p = set_mark()
+            overlay.slots[i].n = canonical(field, slot.n)
+        else:
+            held = held_value(other, field)
+            owner = <object>held if held != NULL else document_of(other)
+            claim(overlay, field)
+            Py_INCREF(owner)
+            overlay.held[i] = <PyObject*>owner
+            overlay.slots[i] = slot[0]
+    unknown = unknown_fields(other)
+    if unknown:
+        if overlay.unknown != NULL:
+            unknown = <bytes>overlay.unknown + unknown
+        set_unknown(overlay, unknown)
+        overlay.flags |= HAS_UNKNOWN
+        (<Document>self.document).next_epoch()
+    return 0
+
+
+cdef int add_numbers(RepeatedScalar target, RepeatedScalar source) except -1:
+    cdef Numbers incoming
+    source.decode()
+    incoming = Numbers.allocate(source.n, source.field)
+    memcpy(incoming.items, source.items, <size_t>source.n * source.field.size)
+    return target.splice(len(target), len(target), incoming)
+
+
+cdef void set_unknown(Overlay self, object unknown) noexcept:
+    cdef PyObject* old = self.unknown
+    if unknown is not None:
+        Py_INCREF(unknown)
+    self.unknown = NULL if unknown is None else <PyObject*>unknown
+    Py_XDECREF(old)
+
+
+cdef int discard_unknown(View self, int depth) except -1:
+    """Discard the unknown fields of a message and of all messages in it."""
+    cdef Overlay overlay
+    cdef Field* field
+    cdef uint32_t i
+    if depth == 0:
+        raise EditError(f"messages nested more than {DEEPEST:,} deep are not gone through")
+    fill(self)
+    if unknown_fields(self):
+        overlay = edit(self)
+        overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN
+        set_unknown(overlay, None)
+        (<Document>self.document).next_epoch()
+        for i in range(self.table.n_fields):
+            field = &self.table.fields[i]
+            # Their runs are not copied as they stand: unknown values may be among them.
+            if field.closed and field.repeated and overlay.slots[i].p != NULL:
+                (<RepeatedScalar>get_numbers(self, field)).edit()
+    for i in range(self.table.n_fields):
+        field = &self.table.fields[i]
+        fill(self)
+        if field.kind != MESSAGE or self.slots[i].p == NULL:
+            continue
+        if field.repeated:
+            for element in field_value(self, field):
+                discard_unknown(element, depth - 1)
+        else:
+            discard_unknown(get_message(self, field), depth - 1)
+    return 0

@@ -1,0 +1,36 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequences over repeated numbers."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._overlay cimport Numbers
+from onnxwire._repeated cimport Repeated
+from onnxwire._table cimport Field
+from onnxwire._view cimport Cursor, Record, View
+
+
+cdef class RepeatedScalar(Repeated):
+    cdef const uint8_t* items    # the elements, NULL before they are asked for; may be unaligned
+    cdef Py_ssize_t n            # elements
+
+    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
+    cdef int decode(self) except -1
+    cdef void adopt(self, const uint8_t* first, Numbers numbers)
+    cdef object item(self, Py_ssize_t i)
+    cdef Numbers edit(self)
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1
+
+
+cdef class ScalarIterator:
+    cdef RepeatedScalar sequence
+    cdef const uint8_t* first    # the record, or the Numbers, that it began with
+    cdef Numbers numbers
+    cdef uint32_t changes
+    cdef uint32_t epoch
+    cdef Py_ssize_t i
+
+    cdef int check_unchanged(self) except -1
+
+
+cdef object get_numbers(View self, void* closure)
+cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil
+cdef int extend_numbers(View message, Field* field, values) except -1

@@ -1,0 +1,564 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memmove
+
+from onnxwire._document cimport Document, decode_error, packed_error
+from onnxwire._edit cimport edit, field_error, read_number
+from onnxwire._overlay cimport Overlay, set_mark
+from onnxwire._repeated cimport changed_error, place_of
+from onnxwire._table cimport (
+    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, Slot, has_value,
+)
+from onnxwire._varint cimport (
+    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
+    decode_varints, load32, load64, zigzag32, zigzag64,
+)
+from onnxwire._view cimport (
+    Payload, document_of, expose, fill, held_value, new_payload, next_record, start_cursor,
+)
+
+from sys import byteorder
+
+from onnxwire.errors import FieldTypeError, FieldValueError
+
+cdef bint LITTLE_ENDIAN = byteorder == "little"
+
+cdef enum:
+    SHORT_NUMBERS = 64    # numbers that are decoded again rather than kept
+    LONG_RUN = 1 << 16    # bytes of numbers whose decoding lets other threads run
+
+
+cdef object get_numbers(View self, void* closure):
+    cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
+    fill(self)
+    sequence.message = self
+    sequence.field = <Field*>closure
+    return sequence
+
+
+cdef Packed packed_kind(int kind) noexcept nogil:
+    if kind == SINT64:
+        return PACKED_ZIGZAG64
+    if kind == SINT32:
+        return PACKED_ZIGZAG32
+    if kind == BOOL:
+        return PACKED_BOOL
+    if kind == INT64 or kind == UINT64:
+        return PACKED_64
+    return PACKED_32
+
+
+cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
+    """Write one number, given the raw bits of its record."""
+    cdef uint32_t low = <uint32_t>raw
+    cdef int64_t wide
+    cdef int32_t narrow
+    if field.kind == BOOL:
+        (<uint8_t*>out)[0] = raw != 0
+    elif field.kind == SINT64:
+        wide = zigzag64(raw)
+        memcpy(out, &wide, 8)
+    elif field.kind == SINT32:
+        narrow = zigzag32(raw)
+        memcpy(out, &narrow, 4)
+    elif field.size == 8:
+        memcpy(out, &raw, 8)
+    else:
+        memcpy(out, &low, 4)
+
+
+cdef uint64_t store_run(
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+) noexcept nogil:
+    """Write the numbers of a packed run; returns how many."""
+    cdef uint64_t count = 0
+    if field.wire == WIRE_VARINT:
+        return decode_varints(p, p + n, packed_kind(field.kind), out, capacity)
+    if LITTLE_ENDIAN:
+        count = min(n // field.size, capacity)
+        memcpy(out, p, count * field.size)
+        return count
+    while count < capacity and n - count * field.size >= field.size:
+        store(out + count * field.size, field,
+              load64(p + count * 8) if field.size == 8 else load32(p + count * 4))
+        count += 1
+    return count
+
+
+@cython.final
+@cython.no_gc
+cdef class RepeatedScalar(Repeated):
+    """A sequence of numbers, which numpy.asarray takes without another copy. It can be changed as a list can.
+
+    A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
+    """
+
+    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
+        """How many elements the records hold, before a closed enum drops any.
+
+        Where they are one packed run that can be used as it stands, `window` is set to its start.
+        """
+        cdef Document document = document_of(self.message)
+        cdef Field* field = self.field
+        cdef Cursor cursor
+        cdef Record record
+        cdef uint64_t total = 0
+        cdef uint64_t _i
+        cdef Slot* slot = &self.message.slots[field.slot]
+        start_cursor(&cursor, self.message, slot.p)
+        for _i in range(slot.n):
+            if next_usable(&cursor, field, &record) <= 0:
+                raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 != WIRE_LEN:
+                total += 1
+            elif field.wire == WIRE_VARINT:
+                if record.n and record.value[record.n - 1] >= 0x80:
+                    raise packed_error(document, record.value, record.value + record.n, 0)
+                total += count_varints(record.value, record.value + record.n)
+            else:
+                if record.n % field.size:
+                    raise packed_error(document, record.value, record.value + record.n, field.size)
+                total += record.n // field.size
+                if slot.n == 1 and LITTLE_ENDIAN:
+                    window[0] = record.value
+        return total
+
+    cdef int decode(self) except -1:
+        """Make `items` and `n` what the message says now."""
+        cdef Document document
+        cdef Field* field = self.field
+        cdef const uint8_t* window = NULL
+        cdef const uint8_t* first
+        cdef PyObject* held
+        cdef Cursor cursor
+        cdef Record record
+        cdef Numbers numbers
+        cdef uint64_t total
+        cdef uint64_t n_records
+        cdef uint64_t done = 0
+        cdef uint64_t count
+        cdef uint64_t _i
+        fill(self.message)
+        held = held_value(self.message, field)
+        if held != NULL:
+            self.items = (<Numbers>held).items
+            self.n = (<Numbers>held).n
+            return 0
+        first = self.message.slots[field.slot].p
+        n_records = self.message.slots[field.slot].n
+        if self.items != NULL and self.first == first:
+            return 0
+        if first == NULL:
+            self.first = NULL
+            self.items = <const uint8_t*>""
+            self.n = 0
+            return 0
+        document = document_of(self.message)
+        numbers = document.numbers.get(<size_t>first) if document.numbers is not None else None
+        # Where the bytes were changed, the address may have come to hold another field.
+        if numbers is not None and numbers.kind == field.kind:
+            self.adopt(first, numbers)
+            return 0
+        total = self.count_elements(&window)
+        if window != NULL:
+            self.first = first
+            self.store = None
+            self.n = total
+            self.items = window
+            return 0
+        numbers = Numbers.allocate(total, field)
+        start_cursor(&cursor, self.message, first)
+        document.pins += 1
+        try:
+            for _i in range(n_records):
+                if next_usable(&cursor, field, &record) <= 0:
+                    raise decode_error(document, cursor.p, cursor.end)
+                if record.tag & 7 != WIRE_LEN:
+                    if done < total and not (field.closed and not has_value(field, <int32_t>record.n)):
+                        store(<uint8_t*>numbers.items + done * field.size, field, record.n)
+                        done += 1
+                    continue
+                count = store_long_run(
+                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done
+                )
+                if field.wire == WIRE_VARINT and count != count_varints(record.value, record.value + record.n):
+                    raise packed_error(document, record.value, record.value + record.n, 0)
+                if field.closed:
+                    count = keep_known(<int32_t*>numbers.items + done, count, field)
+                done += count
+        finally:
+            document.pins -= 1
+        numbers.n = done
+        # While a long run was decoded, another thread may have been first, and handed its numbers out.
+        if self.items == NULL or self.first != first:
+            self.adopt(first, numbers)
+        return 0
+
+    cdef void adopt(self, const uint8_t* first, Numbers numbers):
+        self.first = first
+        self.store = numbers
+        self.n = numbers.n
+        self.items = <const uint8_t*>numbers.items
+
+    cdef object item(self, Py_ssize_t i):
+        cdef const uint8_t* p = self.items + i * self.field.size
+        cdef int kind = self.field.kind
+        cdef int64_t wide
+        cdef int32_t narrow
+        cdef double real
+        cdef float single
+        if kind == FLOAT:
+            memcpy(&single, p, 4)
+            return single
+        if kind == DOUBLE:
+            memcpy(&real, p, 8)
+            return real
+        if kind == BOOL:
+            return p[0] != 0
+        if self.field.size == 8:
+            memcpy(&wide, p, 8)
+            return <uint64_t>wide if kind == UINT64 or kind == FIXED64 else wide
+        memcpy(&narrow, p, 4)
+        return <uint32_t>narrow if kind == UINT32 or kind == FIXED32 else narrow
+
+    def __bool__(self):
+        """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
+        cdef Cursor cursor
+        cdef Record record
+        cdef Slot* slot
+        cdef uint64_t _i
+        fill(self.message)
+        slot = &self.message.slots[self.field.slot]
+        if slot.p == NULL:
+            return False
+        if self.field.closed or held_value(self.message, self.field) != NULL:
+            self.decode()
+            return self.n > 0
+        start_cursor(&cursor, self.message, slot.p)
+        for _i in range(slot.n):
+            if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n:
+                return True
+        return False
+
+    def __len__(self):
+        cdef const uint8_t* window = NULL
+        cdef Slot* slot
+        fill(self.message)
+        slot = &self.message.slots[self.field.slot]
+        if slot.p == NULL:
+            return 0
+        if (
+            (self.items == NULL or self.first != slot.p) and not self.field.closed
+            and held_value(self.message, self.field) == NULL
+        ):
+            return self.count_elements(&window)
+        self.decode()
+        return self.n
+
+    def __iter__(self):
+        cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
+        cdef PyObject* held
+        self.decode()
+        held = held_value(self.message, self.field)
+        iterator.sequence = self
+        iterator.first = self.message.slots[self.field.slot].p
+        iterator.epoch = self.message.epoch
+        if held != NULL:
+            iterator.numbers = <Numbers>held
+            iterator.changes = iterator.numbers.changes
+        return iterator
+
+    def __getitem__(self, place):
+        cdef Document document
+        cdef Py_ssize_t i
+        if self.items == NULL:
+            self.decode()
+            # Asked for by place: likely to be asked again, through another sequence of the same field.
+            if self.n > SHORT_NUMBERS and self.store is not None:
+                document = document_of(self.message)
+                if document.numbers is None:
+                    document.numbers = {}
+                document.numbers[<size_t>self.first] = self.store
+        self.decode()
+        if isinstance(place, slice):
+            places = range(*place.indices(self.n))
+            elements = []
+            self.decode()
+            if len(places) and max(places[0], places[len(places) - 1]) >= self.n:
+                raise changed_error(self.field)
+            for i in places:
+                elements.append(self.item(i))
+            return elements
+        i = place_of(place, self.n)
+        self.decode()
+        if i >= self.n:
+            raise changed_error(self.field)
+        return self.item(i)
+
+    def numpy(self):
+        """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
+
+        dtype: the numpy type of the field's: int64, uint64, int32 (also of enums), uint32, float32, float64 or bool.
+        The array stays as it is when the field is changed. Raises DecodeError where the packed bytes are damaged.
+        """
+        import numpy
+        return numpy.asarray(memoryview(self))
+
+    def __array__(self, dtype=None, copy=None):
+        """What numpy falls back to where the buffer can't be had: raises what the buffer raised, which numpy drops."""
+        array = self.numpy()
+        if copy:
+            return array.astype(array.dtype if dtype is None else dtype)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef PyObject* owner
+        cdef Payload window
+        self.decode()
+        owner = held_value(self.message, self.field)
+        if owner == NULL and self.store is not None:
+            owner = <PyObject*>self.store
+        elif owner == NULL and self.n == 0:
+            owner = <PyObject*>self
+        window = new_payload(self.message, self.items, self.n, self.field.size, buffer_format(self.field.kind), owner)
+        expose(window, view, flags)
+
+    # --- changes
+
+    cdef Numbers edit(self):
+        """The numbers, to be changed."""
+        cdef Overlay overlay = edit(self.message)
+        cdef uint32_t slot = self.field.slot
+        cdef PyObject* old = overlay.held[slot]
+        cdef Numbers numbers
+        # Arrays that were handed out stay as they are.
+        if old != NULL and (<Numbers>old).exports == 0:
+            return <Numbers>old
+        self.decode()
+        numbers = Numbers.allocate(self.n, self.field)
+        memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
+        if old != NULL:
+            numbers.changes = (<Numbers>old).changes
+            Py_DECREF(<object>old)
+        Py_INCREF(numbers)
+        overlay.held[slot] = <PyObject*>numbers
+        overlay.touched[slot] = True
+        overlay.slots[slot].p = set_mark() if numbers.n else NULL
+        overlay.slots[slot].n = numbers.n
+        self.store = None
+        return numbers
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1:
+        """Put numbers in the place of those from start to stop."""
+        cdef Numbers numbers = self.edit()
+        cdef Overlay overlay = <Overlay>self.message.overlay
+        cdef size_t size = self.field.size
+        if stop > numbers.n:
+            raise changed_error(self.field)
+        numbers.reserve(incoming.n)
+        memmove(
+            numbers.items + (start + incoming.n) * size, numbers.items + stop * size, <size_t>(numbers.n - stop) * size
+        )
+        memcpy(numbers.items + start * size, incoming.items, <size_t>incoming.n * size)
+        numbers.n += incoming.n - (stop - start)
+        numbers.changes += 1
+        overlay.slots[self.field.slot].p = set_mark() if numbers.n else NULL
+        overlay.slots[self.field.slot].n = numbers.n
+        return 0
+
+    def _splice(self, start, stop, values):
+        self.splice(start, stop, take_numbers(self.field, values))
+
+    def _arrange(self, order):
+        """Make the elements those at the places that `order` names, each at most once."""
+        cdef Numbers numbers = self.edit()
+        cdef Overlay overlay = <Overlay>self.message.overlay
+        cdef Numbers old = Numbers.allocate(numbers.n, self.field)
+        cdef size_t size = self.field.size
+        cdef Py_ssize_t n = 0
+        cdef Py_ssize_t place
+        memcpy(old.items, numbers.items, <size_t>numbers.n * size)
+        for place in order:
+            memcpy(numbers.items + n * size, old.items + place * size, size)
+            n += 1
+        numbers.n = n
+        numbers.changes += 1
+        overlay.slots[self.field.slot].p = set_mark() if n else NULL
+        overlay.slots[self.field.slot].n = n
+
+    def append(self, value):
+        """Add a number at the end; raises TypeError or ValueError for what the field does not take."""
+        cdef Numbers numbers
+        cdef Overlay overlay
+        cdef uint64_t raw = 0
+        read_number(self.field, value, &raw)
+        numbers = self.edit()
+        numbers.reserve(1)
+        store(numbers.items + numbers.n * self.field.size, self.field, raw)
+        numbers.n += 1
+        numbers.changes += 1
+        overlay = <Overlay>self.message.overlay
+        overlay.slots[self.field.slot].p = set_mark()
+        overlay.slots[self.field.slot].n = numbers.n
+
+    def extend(self, values):
+        """Add all numbers of an iterable at the end.
+
+        Raises TypeError or ValueError for what the field does not take, and adds nothing then.
+        """
+        extend_numbers(self.message, self.field, values)
+
+    def insert(self, place, value):
+        """Put a number before the element at a place, as list.insert does."""
+        cdef Numbers incoming
+        if not hasattr(place, "__index__"):
+            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
+        incoming = take_numbers(self.field, (value,))
+        n = len(self)
+        place = place.__index__()
+        place = max(place + n, 0) if place < 0 else min(place, n)
+        self.splice(place, place, incoming)
+
+    def __setitem__(self, place, value):
+        cdef Numbers incoming
+        cdef Numbers numbers
+        cdef Py_ssize_t i
+        cdef size_t size = self.field.size
+        if not isinstance(place, slice):
+            incoming = take_numbers(self.field, (value,))
+            i = place_of(place, len(self))
+            numbers = self.edit()
+            if i >= numbers.n:
+                raise changed_error(self.field)
+            memcpy(numbers.items + i * size, incoming.items, size)
+            return
+        incoming = take_numbers(self.field, value)
+        places = range(*place.indices(len(self)))
+        if places.step == 1:
+            self.splice(places.start, max(places.start, places.stop), incoming)
+            return
+        if len(places) != incoming.n:
+            raise field_error(
+                self.field, FieldValueError,
+                f"{incoming.n} values were given for an extended slice of {len(places)} elements",
+            )
+        numbers = self.edit()
+        for k, i in enumerate(places):
+            memcpy(numbers.items + i * size, incoming.items + <size_t>k * size, size)
+
+
+cdef Numbers take_numbers(Field* field, values):
+    """Numbers made of the values of an iterable, which are checked first."""
+    cdef Numbers incoming = Numbers.allocate(0, field)
+    cdef uint64_t raw = 0
+    for value in values:
+        read_number(field, value, &raw)
+        if incoming.n == incoming.capacity:
+            incoming.reserve(1)
+        store(incoming.items + incoming.n * field.size, field, raw)
+        incoming.n += 1
+    return incoming
+
+
+cdef int extend_numbers(View message, Field* field, values) except -1:
+    """Add all values of an iterable to a repeated field of numbers."""
+    cdef RepeatedScalar sequence
+    cdef Numbers incoming
+    cdef Py_ssize_t n
+    if values is None or not (hasattr(values, "__iter__") or hasattr(values, "__getitem__")):
+        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
+    if isinstance(values, Repeated):
+        values = list(values)
+    incoming = take_numbers(field, values)
+    sequence = get_numbers(message, field)
+    if incoming.n:
+        n = len(sequence)
+        sequence.splice(n, n, incoming)
+    return 0
+
+
+cdef char* buffer_format(int kind) noexcept:
+    if kind == FLOAT:
+        return b"f"
+    if kind == DOUBLE:
+        return b"d"
+    if kind == BOOL:
+        return b"?"
+    if kind == INT64 or kind == SINT64 or kind == SFIXED64:
+        return b"q"
+    if kind == UINT64 or kind == FIXED64:
+        return b"Q"
+    if kind == UINT32 or kind == FIXED32:
+        return b"I"
+    return b"i"
+
+
+cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
+    """The next record that holds elements of the field, packed or not; as next_record."""
+    cdef int found
+    while True:
+        found = next_record(cursor, field.number, record)
+        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
+            return found
+
+
+cdef uint64_t store_long_run(
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+) noexcept:
+    cdef uint64_t count
+    if n < LONG_RUN:
+        return store_run(out, field, p, n, capacity)
+    with nogil:
+        count = store_run(out, field, p, n, capacity)
+    return count
+
+
+cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
+    """Drop the values that a closed enum does not have; returns how many are left."""
+    cdef uint64_t kept = 0
+    cdef uint64_t i
+    for i in range(n):
+        if has_value(field, values[i]):
+            values[kept] = values[i]
+            kept += 1
+    return kept
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class ScalarIterator:
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return self.sequence.n - self.i
+
+    def __next__(self):
+        cdef View message = self.sequence.message
+        fill(message)
+        if message.epoch != self.epoch or self.numbers is not None:
+            self.check_unchanged()
+        if self.i >= self.sequence.n:
+            raise StopIteration
+        self.i += 1
+        return self.sequence.item(self.i - 1)
+
+    cdef int check_unchanged(self) except -1:
+        """Raise ChangedError where the field is no longer the one that the iterator began with."""
+        cdef RepeatedScalar sequence = self.sequence
+        cdef PyObject* held = held_value(sequence.message, sequence.field)
+        sequence.decode()
+        if self.numbers is not None:
+            if held != NULL and self.changes == (<Numbers>held).changes:
+                self.epoch = sequence.message.epoch
+                return 0
+        elif held == NULL and sequence.message.slots[sequence.field.slot].p == self.first:
+            self.epoch = sequence.message.epoch
+            return 0
+        raise changed_error(sequence.field)

@@ -1,0 +1,105 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The edits of a message, kept beside the bytes that they replace.
+
+Overlays point down: to the bytes that they edit, and to the values that were put in. Views point up at them.
+"""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._document cimport Document
+from onnxwire._table cimport Field, Slot, Table
+
+cdef enum:
+    DEEPEST = 2000       # overlays in one another, so that no chain of them can use up the stack
+
+
+cdef extern from *:
+    """
+    static const unsigned char ow_set = 0;
+    """
+    const uint8_t ow_set
+
+
+cdef inline const uint8_t* set_mark() noexcept nogil:
+    """What the slot of a field points at whose value stands in no bytes."""
+    return &ow_set
+
+
+cdef class Overlay:
+    # Made by `new_overlay`, in one piece of memory with its fields; it has no methods, hence no table of them.
+    # Its slots are what the views of the message read. Of each field: `held` owns the value that was put in, if that
+    # is an object: str, bytes, Overlay or Document (an excerpt, with the slot as the span) of a singular field,
+    # Elements or Numbers of a repeated one; `touched` tells that the field is no longer what the bytes say.
+    # The members are C pointers because overlays are not tracked by the garbage collector; objects are owned.
+    cdef Table* table
+    cdef PyObject* base          # Document of the bytes, where that is not the one of the views
+    cdef PyObject* parts         # as of a view
+    cdef PyObject* unknown       # bytes: unknown fields that were merged in
+    cdef PyObject* parent        # the view of the message that it would stand in, of one that is not there; else NULL
+    cdef Field* field            # the field of `parent`
+    cdef const uint8_t* start    # the bytes, NULL where there are none
+    cdef const uint8_t* end
+    cdef uint32_t flags          # as of a view
+    cdef uint32_t depth
+    cdef Slot* slots
+    cdef PyObject** held
+    cdef uint8_t* touched
+
+
+cdef struct Element:
+    # Of a string, bytes or message field. held NULL: a span of the bytes that the message was read from; str or bytes:
+    # their owner; Document: p and n are a span of that excerpt; Overlay: neither p nor n.
+    const uint8_t* p
+    uint64_t n
+    PyObject* held
+
+
+cdef class Elements:
+    """The elements of a repeated string, bytes or message field that was changed."""
+    cdef Element* items
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    cdef uint32_t changes        # how often elements came, went or moved
+
+    cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
+    cdef int reserve(self, Py_ssize_t n) except -1
+    cdef void remove(self, Py_ssize_t start, Py_ssize_t stop) noexcept
+
+
+cdef class Numbers:
+    """A decoded array in C memory."""
+    cdef uint8_t* items
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    cdef int kind
+    cdef uint8_t size            # bytes of a number
+    cdef uint32_t changes
+    cdef Py_ssize_t exports      # buffers handed out; they keep what they show
+
+    cdef int reserve(self, Py_ssize_t n) except -1
+
+    @staticmethod
+    cdef Numbers allocate(Py_ssize_t n, const Field* field)
+
+
+cdef struct Pair:
+    size_t address
+    PyObject* overlay            # or None; borrowed from the document
+
+
+cdef class OverlayIndex:
+    """The overlays of a document by ascending address."""
+    cdef Pair* pairs
+    cdef Py_ssize_t n
+
+    cdef Py_ssize_t first(self, const uint8_t* p) noexcept
+
+
+cdef Overlay new_overlay(Table* table, uint32_t depth)
+cdef void drop_value(Overlay self, uint32_t slot) noexcept
+cdef void exchange(Overlay self, Overlay other) noexcept
+cdef OverlayIndex index_of(Document document)
+cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
+cdef Overlay overlay_at(Document document, const uint8_t* start)
+cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)
+cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth)

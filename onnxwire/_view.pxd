@@ -1,0 +1,137 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The view of a message: a document, a span of it, and one slot a field, filled by one pass over the span's tags."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire._document cimport Document, Span, Spans, Steps
+from onnxwire._overlay cimport Overlay
+from onnxwire._table cimport Field, Slot, Table
+from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
+
+cdef enum:
+    HAS_UNKNOWN = 1      # some record is no known field's: number, wire type or enum value
+    HAS_MERGE = 2        # some singular message field stands more than once
+    DROPS_UNKNOWN = 4    # the unknown fields of the bytes were discarded
+
+
+cdef class View:
+    # Never made by Cython's own constructor but by `new_view`, as an instance of a class that `make_class` made: that
+    # class has room for all slots, a free list, no __dict__, and is not tracked by the garbage collector. The members
+    # are C pointers for that reason; `document`, `parts` and `overlay` are owned references.
+    cdef PyObject* document      # whose epoch counts, and whose bytes they are unless the overlay has a `base`
+    cdef PyObject* parts         # Spans of a message that stands in several pieces, to be merged; else NULL
+    cdef PyObject* overlay       # Overlay of a message that was edited, or is not there; else NULL
+    cdef Table* table
+    cdef const uint8_t* start
+    cdef const uint8_t* end
+    cdef uint32_t epoch          # the document's, once the slots are filled
+    cdef uint32_t flags
+    cdef Slot* slots             # table.n_fields of them: `own`, or the overlay's
+    cdef Slot[1] own
+
+
+cdef class Payload:
+    """A value's bytes, or a field's numbers, where they stand in memory."""
+    cdef object owner            # of the memory; None where it is the document's
+    cdef Document document
+    cdef const uint8_t* p
+    cdef Py_ssize_t n            # items
+    cdef Py_ssize_t size         # of an item
+    cdef char* format            # as of the buffer protocol
+
+
+cdef struct Cursor:
+    # A place in the records of a message, of one span or of several parts.
+    const uint8_t* p
+    const uint8_t* end
+    const Span* part             # the one that p is in; they belong to the message, which must outlive the cursor
+    const Span* last_part        # part == last_part where there is but one span
+
+
+cdef struct Record:
+    const uint8_t* start         # its tag
+    const uint8_t* value         # the value; behind the length of a WIRE_LEN
+    uint64_t n                   # length of a WIRE_LEN, raw bits of a number
+    uint32_t tag
+
+
+cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
+cdef object overlay_view(Table* table, Document document, Overlay overlay)
+cdef void attach(View self, Overlay overlay) noexcept
+cdef void dealloc_view(PyObject* o) noexcept
+cdef int refresh(View self) except -1
+cdef bint is_edited(View self) except -1
+cdef const uint8_t* scan_slots(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    Steps* steps
+) noexcept nogil
+cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
+cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
+cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
+cdef object get_message(View self, void* closure)
+cdef object field_value(View self, Field* field)
+cdef Field* named_field(View self, name) except? NULL
+cdef Payload new_payload(View self, const uint8_t* p, Py_ssize_t n, int size, char* format, PyObject* owner)
+cdef int expose(Payload self, Py_buffer* view, int flags) except -1
+cdef Table* table_of(cls) except NULL
+cdef void* singular_getter(int kind) noexcept
+
+
+cdef inline Document document_of(View self):
+    """The document whose bytes the message has."""
+    if self.overlay != NULL and (<Overlay>self.overlay).base != NULL:
+        return <Document>(<Overlay>self.overlay).base
+    return <Document>self.document
+
+
+cdef inline PyObject* held_value(View self, const Field* field) noexcept:
+    """What the overlay holds for a field, or NULL."""
+    return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
+
+
+cdef inline bint is_touched(View self, const Field* field) noexcept:
+    """Whether the field is no longer what the bytes say."""
+    return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
+
+
+cdef inline int fill(View self) except -1:
+    """Make sure that the slots are filled and the document is open."""
+    if self.epoch != (<Document>self.document).epoch:
+        return refresh(self)
+    return 0
+
+
+cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) noexcept:
+    """Stand at the record at `first`, or at the message's start where it is NULL."""
+    start_records(cursor, self.start, self.end, self.parts, first)
+
+
+cdef inline void start_records(
+    Cursor* cursor, const uint8_t* start, const uint8_t* end, PyObject* parts, const uint8_t* first
+) noexcept:
+    """The same for a message that is no view: its span, and its Spans or NULL."""
+    cdef const Span* part = NULL
+    cursor.p = start
+    cursor.end = end
+    cursor.last_part = NULL
+    if parts != NULL:
+        part = (<Spans>parts).items
+        cursor.last_part = part + (<Spans>parts).n - 1
+        # Bytes that were changed meanwhile may have moved the record out of every part: then there are no records.
+        while first != NULL and part != cursor.last_part and not part.p <= first < part.p + part.n:
+            part += 1
+        cursor.p = part.p
+        cursor.end = part.p + part.n
+    cursor.part = part
+    if first != NULL:
+        cursor.p = first if cursor.p <= first < cursor.end else cursor.end
+
+
+cdef inline uint64_t total_size(View self) noexcept:
+    """Bytes of the message, of all its parts."""
+    cdef uint64_t size = <uint64_t>(self.end - self.start)
+    cdef Py_ssize_t i
+    if self.parts != NULL:
+        for i in range(1, (<Spans>self.parts).n):
+            size += (<Spans>self.parts).items[i].n
+    return size

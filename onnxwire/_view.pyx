@@ -1,0 +1,637 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The view of a message, and the getters of singular fields."""
+cimport cython
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.mem cimport PyObject_Free, PyObject_Malloc
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
+from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from onnxwire._document cimport FAR, decode_error, prepare_step
+from onnxwire._overlay cimport Numbers, new_overlay, overlay_at
+from onnxwire._table cimport (
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
+    SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
+)
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
+)
+
+cdef extern from "Python.h":
+    PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
+    PyTypeObject* Py_TYPE(PyObject* o)
+
+ctypedef object (*Getter)(object view, void* field)
+
+cdef enum:
+    KEEP_RECORDS = 64     # slots of a message with at least so many records are kept by the document
+    KEEP_BYTES = 256      # and are looked for where the message is at least so long
+
+
+# --- making and unmaking views
+
+@cython.no_gc
+cdef class View:
+    """What a message class is without its methods."""
+
+    def __cinit__(self):
+        raise TypeError("message classes are made from tables; their base has no instances of its own")
+
+
+cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
+    """Make a view of the span; of `parts`, the first of which is the span, where they are not None."""
+    cdef PyObject* o
+    if table.n_dead:
+        table.n_dead -= 1
+        o = table.dead[table.n_dead]
+    else:
+        o = <PyObject*>PyObject_Malloc(<size_t>table.cls.tp_basicsize)
+        if o == NULL:
+            raise MemoryError
+    PyObject_Init(o, table.cls)
+    Py_INCREF(document)
+    (<View>o).document = <PyObject*>document
+    (<View>o).parts = NULL
+    if parts is not None:
+        Py_INCREF(parts)
+        (<View>o).parts = <PyObject*>parts
+    (<View>o).overlay = NULL
+    (<View>o).table = table
+    (<View>o).start = start
+    (<View>o).end = end
+    (<View>o).epoch = 0
+    (<View>o).flags = 0
+    (<View>o).slots = (<View>o).own
+    view = <object>o
+    Py_DECREF(view)
+    return view
+
+
+cdef object overlay_view(Table* table, Document document, Overlay overlay):
+    """Make a view of an edited message."""
+    view = new_view(table, document, NULL, NULL, None)
+    attach(<View>view, overlay)
+    (<View>view).epoch = document.epoch
+    return view
+
+
+cdef void dealloc_view(PyObject* o) noexcept:
+    cdef Table* table = (<View>o).table
+    cdef PyObject* cls = <PyObject*>Py_TYPE(o)
+    Py_DECREF(<object>(<View>o).document)
+    if (<View>o).parts != NULL:
+        Py_DECREF(<object>(<View>o).parts)
+    if (<View>o).overlay != NULL:
+        Py_DECREF(<object>(<View>o).overlay)
+    if table.n_dead < FREE_LIST:
+        table.dead[table.n_dead] = o
+        table.n_dead += 1
+    else:
+        PyObject_Free(o)
+    Py_DECREF(<object>cls)
+
+
+# --- filling the slots
+
+cdef const uint8_t* scan_slots(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    Steps* steps
+) noexcept nogil:
+    """Fill the slots from one span; returns NULL, or the start of the first faulty record.
+
+    The rules of presence live here: the last value of a singular field wins, the last member of a oneof wins, and what
+    has another wire type than its field, or an enum value that a closed enum does not have, is an unknown field.
+    """
+    cdef const uint8_t* record
+    cdef const uint8_t* value
+    cdef Field* field
+    cdef Slot* slot
+    cdef uint64_t n = 0
+    cdef uint32_t tag
+    cdef uint32_t i
+    cdef int wire
+    while p < end:
+        record = p
+        tag = p[0]
+        p += 1
+        if tag >= 0x80:
+            p = read_long_tag(record, end, &tag)
+            if p == NULL:
+                return record
+        if tag < 8:
+            return record
+        wire = tag & 7
+        value = p
+        if wire == WIRE_LEN:
+            p = read_length(p, end, &n)
+            if p == NULL:
+                return record
+            value = p
+            p += n
+            if n >= FAR and p < end:
+                prepare_step(steps, p)
+        elif wire == WIRE_VARINT:
+            p = read_varint(p, end, &n)
+            if p == NULL:
+                return record
+        elif wire == WIRE_FIXED32:
+            if end - p < 4:
+                return record
+            n = load32(p)
+            p += 4
+        elif wire == WIRE_FIXED64:
+            if end - p < 8:
+                return record
+            n = load64(p)
+            p += 8
+        else:
+            p = skip_value(p, end, tag, MAX_DEPTH)
+            if p == NULL:
+                return record
+        records[0] += 1
+        field = find_field(table, tag >> 3)
+        if field == NULL:
+            flags[0] |= HAS_UNKNOWN
+            continue
+        slot = &slots[field.slot]
+        if field.repeated:
+            if wire != field.wire and (wire != WIRE_LEN or field.size == 0):
+                flags[0] |= HAS_UNKNOWN
+                continue
+            if slot.p == NULL:
+                slot.p = record
+            slot.n += 1
+            continue
+        if wire != field.wire or (field.closed and not has_value(field, <int32_t>n)):
+            flags[0] |= HAS_UNKNOWN
+            continue
+        if slot.p != NULL and field.kind == MESSAGE:
+            flags[0] |= HAS_MERGE
+        for i in range(field.n_peers):
+            slots[field.peers[i]].p = NULL
+        slot.p = value
+        slot.n = n
+    return NULL
+
+
+cdef struct Kept:
+    # What stands behind the slots in the document's store.
+    const Table* table
+    uint32_t flags
+
+
+cdef int refresh(View self) except -1:
+    """Fill the slots: from the overlay where there is one, or from the document's store, or from the bytes."""
+    cdef Document document = <Document>self.document
+    cdef Table* table = self.table
+    cdef size_t size = table.n_fields * sizeof(Slot)
+    cdef const uint8_t* fault
+    cdef const Span* part
+    cdef Py_ssize_t i
+    cdef uint64_t records = 0
+    cdef bytes kept
+    cdef Kept tail
+    if is_edited(self):
+        fill(self)
+        return 0
+    if document.fills is not None and table.wide and total_size(self) >= KEEP_BYTES:
+        kept = document.fills.get(<size_t>self.start)
+        if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
+            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
+            if tail.table == table:
+                memcpy(self.slots, PyBytes_AS_STRING(kept), size)
+                self.flags = tail.flags
+                self.epoch = document.epoch
+                return 0
+    memset(self.slots, 0, size)
+    self.flags = 0
+    if self.parts == NULL:
+        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
+        if fault != NULL:
+            raise decode_error(document, fault, self.end)
+    else:
+        for i in range((<Spans>self.parts).n):
+            part = &(<Spans>self.parts).items[i]
+            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
+            if fault != NULL:
+                raise decode_error(document, fault, part.p + part.n)
+    if records >= KEEP_RECORDS and total_size(self) >= KEEP_BYTES:
+        table.wide = True
+        tail.table = table
+        tail.flags = self.flags
+        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))
+        memcpy(PyBytes_AS_STRING(kept), self.slots, size)
+        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
+        if document.fills is None:
+            document.fills = {}
+        document.fills[<size_t>self.start] = kept
+    self.epoch = document.epoch
+    return 0
+
+
+cdef bint is_edited(View self) except -1:
+    """Find the overlay of the message, without a look at its bytes; tells whether it has one."""
+    cdef Document document = <Document>self.document
+    cdef Overlay overlay
+    document.check_open()
+    if self.overlay != NULL:
+        if self.epoch != document.epoch:
+            follow(self)
+        return self.overlay != NULL
+    if document.overlays is None:
+        return False
+    overlay = overlay_at(document, self.start)
+    # Where the bytes were changed, the address may have come to hold another message.
+    if overlay is None or overlay.table != self.table:
+        return False
+    attach(self, overlay)
+    self.epoch = document.epoch
+    return True
+
+
+cdef void attach(View self, Overlay overlay) noexcept:
+    """Make a view read what the overlay says."""
+    cdef PyObject* old = self.overlay
+    cdef PyObject* parts = self.parts
+    Py_INCREF(overlay)
+    self.overlay = <PyObject*>overlay
+    self.parts = overlay.parts
+    Py_XINCREF(self.parts)
+    self.start = overlay.start
+    self.end = overlay.end
+    self.flags = overlay.flags
+    self.slots = overlay.slots
+    Py_XDECREF(parts)
+    Py_XDECREF(old)
+
+
+cdef int follow(View self) except -1:
+    """Look again at an overlay: its bytes may have been exchanged; what was not there may be there by now."""
+    cdef Overlay overlay = <Overlay>self.overlay
+    cdef View parent
+    cdef View found
+    if overlay.parent == NULL:
+        attach(self, overlay)
+        self.epoch = (<Document>self.document).epoch
+        return 0
+    parent = <View>overlay.parent
+    fill(parent)
+    if parent.slots[overlay.field.slot].p == NULL:
+        self.epoch = (<Document>self.document).epoch
+        return 0
+    found = get_message(parent, overlay.field)
+    fill(found)
+    if found.overlay != NULL:
+        attach(self, <Overlay>found.overlay)
+    else:
+        self.overlay = NULL
+        Py_DECREF(overlay)
+        self.start = found.start
+        self.end = found.end
+        self.flags = found.flags
+        self.slots = self.own
+        memcpy(self.own, found.own, self.table.n_fields * sizeof(Slot))
+        Py_XINCREF(found.parts)
+        Py_XDECREF(self.parts)
+        self.parts = found.parts
+    Py_INCREF(<object>found.document)
+    old = <object>self.document
+    Py_DECREF(old)
+    self.document = found.document
+    self.epoch = found.epoch
+    return 0
+
+
+cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
+    """Read the next record of a field, of any field where number is 0.
+
+    Returns 1 and the record; 0 at the end; -1 on damage, with the cursor still at the faulty record.
+    """
+    cdef const uint8_t* p
+    cdef const uint8_t* end
+    while True:
+        while cursor.p >= cursor.end:
+            if cursor.part == cursor.last_part or cursor.part == NULL:
+                return 0
+            cursor.part += 1
+            cursor.p = cursor.part.p
+            cursor.end = cursor.p + cursor.part.n
+        end = cursor.end
+        record.start = cursor.p
+        record.n = 0
+        p = read_tag(cursor.p, end, &record.tag)
+        if p == NULL:
+            return -1
+        record.value = p
+        if record.tag & 7 == WIRE_LEN:
+            p = read_length(p, end, &record.n)
+            if p == NULL:
+                return -1
+            record.value = p
+            p += record.n
+        elif record.tag & 7 == WIRE_VARINT:
+            p = read_varint(p, end, &record.n)
+        elif record.tag & 7 == WIRE_FIXED32 and end - p >= 4:
+            record.n = load32(p)
+            p += 4
+        elif record.tag & 7 == WIRE_FIXED64 and end - p >= 8:
+            record.n = load64(p)
+            p += 8
+        else:
+            p = skip_value(p, end, record.tag, MAX_DEPTH)
+        if p == NULL:
+            return -1
+        cursor.p = p
+        if number == 0 or record.tag >> 3 == number:
+            return 1
+
+
+cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
+    """Whether the record is an unknown field: of no known number, or not what its field can be.
+
+    The unknown values of a packed run of a closed enum are unknown fields too; they are looked for elsewhere.
+    """
+    cdef int wire = record.tag & 7
+    if field == NULL:
+        return True
+    if wire != field.wire:
+        return not (field.repeated and wire == WIRE_LEN and field.size)
+    return field.closed and not has_value(field, <int32_t>record.n)
+
+
+cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field):
+    """The spans that make up a singular message field: those since another member of its oneof stood last."""
+    cdef Spans parts = Spans()
+    cdef Record record
+    cdef Field* peer
+    while next_record(cursor, 0, &record) > 0:
+        peer = find_field(table, record.tag >> 3)
+        if is_unknown(peer, &record):
+            continue
+        if peer == field:
+            parts.append(record.value, record.n)
+        elif is_peer(field, peer):
+            parts.n = 0
+    return parts
+
+
+cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
+    cdef uint32_t i
+    for i in range(field.n_peers):
+        if field.peers[i] == other.slot:
+            return True
+    return False
+
+
+# --- getters of singular fields, one a kind; `closure` is the Field
+
+cdef object get_default(void* closure):
+    return <object>(<Field*>closure).default
+
+
+cdef object get_int64(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return <int64_t>slot.n if slot.p != NULL else get_default(closure)
+
+
+cdef object get_uint64(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return slot.n if slot.p != NULL else get_default(closure)
+
+
+cdef object get_int32(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return <int32_t>slot.n if slot.p != NULL else get_default(closure)
+
+
+cdef object get_uint32(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return <uint32_t>slot.n if slot.p != NULL else get_default(closure)
+
+
+cdef object get_sint64(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return zigzag64(slot.n) if slot.p != NULL else get_default(closure)
+
+
+cdef object get_sint32(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return zigzag32(slot.n) if slot.p != NULL else get_default(closure)
+
+
+cdef object get_bool(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    return slot.n != 0 if slot.p != NULL else get_default(closure)
+
+
+cdef object get_float(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef uint32_t bits = <uint32_t>slot.n
+    cdef float value
+    if slot.p == NULL:
+        return get_default(closure)
+    memcpy(&value, &bits, 4)
+    return value
+
+
+cdef object get_double(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef double value
+    if slot.p == NULL:
+        return get_default(closure)
+    memcpy(&value, &slot.n, 8)
+    return value
+
+
+cdef object get_string(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef PyObject* held = held_value(self, <Field*>closure)
+    if slot.p == NULL:
+        return get_default(closure)
+    if held != NULL and PyUnicode_CheckExact(<object>held):
+        return <object>held
+    return PyUnicode_DecodeUTF8(<char*>slot.p, slot.n, "surrogateescape")
+
+
+cdef object get_bytes(View self, void* closure):
+    fill(self)
+    cdef Slot* slot = &self.slots[(<Field*>closure).slot]
+    cdef PyObject* held = held_value(self, <Field*>closure)
+    if slot.p == NULL:
+        return get_default(closure)
+    if held != NULL and PyBytes_CheckExact(<object>held):
+        return <object>held
+    return PyBytes_FromStringAndSize(<char*>slot.p, slot.n)
+
+
+cdef object get_message(View self, void* closure):
+    fill(self)
+    cdef Field* field = <Field*>closure
+    cdef Slot* slot = &self.slots[field.slot]
+    cdef PyObject* held = held_value(self, field)
+    cdef Document document
+    cdef Cursor cursor
+    cdef Spans parts
+    if held != NULL:
+        if isinstance(<object>held, Overlay):
+            return overlay_view(field.sub, <Document>self.document, <Overlay>held)
+        return new_view(field.sub, <Document>held, slot.p, slot.p + slot.n, None)
+    if slot.p == NULL:
+        return absent_view(self, field)
+    document = document_of(self)
+    if self.flags & HAS_MERGE:
+        start_cursor(&cursor, self, NULL)
+        parts = collect_parts(&cursor, self.table, field)
+        if parts.n > 1:
+            return new_view(field.sub, document, parts.items[0].p, parts.items[0].p + parts.items[0].n, parts)
+    return new_view(field.sub, document, slot.p, slot.p + slot.n, None)
+
+
+cdef object absent_view(View self, Field* field):
+    """A view of a message that is not there; the first edit puts it there."""
+    cdef uint32_t depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
+    cdef Overlay overlay = new_overlay(field.sub, depth + 1)
+    Py_INCREF(self)
+    overlay.parent = <PyObject*>self
+    overlay.field = field
+    return overlay_view(field.sub, <Document>self.document, overlay)
+
+
+cdef void* singular_getter(int kind) noexcept:
+    """The getter for a kind."""
+    if kind == INT64 or kind == SFIXED64:
+        return <void*>get_int64
+    if kind == UINT64 or kind == FIXED64:
+        return <void*>get_uint64
+    if kind == INT32 or kind == SFIXED32 or kind == ENUM:
+        return <void*>get_int32
+    if kind == UINT32 or kind == FIXED32:
+        return <void*>get_uint32
+    if kind == SINT64:
+        return <void*>get_sint64
+    if kind == SINT32:
+        return <void*>get_sint32
+    if kind == BOOL:
+        return <void*>get_bool
+    if kind == FLOAT:
+        return <void*>get_float
+    if kind == DOUBLE:
+        return <void*>get_double
+    if kind == STRING:
+        return <void*>get_string
+    if kind == BYTES:
+        return <void*>get_bytes
+    return <void*>get_message
+
+
+# --- values
+
+cdef Table* table_of(cls) except NULL:
+    """The table of a class that `make_classes` made."""
+    table = getattr(cls, "_table", None)
+    if not isinstance(table, TableRef) or not issubclass(cls, View):
+        raise TypeError(f"expected a message class, not {cls!r}")
+    return (<TableRef>table).table
+
+
+cdef object field_value(View self, Field* field):
+    """What the attribute of the field gives."""
+    return (<Getter>field.get)(self, field)
+
+
+cdef Field* named_field(View self, name) except? NULL:
+    """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
+    cdef PyObject* place
+    cdef Py_ssize_t i
+    if isinstance(name, bytes):
+        name = name.decode("utf-8", "surrogateescape")
+    if not isinstance(name, str):
+        raise ValueError(f"Expected a field name, but got non-string argument {name!r}.")
+    place = PyDict_GetItemWithError(<object>self.table.names, name)
+    if place == NULL:
+        raise ValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
+    i = <object>place
+    return &self.table.fields[i] if i >= 0 else NULL
+
+
+# --- payloads
+
+cdef Payload new_payload(View self, const uint8_t* p, Py_ssize_t n, int size, char* format, PyObject* owner):
+    """A window on n items of `size` bytes: the owner's, or where it is NULL, those of the message's document."""
+    cdef Payload payload = Payload.__new__(Payload)
+    if owner != NULL:
+        payload.owner = <object>owner
+    else:
+        payload.document = document_of(self)
+    payload.p = p
+    payload.n = n
+    payload.size = size
+    payload.format = format
+    if owner != NULL and isinstance(payload.owner, Numbers):
+        (<Numbers>payload.owner).exports += 1
+    return payload
+
+
+cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
+    """Fill in what the buffer protocol asks for."""
+    if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
+        raise BufferError("the bytes and numbers of a message are read-only; copy them first")
+    if self.document is not None:
+        self.document.check_open()
+    view.obj = self
+    view.buf = <void*>self.p
+    view.len = self.n * self.size
+    view.readonly = 1
+    view.itemsize = self.size
+    view.format = self.format if flags & PyBUF_FORMAT else NULL
+    view.ndim = 1
+    view.shape = &self.n if flags & PyBUF_ND == PyBUF_ND else NULL
+    view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+    view.suboffsets = NULL
+    view.internal = NULL
+    if self.document is not None:
+        self.document.pins += 1
+    return 0
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(8)
+cdef class Payload:
+    """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory; nothing is copied."""
+
+    def __dealloc__(self):
+        if isinstance(self.owner, Numbers):
+            (<Numbers>self.owner).exports -= 1
+
+    def __len__(self):
+        return self.n
+
+    @property
+    def span(self):
+        """Where in its document the value stands, (start, end), or None where it stands in none."""
+        if self.document is None:
+            return None
+        self.document.check_open()
+        return self.p - self.document.start, self.p + self.n * self.size - self.document.start
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        expose(self, view, flags)
+
+    def __releasebuffer__(self, Py_buffer* view):
+        if self.document is not None:
+            self.document.pins -= 1
