@@ -10,8 +10,8 @@ from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
 MODULES = [
-    "_varint", "_table", "_document", "_overlay", "_view", "_edit", "_repeated", "_numbers", "_encode", "_equal",
-    "_merge", "_message", "_class", "_walk", "_transfer",
+    "_varint", "_table", "_document", "_overlay", "_view", "_edit", "_repeated", "_numbers", "_canonical", "_transfer",
+    "_encode", "_save", "_equal", "_merge", "_message", "_class", "_walk",
 ]  # fmt: skip
 
 compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
@@ -42,7 +42,7 @@ setup(
                 [f"onnxwire/{name}.pyx"],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
-                depends=["onnxwire/_packed.h", "onnxwire/_advise.h"],
+                depends=["onnxwire/_packed.h", "onnxwire/_advise.h", "onnxwire/_transfer.h"],
             )
             for name in MODULES
         ],

@@ -9,6 +9,7 @@ from onnxwire._table cimport Field, Table
 from onnxwire._view cimport View
 
 cdef Overlay start_edit(View self)
+cdef uint32_t depth_of(View self)
 cdef object new_message(Table* table)
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n)

@@ -4,7 +4,7 @@
 Every check comes before the first change, so that an edit that can't be made changes nothing.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.float cimport PyFloat_AsDouble
+from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -88,6 +88,11 @@ cdef int put_in_place(Overlay self) except -1:
     return 0
 
 
+cdef uint32_t depth_of(View self):
+    """The depth that the message's overlay has or will have."""
+    return (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth + 1
+
+
 cdef object new_message(Table* table):
     """A message without bytes and without values."""
     return overlay_view(table, EMPTY, new_overlay(table, 0))
@@ -147,6 +152,8 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
     cdef uint32_t bits
     if kind == FLOAT or kind == DOUBLE:
         try:
+            if not PyFloat_CheckExact(value) and type(value).__name__ == "ndarray":
+                raise TypeError  # though float() takes an array of one number
             real = PyFloat_AsDouble(value)
         except OverflowError as error:
             raise field_error(field, FieldOverflowError, str(error)) from None
@@ -165,7 +172,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
             return 0
         raw[0] = read_bool(field, value)
         return 0
-    if kind == ENUM and isinstance(value, (str, bytes)):
+    if kind == ENUM and isinstance(value, str):
         value = enum_number(field, value)
     above = read_integer(field, value, &low)
     if kind == UINT64 or kind == FIXED64:
@@ -192,22 +199,29 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
 
 
 cdef bint read_bool(const Field* field, value) except? True:
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
     if not hasattr(value, "__index__"):
         raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}")
-    return value.__index__() != 0
+    number = value.__index__()
+    if not -1 << 63 <= number < 1 << 63:
+        raise field_error(field, FieldOverflowError, f"expected a bool, found {number}")
+    return number != 0
 
 
 cdef object enum_of(const Field* field):
     return (<object>field.descriptor).enum_type
 
 
-cdef object enum_number(const Field* field, label):
-    if isinstance(label, bytes):
-        label = label.decode("utf-8", "replace")
+cdef object enum_number(const Field* field, str label):
     row = enum_of(field).values_by_name.get(label)
-    if row is None:
-        raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
-    return row.number
+    if row is not None:
+        return row.number
+    try:
+        label.encode()
+    except UnicodeEncodeError as error:
+        raise FieldTextError(error, (<object>field.descriptor).full_name) from None
+    raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
 
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
@@ -367,8 +381,9 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     """Put a copy of a message into a singular field."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
+    # The copy comes first: a message that is put in place by this may be part of the source.
+    held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
-    held = copy_message(source, overlay.depth, &p, &n)
     claim(overlay, field)
     overlay.held[field.slot] = owned(held)
     overlay.slots[field.slot].p = p
@@ -382,6 +397,8 @@ cdef int clear_field(View self, const Field* field) except -1:
     cdef Overlay overlay
     fill(self)
     if self.slots[field.slot].p == NULL:
+        if self.overlay != NULL:
+            edit(self)
         return 0
     overlay = edit(self)
     claim(overlay, field)

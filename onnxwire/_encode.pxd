@@ -5,7 +5,11 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire._document cimport Document
 from onnxwire._table cimport Table
+from onnxwire._transfer cimport Target
 from onnxwire._view cimport Payload, View
+
+cdef enum:
+    BUFFER = 1 << 20         # bytes that are gathered before they are handed on
 
 
 cdef class Piece:
@@ -42,7 +46,8 @@ cdef class Encoder:
     cdef uint8_t* end
     cdef list pieces
     cdef Piece last
-    cdef int descriptor
+    cdef Target target           # that takes what was gathered at once; without it that goes between the pieces
+    cdef uint64_t handed_on
 
     cdef int measure(self, View message) except -1
     cdef int write(self, View message) except -1

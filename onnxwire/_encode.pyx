@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from onnxwire._canonical cimport is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
 from onnxwire._edit cimport canonical
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
@@ -23,7 +24,7 @@ from onnxwire._varint cimport (
     skip_value, varint_size, write_varint,
 )
 from onnxwire._view cimport (
-    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_view,
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_payload, new_view,
     next_record, scan_slots, start_records,
 )
 
@@ -34,7 +35,6 @@ from onnxwire.errors import EditError
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
 cdef enum:
-    BUFFER = 1 << 20         # bytes that are gathered before they are handed on
     LONG = 1 << 16           # bytes that are handed on where they stand
 
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
@@ -52,7 +52,6 @@ cdef class Encoder:
 
     def __cinit__(self, bint deterministic):
         self.deterministic = deterministic
-        self.descriptor = -1
 
     def __dealloc__(self):
         free(self.sizes)
@@ -87,9 +86,12 @@ cdef class Encoder:
         cdef Py_ssize_t n = self.p - self.start
         if self.pieces is None:
             raise changed()
-        if n:
+        if n and self.target is not None:
+            self.target.put_at(self.start, <uint64_t>n, self.handed_on)
+        elif n:
             self.pieces.append(PyBytes_FromStringAndSize(<const char*>self.start, n))
-            self.p = self.start
+        self.handed_on += n
+        self.p = self.start
         return 0
 
 
@@ -137,22 +139,16 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
     cdef Piece piece
     cdef Payload payload
-    if self.last is not None and self.p == self.start and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
+    self.handed_on += n
+    if self.last is not None and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
         payload = self.last.payload
         if owner == NULL and payload.document is <Document>document and payload.p + payload.n == p:
             payload.n += n
             return 0
-    payload = Payload.__new__(Payload)
-    if owner == NULL:
-        payload.document = <Document>document
-    elif isinstance(<object>owner, Document):
-        payload.document = <Document>owner
-    else:
-        payload.owner = <object>owner
-    payload.p = p
-    payload.n = n
-    payload.size = 1
-    payload.format = b"B"
+    payload = new_payload(
+        <Document>document if document != NULL else None, p, <Py_ssize_t>n, 1, b"B",
+        None if owner == NULL else <object>owner,
+    )
     piece = Piece.__new__(Piece)
     piece.offset = self.total - n
     piece.payload = payload
@@ -652,92 +648,7 @@ cdef int emit_unknown(Encoder self, Content* content) except -1:
     return 0
 
 
-# --- spans that are already what would be written
-
-cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Whether the records of a message are those that the official serializer would write; messages in it aside."""
-    cdef const uint8_t* record
-    cdef const uint8_t* value
-    cdef const Field* field
-    cdef uint64_t n
-    cdef uint32_t tag
-    cdef uint32_t last = 0
-    cdef bint in_oneof = False
-    cdef bint in_unknown = False
-    while p < end:
-        record = p
-        tag = p[0]
-        p += 1
-        if tag >= 0x80:
-            p = read_long_tag(record, end, &tag)
-            if p == NULL or varint_size(tag) != p - record:
-                return False
-        field = find_field(table, tag >> 3)
-        if field == NULL:
-            in_unknown = True
-            p = skip_value(p, end, tag, MAX_DEPTH) if tag > 7 else NULL
-            if p == NULL:
-                return False
-            continue
-        if in_unknown or field.number < last:
-            return False
-        if field.number == last and (not field.repeated or (field.size and field.packed)):
-            return False
-        last = field.number
-        if field.n_peers:
-            if in_oneof:
-                return False
-            in_oneof = True
-        if field.repeated and field.size and field.packed:
-            if tag & 7 != WIRE_LEN:
-                return False
-        elif tag & 7 != field.wire:
-            return False
-        value = p
-        if tag & 7 == WIRE_LEN:
-            p = read_length(value, end, &n)
-            if p == NULL or varint_size(n) != p - value:
-                return False
-            value = p
-            p += n
-            if field.size and not is_plain_run(field, value, p):
-                return False
-        elif tag & 7 == WIRE_VARINT:
-            p = read_varint(value, end, &n)
-            if p == NULL or not is_plain_varint(field, n, p - value):
-                return False
-        elif end - p < field.size:
-            return False
-        else:
-            p += field.size
-    return True
-
-
-cdef inline bint is_plain_varint(const Field* field, uint64_t raw, Py_ssize_t size) noexcept nogil:
-    return (
-        varint_size(raw) == size and canonical(field, raw) == raw
-        and not (field.closed and not has_value(field, <int32_t>raw))
-    )
-
-
-cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    cdef const uint8_t* start
-    cdef uint64_t n
-    if p == end:
-        return False
-    if field.wire != WIRE_VARINT:
-        return (end - p) % field.size == 0
-    while p < end:
-        # Eight numbers below 128 at once: all are as short as can be.
-        if end - p >= 8 and not field.closed and field.kind != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
-            p += 8
-            continue
-        start = p
-        p = read_varint(p, end, &n)
-        if p == NULL or not is_plain_varint(field, n, p - start):
-            return False
-    return True
-
+# --- spans that may be what would be written already
 
 cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) except -1:
     """Measure a plain message: its span, but for messages in it that are not canonical."""

@@ -91,6 +91,8 @@ cdef int discard_unknown(View self, int depth) except -1:
     if depth == 0:
         raise EditError(f"messages nested more than {DEEPEST:,} deep are not gone through")
     fill(self)
+    if self.overlay != NULL:
+        edit(self)  # which puts it in place where it is not there
     if unknown_fields(self):
         overlay = edit(self)
         overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN

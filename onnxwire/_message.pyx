@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from onnxwire._document cimport EMPTY, Document
 from onnxwire._edit cimport (
-    clear_field, content_copy, content_of, exchange_content, field_error, new_message, put_message, start_edit,
+    clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message, start_edit,
 )
 from onnxwire._encode cimport encode, encoded_size, unknown_fields
 from onnxwire._equal cimport equal_views
@@ -165,12 +165,16 @@ cdef class Message(View):
     def _payload(self, name):
         """The payload of a singular string or bytes field that is there, else None."""
         cdef Field* field = named_field(self, name)
+        cdef PyObject* held
         cdef Slot* slot
         fill(self)
         if field == NULL or field.repeated or field.kind == MESSAGE or field.wire != WIRE_LEN:
             return None
         slot = &self.slots[field.slot]
-        return None if slot.p == NULL else new_payload(self, slot.p, slot.n, 1, b"B", held_value(self, field))
+        if slot.p == NULL:
+            return None
+        held = held_value(self, field)
+        return new_payload(document_of(self), slot.p, slot.n, 1, b"B", None if held == NULL else <object>held)
 
     def _unknown_fields(self):
         """The unknown fields, as they would be written."""
@@ -245,7 +249,7 @@ cdef class Message(View):
         """
         cdef Document document = Document(exact_bytes(data))
         document.root = type(self)
-        exchange_content(self, content_of(self.table, document, 1))
+        exchange_content(self, content_of(self.table, document, depth_of(self)))
         return len(document)
 
     def MergeFromString(self, data):
@@ -267,11 +271,11 @@ cdef class Message(View):
         """Make the message a copy of another of the same class; the bytes are shared, not copied."""
         require_same_class(self, other, "CopyFrom")
         if self is not other:
-            exchange_content(self, content_copy(other, start_edit(self).depth))
+            exchange_content(self, content_copy(other, depth_of(self)))
 
     def Clear(self):
         """Make every field absent, the unknown ones too."""
-        exchange_content(self, new_overlay(self.table, start_edit(self).depth))
+        exchange_content(self, new_overlay(self.table, depth_of(self)))
 
     def ClearField(self, field_name):
         """Make a field, or the member of a oneof that is there, absent.

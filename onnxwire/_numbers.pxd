@@ -13,8 +13,10 @@ cdef class RepeatedScalar(Repeated):
     cdef Py_ssize_t n            # elements
 
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
+    cdef void start(self, Cursor* cursor) noexcept
     cdef int decode(self) except -1
-    cdef void adopt(self, const uint8_t* first, Numbers numbers)
+    cdef int decode_records(self) except -1
+    cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
     cdef Numbers edit(self)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1
@@ -22,13 +24,12 @@ cdef class RepeatedScalar(Repeated):
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
-    cdef const uint8_t* first    # the record, or the Numbers, that it began with
-    cdef Numbers numbers
+    cdef bint is_bound           # its numbers may change
     cdef uint32_t changes
     cdef uint32_t epoch
     cdef Py_ssize_t i
 
-    cdef int check_unchanged(self) except -1
+    cdef int look_again(self) except -1
 
 
 cdef object get_numbers(View self, void* closure)

@@ -2,23 +2,23 @@
 """Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport Document, decode_error, packed_error
 from onnxwire._edit cimport edit, field_error, read_number
-from onnxwire._overlay cimport Overlay, set_mark
-from onnxwire._repeated cimport changed_error, place_of
+from onnxwire._overlay cimport Overlay
+from onnxwire._repeated cimport bind, changed_error, is_of_records, iterable, place_of, tell_length
 from onnxwire._table cimport (
-    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, Slot, has_value,
+    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
     decode_varints, load32, load64, zigzag32, zigzag64,
 )
 from onnxwire._view cimport (
-    Payload, document_of, expose, fill, held_value, new_payload, next_record, start_cursor,
+    Payload, expose, fill, new_payload, next_record, start_cursor, start_records,
 )
 
 from sys import byteorder
@@ -35,8 +35,7 @@ cdef enum:
 cdef object get_numbers(View self, void* closure):
     cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
     fill(self)
-    sequence.message = self
-    sequence.field = <Field*>closure
+    bind(sequence, self, <Field*>closure)
     return sequence
 
 
@@ -102,15 +101,14 @@ cdef class RepeatedScalar(Repeated):
 
         Where they are one packed run that can be used as it stands, `window` is set to its start.
         """
-        cdef Document document = document_of(self.message)
+        cdef Document document = self.document
         cdef Field* field = self.field
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t total = 0
         cdef uint64_t _i
-        cdef Slot* slot = &self.message.slots[field.slot]
-        start_cursor(&cursor, self.message, slot.p)
-        for _i in range(slot.n):
+        self.start(&cursor)
+        for _i in range(self.n_records):
             if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
             if record.tag & 7 != WIRE_LEN:
@@ -123,58 +121,66 @@ cdef class RepeatedScalar(Repeated):
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
                 total += record.n // field.size
-                if slot.n == 1 and LITTLE_ENDIAN:
+                if self.n_records == 1 and LITTLE_ENDIAN:
                     window[0] = record.value
         return total
 
+    cdef void start(self, Cursor* cursor) noexcept:
+        """Stand at the first record, which is not always one that the message still has."""
+        if self.end == NULL:
+            start_cursor(cursor, self.message, self.first)
+        else:
+            start_records(cursor, self.first, self.end, NULL, NULL)
+
     cdef int decode(self) except -1:
-        """Make `items` and `n` what the message says now."""
-        cdef Document document
+        """Make `items` and `n` what the sequence is of now."""
+        if is_of_records(self):
+            return self.decode_records()
+        self.items = (<Numbers>self.bound).items
+        self.n = (<Numbers>self.bound).n
+        return 0
+
+    def _detach(self):
+        cdef Numbers numbers
+        if self.items == NULL and self.end == NULL:
+            raise changed_error(self.field)
+        self.decode_records()
+        numbers = Numbers.allocate(self.n, self.field)
+        memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
+        self.bound = numbers
+
+    cdef int decode_records(self) except -1:
+        """Make `items` and `n` what the records say."""
+        cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
-        cdef const uint8_t* first
-        cdef PyObject* held
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
         cdef uint64_t total
-        cdef uint64_t n_records
         cdef uint64_t done = 0
         cdef uint64_t count
         cdef uint64_t _i
-        fill(self.message)
-        held = held_value(self.message, field)
-        if held != NULL:
-            self.items = (<Numbers>held).items
-            self.n = (<Numbers>held).n
+        if self.items != NULL:
             return 0
-        first = self.message.slots[field.slot].p
-        n_records = self.message.slots[field.slot].n
-        if self.items != NULL and self.first == first:
-            return 0
-        if first == NULL:
-            self.first = NULL
+        if self.first == NULL:
             self.items = <const uint8_t*>""
-            self.n = 0
             return 0
-        document = document_of(self.message)
-        numbers = document.numbers.get(<size_t>first) if document.numbers is not None else None
+        numbers = document.numbers.get(<size_t>self.first) if document.numbers is not None else None
         # Where the bytes were changed, the address may have come to hold another field.
         if numbers is not None and numbers.kind == field.kind:
-            self.adopt(first, numbers)
+            self.adopt(numbers)
             return 0
         total = self.count_elements(&window)
         if window != NULL:
-            self.first = first
-            self.store = None
             self.n = total
             self.items = window
             return 0
         numbers = Numbers.allocate(total, field)
-        start_cursor(&cursor, self.message, first)
+        self.start(&cursor)
         document.pins += 1
         try:
-            for _i in range(n_records):
+            for _i in range(self.n_records):
                 if next_usable(&cursor, field, &record) <= 0:
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
@@ -194,12 +200,11 @@ cdef class RepeatedScalar(Repeated):
             document.pins -= 1
         numbers.n = done
         # While a long run was decoded, another thread may have been first, and handed its numbers out.
-        if self.items == NULL or self.first != first:
-            self.adopt(first, numbers)
+        if self.items == NULL:
+            self.adopt(numbers)
         return 0
 
-    cdef void adopt(self, const uint8_t* first, Numbers numbers):
-        self.first = first
+    cdef void adopt(self, Numbers numbers):
         self.store = numbers
         self.n = numbers.n
         self.items = <const uint8_t*>numbers.items
@@ -229,60 +234,44 @@ cdef class RepeatedScalar(Repeated):
         """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
         cdef Cursor cursor
         cdef Record record
-        cdef Slot* slot
         cdef uint64_t _i
-        fill(self.message)
-        slot = &self.message.slots[self.field.slot]
-        if slot.p == NULL:
-            return False
-        if self.field.closed or held_value(self.message, self.field) != NULL:
+        if not is_of_records(self) or self.field.closed:
             self.decode()
             return self.n > 0
-        start_cursor(&cursor, self.message, slot.p)
-        for _i in range(slot.n):
+        if self.first == NULL:
+            return False
+        self.start(&cursor)
+        for _i in range(self.n_records):
             if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n:
                 return True
         return False
 
     def __len__(self):
         cdef const uint8_t* window = NULL
-        cdef Slot* slot
-        fill(self.message)
-        slot = &self.message.slots[self.field.slot]
-        if slot.p == NULL:
-            return 0
-        if (
-            (self.items == NULL or self.first != slot.p) and not self.field.closed
-            and held_value(self.message, self.field) == NULL
-        ):
+        if is_of_records(self) and self.items == NULL and self.first != NULL and not self.field.closed:
             return self.count_elements(&window)
         self.decode()
         return self.n
 
     def __iter__(self):
         cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
-        cdef PyObject* held
         self.decode()
-        held = held_value(self.message, self.field)
         iterator.sequence = self
-        iterator.first = self.message.slots[self.field.slot].p
         iterator.epoch = self.message.epoch
-        if held != NULL:
-            iterator.numbers = <Numbers>held
-            iterator.changes = iterator.numbers.changes
+        if self.bound is not None:
+            iterator.is_bound = True
+            iterator.changes = (<Numbers>self.bound).changes
         return iterator
 
     def __getitem__(self, place):
-        cdef Document document
         cdef Py_ssize_t i
         if self.items == NULL:
             self.decode()
             # Asked for by place: likely to be asked again, through another sequence of the same field.
             if self.n > SHORT_NUMBERS and self.store is not None:
-                document = document_of(self.message)
-                if document.numbers is None:
-                    document.numbers = {}
-                document.numbers[<size_t>self.first] = self.store
+                if self.document.numbers is None:
+                    self.document.numbers = {}
+                self.document.numbers[<size_t>self.first] = self.store
         self.decode()
         if isinstance(place, slice):
             places = range(*place.indices(self.n))
@@ -316,46 +305,48 @@ cdef class RepeatedScalar(Repeated):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        cdef PyObject* owner
         cdef Payload window
+        cdef Numbers numbers
+        cdef object owner = None
         self.decode()
-        owner = held_value(self.message, self.field)
-        if owner == NULL and self.store is not None:
-            owner = <PyObject*>self.store
-        elif owner == NULL and self.n == 0:
-            owner = <PyObject*>self
-        window = new_payload(self.message, self.items, self.n, self.field.size, buffer_format(self.field.kind), owner)
+        if self.bound is not None:
+            # They may change, and move, while an array looks at them.
+            numbers = Numbers.allocate(self.n, self.field)
+            memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
+            owner = numbers
+            self.items = numbers.items
+        elif self.store is not None or self.first == NULL:
+            owner = self.store or self
+        window = new_payload(self.document, self.items, self.n, self.field.size, buffer_format(self.field.kind), owner)
         expose(window, view, flags)
 
     # --- changes
 
     cdef Numbers edit(self):
         """The numbers, to be changed."""
-        cdef Overlay overlay = edit(self.message)
-        cdef uint32_t slot = self.field.slot
-        cdef PyObject* old = overlay.held[slot]
         cdef Numbers numbers
-        # Arrays that were handed out stay as they are.
-        if old != NULL and (<Numbers>old).exports == 0:
-            return <Numbers>old
+        cdef Overlay overlay
         self.decode()
+        if self.is_detached:
+            return self.bound
+        overlay = edit(self.message)
+        self.decode()
+        if self.bound is not None:
+            return self.bound
         numbers = Numbers.allocate(self.n, self.field)
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
-        if old != NULL:
-            numbers.changes = (<Numbers>old).changes
-            Py_DECREF(<object>old)
+        numbers.origin = self.first
         Py_INCREF(numbers)
-        overlay.held[slot] = <PyObject*>numbers
-        overlay.touched[slot] = True
-        overlay.slots[slot].p = set_mark() if numbers.n else NULL
-        overlay.slots[slot].n = numbers.n
+        overlay.held[self.field.slot] = <PyObject*>numbers
+        overlay.touched[self.field.slot] = True
+        self.bound = numbers
         self.store = None
+        tell_length(self, numbers.n)
         return numbers
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1:
         """Put numbers in the place of those from start to stop."""
         cdef Numbers numbers = self.edit()
-        cdef Overlay overlay = <Overlay>self.message.overlay
         cdef size_t size = self.field.size
         if stop > numbers.n:
             raise changed_error(self.field)
@@ -366,9 +357,7 @@ cdef class RepeatedScalar(Repeated):
         memcpy(numbers.items + start * size, incoming.items, <size_t>incoming.n * size)
         numbers.n += incoming.n - (stop - start)
         numbers.changes += 1
-        overlay.slots[self.field.slot].p = set_mark() if numbers.n else NULL
-        overlay.slots[self.field.slot].n = numbers.n
-        return 0
+        return tell_length(self, numbers.n)
 
     def _splice(self, start, stop, values):
         self.splice(start, stop, take_numbers(self.field, values))
@@ -376,7 +365,6 @@ cdef class RepeatedScalar(Repeated):
     def _arrange(self, order):
         """Make the elements those at the places that `order` names, each at most once."""
         cdef Numbers numbers = self.edit()
-        cdef Overlay overlay = <Overlay>self.message.overlay
         cdef Numbers old = Numbers.allocate(numbers.n, self.field)
         cdef size_t size = self.field.size
         cdef Py_ssize_t n = 0
@@ -387,13 +375,11 @@ cdef class RepeatedScalar(Repeated):
             n += 1
         numbers.n = n
         numbers.changes += 1
-        overlay.slots[self.field.slot].p = set_mark() if n else NULL
-        overlay.slots[self.field.slot].n = n
+        tell_length(self, n)
 
     def append(self, value):
         """Add a number at the end; raises TypeError or ValueError for what the field does not take."""
         cdef Numbers numbers
-        cdef Overlay overlay
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
         numbers = self.edit()
@@ -401,16 +387,19 @@ cdef class RepeatedScalar(Repeated):
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
         numbers.changes += 1
-        overlay = <Overlay>self.message.overlay
-        overlay.slots[self.field.slot].p = set_mark()
-        overlay.slots[self.field.slot].n = numbers.n
+        tell_length(self, numbers.n)
 
     def extend(self, values):
         """Add all numbers of an iterable at the end.
 
         Raises TypeError or ValueError for what the field does not take, and adds nothing then.
         """
-        extend_numbers(self.message, self.field, values)
+        cdef Numbers incoming = take_numbers(self.field, iterable(self.field, values))
+        if incoming.n:
+            n = len(self)
+            self.splice(n, n, incoming)
+        elif not self.is_detached:
+            edit(self.message)
 
     def insert(self, place, value):
         """Put a number before the element at a place, as list.insert does."""
@@ -436,7 +425,7 @@ cdef class RepeatedScalar(Repeated):
                 raise changed_error(self.field)
             memcpy(numbers.items + i * size, incoming.items, size)
             return
-        incoming = take_numbers(self.field, value)
+        incoming = take_numbers(self.field, iterable(self.field, value))
         places = range(*place.indices(len(self)))
         if places.step == 1:
             self.splice(places.start, max(places.start, places.stop), incoming)
@@ -466,18 +455,7 @@ cdef Numbers take_numbers(Field* field, values):
 
 cdef int extend_numbers(View message, Field* field, values) except -1:
     """Add all values of an iterable to a repeated field of numbers."""
-    cdef RepeatedScalar sequence
-    cdef Numbers incoming
-    cdef Py_ssize_t n
-    if values is None or not (hasattr(values, "__iter__") or hasattr(values, "__getitem__")):
-        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
-    if isinstance(values, Repeated):
-        values = list(values)
-    incoming = take_numbers(field, values)
-    sequence = get_numbers(message, field)
-    if incoming.n:
-        n = len(sequence)
-        sequence.splice(n, n, incoming)
+    get_numbers(message, field).extend(values)
     return 0
 
 
@@ -542,23 +520,19 @@ cdef class ScalarIterator:
     def __next__(self):
         cdef View message = self.sequence.message
         fill(message)
-        if message.epoch != self.epoch or self.numbers is not None:
-            self.check_unchanged()
+        if message.epoch != self.epoch or self.is_bound:
+            self.look_again()
         if self.i >= self.sequence.n:
             raise StopIteration
         self.i += 1
         return self.sequence.item(self.i - 1)
 
-    cdef int check_unchanged(self) except -1:
-        """Raise ChangedError where the field is no longer the one that the iterator began with."""
-        cdef RepeatedScalar sequence = self.sequence
-        cdef PyObject* held = held_value(sequence.message, sequence.field)
-        sequence.decode()
-        if self.numbers is not None:
-            if held != NULL and self.changes == (<Numbers>held).changes:
-                self.epoch = sequence.message.epoch
-                return 0
-        elif held == NULL and sequence.message.slots[sequence.field.slot].p == self.first:
-            self.epoch = sequence.message.epoch
-            return 0
-        raise changed_error(sequence.field)
+    cdef int look_again(self) except -1:
+        """Raise ChangedError where elements came, went or moved; go on where some were replaced."""
+        self.sequence.decode()
+        self.epoch = self.sequence.message.epoch
+        if self.sequence.bound is not None:
+            self.is_bound = True
+            if (<Numbers>self.sequence.bound).changes != self.changes:
+                raise changed_error(self.sequence.field)
+        return 0

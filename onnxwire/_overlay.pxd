@@ -60,6 +60,7 @@ cdef class Elements:
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef uint32_t changes        # how often elements came, went or moved
+    cdef const uint8_t* origin   # the first record of what they were at first, or NULL
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
@@ -73,8 +74,8 @@ cdef class Numbers:
     cdef Py_ssize_t capacity
     cdef int kind
     cdef uint8_t size            # bytes of a number
-    cdef uint32_t changes
-    cdef Py_ssize_t exports      # buffers handed out; they keep what they show
+    cdef uint32_t changes        # as of Elements
+    cdef const uint8_t* origin   # as of Elements
 
     cdef int reserve(self, Py_ssize_t n) except -1
 

@@ -12,11 +12,12 @@ from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport Document, decode_error
 from onnxwire._edit cimport copy_message, edit, field_error, new_message, read_text
-from onnxwire._overlay cimport Element, Overlay, has_edits, set_mark
+from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
-    Payload, Record, document_of, fill, held_value, is_edited, new_payload, new_view, next_record, overlay_view, start_cursor,
+    Record, document_of, fill, held_value, is_edited, new_payload, new_view, next_record, overlay_view, start_cursor,
+    start_records,
 )
 
 from sys import maxsize
@@ -51,6 +52,55 @@ cdef object changed_error(const Field* field):
         field, ChangedError,
         "elements came or went while the field was iterated over; iterate over a copy, such as list(...)"
     )
+
+
+# --- what a sequence is of
+
+cdef void bind(Repeated self, View message, Field* field):
+    """Make it a sequence of what the message, which is filled, has in the field now."""
+    cdef Slot* slot = &message.slots[field.slot]
+    cdef PyObject* held = held_value(message, field)
+    self.message = message
+    self.field = field
+    self.store = None
+    if held != NULL:
+        self.bound = <object>held
+        self.document = document_of(message)
+        return
+    self.first = slot.p
+    self.n_records = 0
+    if slot.p != NULL:
+        self.document = document_of(message)
+        self.n_records = slot.n
+        self.end = message.end if message.parts == NULL else NULL
+
+
+cdef bint is_of_records(Repeated self) except -1:
+    """Look at the message again; tells whether the sequence is still of records, not of what is `bound`.
+
+    A sequence stays with its elements: where the message has others by now, because the field was cleared or the
+    message exchanged, it goes on alone with those that it had, as protobuf's do.
+    """
+    cdef PyObject* held
+    fill(self.message)
+    if self.is_detached:
+        return False
+    held = held_value(self.message, self.field)
+    if self.bound is not None:
+        self.is_detached = held != <PyObject*>self.bound
+        return False
+    if held == NULL and self.message.slots[self.field.slot].p == self.first:
+        return True
+    if self.first == NULL or (held != NULL and origin_of(self.field, held) == self.first):
+        bind(self, self.message, self.field)
+        return self.bound is None
+    self._detach()
+    self.is_detached = True
+    return False
+
+
+cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
+    return (<Numbers>held).origin if field.size else (<Elements>held).origin
 
 
 @cython.no_gc
@@ -143,6 +193,8 @@ cdef class Repeated:
     def sort(self, *, key=None, reverse=False):
         """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
         elements = list(self)
+        if len(elements) < 2:
+            return
         if key is not None:
             keys = [key(element) for element in elements]
         else:
@@ -170,12 +222,13 @@ cdef class Repeated:
 
 # --- spans
 
-cdef object make_element(View message, Field* field, const uint8_t* p, uint64_t n, PyObject* held):
+cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
+    cdef Field* field = self.field
     if field.kind == MESSAGE:
         if held == NULL:
-            return new_view(field.sub, document_of(message), p, p + n, None)
+            return new_view(field.sub, self.document, p, p + n, None)
         if isinstance(<object>held, Overlay):
-            return overlay_view(field.sub, <Document>message.document, <Overlay>held)
+            return overlay_view(field.sub, <Document>self.message.document, <Overlay>held)
         return new_view(field.sub, <Document>held, p, p + n, None)
     if field.kind == STRING:
         if held != NULL and PyUnicode_CheckExact(<object>held):
@@ -189,8 +242,7 @@ cdef object make_element(View message, Field* field, const uint8_t* p, uint64_t 
 cdef object get_spans(View self, void* closure):
     cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
     fill(self)
-    sequence.message = self
-    sequence.field = <Field*>closure
+    bind(sequence, self, <Field*>closure)
     return sequence
 
 
@@ -199,99 +251,109 @@ cdef void* span_getter() noexcept:
     return <void*>get_spans
 
 
-cdef inline Slot* slot_of(Repeated self) except NULL:
-    """What the message says of the field now."""
-    fill(self.message)
-    return &self.message.slots[self.field.slot]
-
-
 @cython.final
 @cython.no_gc
 cdef class RepeatedSpan(Repeated):
     """A sequence of strings, bytes or messages. It can be changed as protobuf's can: messages are not assigned to."""
 
+    cdef Elements elements(self):
+        """The elements where they were changed, else None."""
+        return None if is_of_records(self) else self.bound
+
     def __len__(self):
-        cdef Slot* slot = slot_of(self)
-        return slot.n if slot.p != NULL else 0
+        return self.n_records if is_of_records(self) else (<Elements>self.bound).n
 
     def __iter__(self):
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        cdef Slot* slot = slot_of(self)
-        cdef PyObject* held = held_value(self.message, self.field)
         iterator.sequence = self
+        iterator.elements = self.elements()
         iterator.epoch = self.message.epoch
-        iterator.first = slot.p
-        if held != NULL:
-            iterator.elements = <Elements>held
+        if iterator.elements is not None:
             iterator.changes = iterator.elements.changes
             iterator.left = iterator.elements.n
             return iterator
-        iterator.left = slot.n if slot.p != NULL else 0
+        iterator.left = self.n_records
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
         if iterator.left:
-            start_cursor(&iterator.cursor, self.message, slot.p)
+            start_cursor(&iterator.cursor, self.message, self.first)
         return iterator
 
     cdef Spans make_index(self):
         """The spans of all elements of an unchanged field, from the document's store where it has them."""
-        cdef Slot* slot = slot_of(self)
-        cdef Document document = document_of(self.message)
-        cdef object key = <size_t>slot.p
+        cdef object key = <size_t>self.first
         cdef Spans index
         cdef Cursor cursor
-        cdef Record record
-        cdef uint64_t left = slot.n if slot.p != NULL else 0
-        if self.first != slot.p:
-            self.store = None
-        if self.store is None and document.indexes is not None:
-            self.store = document.indexes.get(key)
+        if self.store is None and self.n_records and self.document.indexes is not None:
+            self.store = self.document.indexes.get(key)
         # Where the bytes were changed, the address may have come to hold another field.
-        if self.store is not None and <uint64_t>(<Spans>self.store).n == left:
+        if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
             return self.store
-        index = Spans()
-        if left:
-            start_cursor(&cursor, self.message, slot.p)
-        while left:
-            if next_record(&cursor, self.field.number, &record) <= 0:
-                raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 == WIRE_LEN:
-                index.append(record.value, record.n)
-                left -= 1
+        if self.n_records:
+            start_cursor(&cursor, self.message, self.first)
+        index = self.walk(&cursor)
         if index.n > SHORT:
-            if document.indexes is None:
-                document.indexes = {}
-            document.indexes[key] = index
-        self.first = slot.p
+            if self.document.indexes is None:
+                self.document.indexes = {}
+            self.document.indexes[key] = index
         self.store = index
         return index
 
+    cdef Spans walk(self, Cursor* cursor):
+        cdef Spans index = Spans()
+        cdef Record record
+        cdef uint64_t left = self.n_records
+        while left:
+            if next_record(cursor, self.field.number, &record) <= 0:
+                raise decode_error(self.document, cursor.p, cursor.end)
+            if record.tag & 7 == WIRE_LEN:
+                index.append(record.value, record.n)
+                left -= 1
+        return index
+
+    cdef Elements gather(self, Spans index):
+        """The elements that an index leads to."""
+        cdef Elements elements = Elements.__new__(Elements)
+        cdef Py_ssize_t i
+        elements.reserve(index.n)
+        for i in range(index.n):
+            elements.insert(i, index.items[i].p, index.items[i].n, None)
+        elements.origin = self.first
+        return elements
+
+    def _detach(self):
+        cdef Cursor cursor
+        if self.store is None:
+            if self.end == NULL:
+                raise changed_error(self.field)
+            # The message's own bytes may be others by now.
+            start_records(&cursor, self.first, self.end, NULL, NULL)
+            self.store = self.walk(&cursor)
+        self.bound = self.gather(self.store)
+
     cdef object element(self, Py_ssize_t i):
         """The element at a place that there is."""
-        cdef PyObject* held = held_value(self.message, self.field)
         cdef Element* element
         cdef Spans index
-        if held != NULL:
-            element = &(<Elements>held).items[i]
-            return make_element(self.message, self.field, element.p, element.n, element.held)
+        if self.bound is not None:
+            element = &(<Elements>self.bound).items[i]
+            return make_element(self, element.p, element.n, element.held)
         index = self.make_index()
-        return make_element(self.message, self.field, index.items[i].p, index.items[i].n, NULL)
+        return make_element(self, index.items[i].p, index.items[i].n, NULL)
 
     def __getitem__(self, place):
         cdef Py_ssize_t i
         if isinstance(place, slice):
             places = range(*place.indices(len(self)))
             elements = []
-            slot_of(self)
             for i in places:
                 if i >= len(self):
                     raise changed_error(self.field)
                 elements.append(self.element(i))
             return elements
         i = place_of(place, len(self))
-        slot_of(self)
         if i >= len(self):
             raise changed_error(self.field)
-        if self.store is None and i < SHORT and held_value(self.message, self.field) == NULL:
+        if self.store is None and i < SHORT and self.bound is None:
             for element in self:
                 if i == 0:
                     return element
@@ -300,44 +362,38 @@ cdef class RepeatedSpan(Repeated):
 
     def _payloads(self):
         """The payloads of all elements of a repeated string or bytes, as a list."""
-        cdef PyObject* held
-        cdef Element* element
+        cdef Elements elements = self.elements()
         cdef Spans index
         cdef Py_ssize_t i
         cdef list payloads = []
-        slot_of(self)
-        held = held_value(self.message, self.field)
-        if held == NULL:
+        if elements is None:
             index = self.make_index()
             for i in range(index.n):
-                payloads.append(new_payload(self.message, index.items[i].p, index.items[i].n, 1, b"B", NULL))
+                payloads.append(new_payload(self.document, index.items[i].p, index.items[i].n, 1, b"B", None))
             return payloads
-        for i in range((<Elements>held).n):
-            element = &(<Elements>held).items[i]
-            payloads.append(new_payload(self.message, element.p, element.n, 1, b"B", element.held))
+        for i in range(elements.n):
+            owner = None if elements.items[i].held == NULL else <object>elements.items[i].held
+            payloads.append(new_payload(self.document, elements.items[i].p, elements.items[i].n, 1, b"B", owner))
         return payloads
 
     # --- changes
 
     cdef Elements edit(self):
         """The elements, to be changed."""
-        cdef Overlay overlay = edit(self.message)
-        cdef uint32_t slot = self.field.slot
-        cdef Elements elements
-        cdef Spans index
-        cdef Py_ssize_t i
-        if overlay.held[slot] != NULL:
-            return <Elements>overlay.held[slot]
-        elements = Elements.__new__(Elements)
-        if overlay.slots[slot].p != NULL:
-            index = self.make_index()
-            elements.reserve(index.n)
-            for i in range(index.n):
-                elements.insert(i, index.items[i].p, index.items[i].n, None)
-        Py_INCREF(elements)
-        overlay.held[slot] = <PyObject*>elements
-        overlay.touched[slot] = True
-        self.store = None
+        cdef Elements elements = self.elements()
+        cdef Overlay overlay
+        if self.is_detached:
+            return elements
+        overlay = edit(self.message)
+        elements = self.elements()
+        if elements is None:
+            elements = self.gather(self.make_index())
+            Py_INCREF(elements)
+            overlay.held[self.field.slot] = <PyObject*>elements
+            overlay.touched[self.field.slot] = True
+            self.bound = elements
+            self.document = document_of(self.message)
+            tell_length(self, elements.n)
         return elements
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1:
@@ -345,7 +401,6 @@ cdef class RepeatedSpan(Repeated):
         cdef Elements elements = self.edit()
         cdef Elements gone = Elements.__new__(Elements)
         cdef Py_ssize_t n = stop - start
-        cdef Overlay overlay = <Overlay>self.message.overlay
         if stop > elements.n:
             raise changed_error(self.field)
         # Those that go are let go of at the end: that may run other code.
@@ -364,8 +419,7 @@ cdef class RepeatedSpan(Repeated):
         gone.n = n
         incoming.n = 0  # they have moved
         elements.changes += 1
-        overlay.slots[self.field.slot].p = set_mark() if elements.n else NULL
-        overlay.slots[self.field.slot].n = elements.n
+        tell_length(self, elements.n)
         return 0
 
     def _splice(self, start, stop, values):
@@ -377,7 +431,6 @@ cdef class RepeatedSpan(Repeated):
         cdef Elements old = Elements.__new__(Elements)
         cdef Py_ssize_t i
         cdef Py_ssize_t n = elements.n
-        cdef Overlay overlay = <Overlay>self.message.overlay
         cdef list places = list(order)
         cdef Py_ssize_t place
         old.reserve(n)
@@ -390,15 +443,19 @@ cdef class RepeatedSpan(Repeated):
         elements.n = len(places)
         elements.changes += 1
         old.n = n
-        overlay.slots[self.field.slot].p = set_mark() if elements.n else NULL
-        overlay.slots[self.field.slot].n = elements.n
+        tell_length(self, elements.n)
 
     def extend(self, values):
         """Add all values of an iterable at the end; of messages, copies, which share their bytes.
 
         Raises TypeError or ValueError for what the field does not take, and adds nothing then.
         """
-        extend_spans(self.message, self.field, values)
+        cdef Elements incoming = take_values(self.message, self.field, iterable(self.field, values))
+        if incoming.n:
+            n = len(self)
+            self.splice(n, n, incoming)
+        elif not self.is_detached:
+            edit(self.message)
 
     def insert(self, place, value):
         """Put a value before the element at a place, as list.insert does."""
@@ -442,9 +499,9 @@ cdef class RepeatedSpan(Repeated):
         if not isinstance(place, slice):
             incoming = take_values(self.message, self.field, (value,))
             i = place_of(place, len(self))
-            self.splice(i, i + 1, incoming)
+            replace(self.edit(), (i,), incoming)
             return
-        incoming = take_values(self.message, self.field, value)
+        incoming = take_values(self.message, self.field, iterable(self.field, value))
         places = range(*place.indices(len(self)))
         if places.step == 1:
             self.splice(places.start, max(places.start, places.stop), incoming)
@@ -508,22 +565,28 @@ cdef Elements take_values(View message, Field* field, values):
     return incoming
 
 
-cdef int extend_spans(View message, Field* field, values) except -1:
-    """Add all values of an iterable to a repeated field of strings, bytes or messages."""
-    cdef RepeatedSpan sequence
-    cdef Elements incoming
-    cdef Py_ssize_t n
-    if values is None:
-        raise field_error(field, FieldTypeError, "expected an iterable, found None")
+cdef object iterable(const Field* field, values):
+    """The values to take, an iterable; those of a sequence are taken before anything is changed."""
+    if isinstance(values, Repeated):
+        return list(values)
     if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
         raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
-    if isinstance(values, Repeated):
-        values = list(values)
-    incoming = take_values(message, field, values)
-    sequence = get_spans(message, field)
-    if incoming.n:
-        n = len(sequence)
-        sequence.splice(n, n, incoming)
+    return values
+
+
+cdef int extend_spans(View message, Field* field, values) except -1:
+    """Add all values of an iterable to a repeated field of strings, bytes or messages."""
+    get_spans(message, field).extend(values)
+    return 0
+
+
+cdef int tell_length(Repeated self, Py_ssize_t n) except -1:
+    """Let the message know how many elements there are."""
+    cdef Slot* slot
+    if not self.is_detached:
+        slot = &(<Overlay>self.message.overlay).slots[self.field.slot]
+        slot.p = set_mark() if n else NULL
+        slot.n = n
     return 0
 
 
@@ -541,7 +604,6 @@ cdef class SpanIterator:
     def __next__(self):
         cdef RepeatedSpan sequence = self.sequence
         cdef View message = sequence.message
-        cdef Field* field = sequence.field
         cdef Cursor* cursor = &self.cursor
         cdef Element* element
         cdef const uint8_t* p
@@ -550,39 +612,38 @@ cdef class SpanIterator:
         cdef int found
         fill(message)
         if message.epoch != self.epoch or self.elements is not None:
-            self.check_unchanged()
+            self.look_again()
+        if self.left == 0:
+            raise StopIteration
         if self.elements is not None:
-            if self.left == 0:
-                raise StopIteration
             element = &self.elements.items[self.i]
             self.i += 1
             self.left -= 1
-            return make_element(message, field, element.p, element.n, element.held)
+            return make_element(sequence, element.p, element.n, element.held)
         # The common case: the next record is of the same field, with a tag of one byte.
-        if self.left and cursor.p < cursor.end and cursor.p[0] == self.tag:
+        if cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
             if p != NULL:
+                self.i += 1
                 self.left -= 1
                 cursor.p = p + n
-                return make_element(message, field, p, n, NULL)
-        while self.left:
-            found = next_record(cursor, field.number, &record)
+                return make_element(sequence, p, n, NULL)
+        while True:
+            found = next_record(cursor, sequence.field.number, &record)
             if found <= 0:
-                raise decode_error(document_of(message), cursor.p, cursor.end)
+                raise decode_error(sequence.document, cursor.p, cursor.end)
             if record.tag & 7 == WIRE_LEN:
+                self.i += 1
                 self.left -= 1
-                return make_element(message, field, record.value, record.n, NULL)
-        raise StopIteration
+                return make_element(sequence, record.value, record.n, NULL)
 
-    cdef int check_unchanged(self) except -1:
-        """Raise ChangedError where the field is no longer the one that the iterator began with."""
-        cdef View message = self.sequence.message
-        cdef PyObject* held = held_value(message, self.sequence.field)
-        if self.elements is not None:
-            if held == <PyObject*>self.elements and self.changes == self.elements.changes:
-                self.epoch = message.epoch
-                return 0
-        elif held == NULL and message.slots[self.sequence.field.slot].p == self.first:
-            self.epoch = message.epoch
+    cdef int look_again(self) except -1:
+        """Raise ChangedError where elements came, went or moved; go on with the elements where some were replaced."""
+        cdef Elements elements = self.sequence.elements()
+        self.epoch = self.sequence.message.epoch
+        if elements is None:
             return 0
-        raise changed_error(self.sequence.field)
+        if elements.changes != self.changes:
+            raise changed_error(self.sequence.field)
+        self.elements = elements
+        return 0

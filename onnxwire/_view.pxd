@@ -71,7 +71,7 @@ cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
 cdef object get_message(View self, void* closure)
 cdef object field_value(View self, Field* field)
 cdef Field* named_field(View self, name) except? NULL
-cdef Payload new_payload(View self, const uint8_t* p, Py_ssize_t n, int size, char* format, PyObject* owner)
+cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner)
 cdef int expose(Payload self, Py_buffer* view, int flags) except -1
 cdef Table* table_of(cls) except NULL
 cdef void* singular_getter(int kind) noexcept

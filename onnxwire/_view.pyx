@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._document cimport FAR, decode_error, prepare_step
-from onnxwire._overlay cimport Numbers, new_overlay, overlay_at
+from onnxwire._overlay cimport new_overlay, overlay_at
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
@@ -570,19 +570,19 @@ cdef Field* named_field(View self, name) except? NULL:
 
 # --- payloads
 
-cdef Payload new_payload(View self, const uint8_t* p, Py_ssize_t n, int size, char* format, PyObject* owner):
-    """A window on n items of `size` bytes: the owner's, or where it is NULL, those of the message's document."""
+cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
+    """A window on n items of `size` bytes: the owner's, or where it is None, the document's."""
     cdef Payload payload = Payload.__new__(Payload)
-    if owner != NULL:
-        payload.owner = <object>owner
+    if owner is None:
+        payload.document = document
+    elif isinstance(owner, Document):
+        payload.document = <Document>owner
     else:
-        payload.document = document_of(self)
+        payload.owner = owner
     payload.p = p
     payload.n = n
     payload.size = size
     payload.format = format
-    if owner != NULL and isinstance(payload.owner, Numbers):
-        (<Numbers>payload.owner).exports += 1
     return payload
 
 
@@ -613,10 +613,6 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
 @cython.freelist(8)
 cdef class Payload:
     """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory; nothing is copied."""
-
-    def __dealloc__(self):
-        if isinstance(self.owner, Numbers):
-            (<Numbers>self.owner).exports -= 1
 
     def __len__(self):
         return self.n

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from onnxwire._document cimport Document, damage_error, decode_error, packed_error
-from onnxwire._view cimport Payload, table_of
+from onnxwire._view cimport new_payload, table_of
 from onnxwire._table cimport Field, Table, find_field
 from onnxwire._varint cimport (
     FAULT_DEPTH, FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP,
@@ -171,16 +171,10 @@ def fault_at(Document document, uint64_t offset, uint64_t end):
 
 def payload_at(Document document, uint64_t start, uint64_t end):
     """The payload of some bytes of a document."""
-    cdef Payload payload = Payload.__new__(Payload)
     document.check_open()
     if start > end or end > <uint64_t>(document.end - document.start):
         raise IndexError("no such place in the document")
-    payload.document = document
-    payload.p = document.start + start
-    payload.n = end - start
-    payload.size = 1
-    payload.format = b"B"
-    return payload
+    return new_payload(document, document.start + start, <Py_ssize_t>(end - start), 1, b"B", None)
 
 
 def bytes_at(Document document, uint64_t start, uint64_t end):

@@ -80,7 +80,8 @@ def _map_descriptor(descriptor: int, name: str) -> Document:
     if status.st_size == 0:
         return Document(b"", name)
     mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    return Document(mapping, name, mapping)
+    # Kept open, so that saving can copy from file to file.
+    return Document(mapping, name, mapping, os.dup(descriptor))
 
 
 def _map_file(file: IO[bytes]) -> Document:

@@ -1,0 +1,7 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Whether bytes are those that the official serializer would write for what they say."""
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+from onnxwire._table cimport Table
+
+cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil

@@ -1,0 +1,92 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Whether bytes are those that the official serializer would write for what they say."""
+from onnxwire._edit cimport canonical
+from onnxwire._table cimport BOOL, Field, find_field, has_value
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value, varint_size,
+)
+
+
+cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Whether the records of a message are those that the official serializer would write; messages in it aside."""
+    cdef const uint8_t* record
+    cdef const uint8_t* value
+    cdef const Field* field
+    cdef uint64_t n
+    cdef uint32_t tag
+    cdef uint32_t last = 0
+    cdef bint in_oneof = False
+    cdef bint in_unknown = False
+    while p < end:
+        record = p
+        tag = p[0]
+        p += 1
+        if tag >= 0x80:
+            p = read_long_tag(record, end, &tag)
+            if p == NULL or varint_size(tag) != p - record:
+                return False
+        field = find_field(table, tag >> 3)
+        if field == NULL:
+            in_unknown = True
+            p = skip_value(p, end, tag, MAX_DEPTH) if tag > 7 else NULL
+            if p == NULL:
+                return False
+            continue
+        if in_unknown or field.number < last:
+            return False
+        if field.number == last and (not field.repeated or (field.size and field.packed)):
+            return False
+        last = field.number
+        if field.n_peers:
+            if in_oneof:
+                return False
+            in_oneof = True
+        if field.repeated and field.size and field.packed:
+            if tag & 7 != WIRE_LEN:
+                return False
+        elif tag & 7 != field.wire:
+            return False
+        value = p
+        if tag & 7 == WIRE_LEN:
+            p = read_length(value, end, &n)
+            if p == NULL or varint_size(n) != p - value:
+                return False
+            value = p
+            p += n
+            if field.size and not is_plain_run(field, value, p):
+                return False
+        elif tag & 7 == WIRE_VARINT:
+            p = read_varint(value, end, &n)
+            if p == NULL or not is_plain_varint(field, n, p - value):
+                return False
+        elif end - p < field.size:
+            return False
+        else:
+            p += field.size
+    return True
+
+
+cdef inline bint is_plain_varint(const Field* field, uint64_t raw, Py_ssize_t size) noexcept nogil:
+    return (
+        varint_size(raw) == size and canonical(field, raw) == raw
+        and not (field.closed and not has_value(field, <int32_t>raw))
+    )
+
+
+cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    cdef const uint8_t* start
+    cdef uint64_t n
+    if p == end:
+        return False
+    if field.wire != WIRE_VARINT:
+        return (end - p) % field.size == 0
+    while p < end:
+        # Eight numbers below 128 at once: all are as short as can be.
+        if end - p >= 8 and not field.closed and field.kind != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
+            p += 8
+            continue
+        start = p
+        p = read_varint(p, end, &n)
+        if p == NULL or not is_plain_varint(field, n, p - start):
+            return False
+    return True

@@ -1,0 +1,9 @@
+from onnxwire._view import Payload
+
+class Piece:
+    """Bytes that stand somewhere already, and where in the encoding they belong."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def payload(self) -> Payload: ...

@@ -1,0 +1,61 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Writes messages to files: what is encoded anew from memory, the rest from file to file."""
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from onnxwire._document cimport Document
+from onnxwire._encode cimport BUFFER, Encoder, Piece
+from onnxwire._transfer cimport Target
+from onnxwire._view cimport Payload, View
+
+from onnxwire.errors import SourceError
+
+
+def encode_pieces(View message, bint deterministic, Target target):
+    """Encode a message; returns its size, and what is still to be written.
+
+    target: where everything but the long Pieces is written, each at its place; with a stream, or None, that is
+    returned too, as bytes between the Pieces, in order.
+    """
+    cdef Encoder encoder = Encoder(deterministic)
+    encoder.measure(message)
+    encoder.pieces = []
+    if target is not None and not target.stream:
+        encoder.target = target
+    encoder.start = encoder.p = <uint8_t*>malloc(BUFFER)
+    if encoder.p == NULL:
+        raise MemoryError
+    encoder.end = encoder.start + BUFFER
+    try:
+        encoder.write(message)
+        encoder.flush()
+    finally:
+        free(encoder.start)
+    return encoder.total, encoder.pieces
+
+
+def write_pieces(Target target, pieces):
+    """Write the Pieces, each at its place, and the bytes between them."""
+    cdef Payload payload
+    cdef Document document
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            target.write(piece)
+            continue
+        payload = (<Piece>piece).payload
+        if not target.stream:
+            target.seek((<Piece>piece).offset)
+        # The view keeps the document, and its file, from being closed meanwhile.
+        with memoryview(payload) as view:
+            document = payload.document
+            if document is None or document.backing.descriptor < 0:
+                target.write(view)
+                continue
+            try:
+                target.put_range(
+                    document.backing.descriptor, <uint64_t>(payload.p - document.start), <uint64_t>payload.n, NULL
+                )
+                target.put(NULL, 0)
+            except SourceError as error:
+                error.filename = document.name
+                raise

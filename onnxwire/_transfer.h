@@ -1,0 +1,130 @@
+/* System calls that move bytes between files; one call each, so that the caller can look after signals in between.
+ *
+ * All return how many bytes were moved, perhaps fewer than asked for, or -errno. What a platform has not is -ENOSYS.
+ */
+#ifndef ONNXWIRE_TRANSFER_H
+#define ONNXWIRE_TRANSFER_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#if defined(_WIN32)
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#endif
+
+#define OW_STREAM UINT64_MAX /* an offset: wherever the file stands, for pipes and devices */
+
+static inline int64_t ow_read(int fd, uint8_t *p, uint64_t n, uint64_t offset) {
+#if defined(_WIN32)
+    if (_lseeki64(fd, (__int64)offset, SEEK_SET) < 0) return -errno;
+    int64_t moved = _read(fd, p, (unsigned)n);
+#else
+    int64_t moved = pread(fd, p, (size_t)n, (off_t)offset);
+#endif
+    return moved < 0 ? -errno : moved;
+}
+
+static inline int64_t ow_write(int fd, const uint8_t *p, uint64_t n, uint64_t offset) {
+#if defined(_WIN32)
+    if (offset != OW_STREAM && _lseeki64(fd, (__int64)offset, SEEK_SET) < 0) return -errno;
+    int64_t moved = _write(fd, p, (unsigned)n);
+#else
+    int64_t moved = offset == OW_STREAM ? write(fd, p, (size_t)n) : pwrite(fd, p, (size_t)n, (off_t)offset);
+#endif
+    if (moved == 0) return -EIO; /* no error and no progress: a caller that went on would never end */
+    return moved < 0 ? -errno : moved;
+}
+
+/* Within the kernel, on the server or by sharing blocks, as the file system can; 0 at the end of the source. */
+static inline int64_t ow_copy(int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t n) {
+#if defined(__linux__) && defined(SYS_copy_file_range)
+    /* By number: the C library that wheels are built against is older than the function. */
+    int64_t from = (int64_t)source_offset, to = (int64_t)target_offset;
+    int64_t moved = syscall(SYS_copy_file_range, source, &from, target, &to, (size_t)n, 0u);
+    return moved < 0 ? -errno : moved;
+#else
+    (void)source, (void)source_offset, (void)target, (void)target_offset, (void)n;
+    return -ENOSYS;
+#endif
+}
+
+/* Whether bytes of the file lie with a server, which may copy them without sending them: NFS, SMB, Ceph, FUSE. */
+static inline int ow_is_remote(int fd) {
+#if defined(__linux__)
+    struct statfs status;
+    if (fstatfs(fd, &status) != 0) return 0;
+    switch ((uint32_t)status.f_type) {
+    case 0x00006969u:
+    case 0xFE534D42u:
+    case 0xFF534D42u:
+    case 0x00C36400u:
+    case 0x65735546u: return 1;
+    }
+#endif
+    (void)fd;
+    return 0;
+}
+
+/* Start writing a range to the disk, without waiting; merely sooner than the kernel would. */
+static inline void ow_start_writeback(int fd, uint64_t offset, uint64_t n) {
+#if defined(__linux__) && defined(SYNC_FILE_RANGE_WRITE)
+    (void)sync_file_range(fd, (off_t)offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
+#else
+    (void)fd, (void)offset, (void)n;
+#endif
+}
+
+static inline int64_t ow_resize(int fd, uint64_t size) {
+#if defined(_WIN32)
+    return -(int64_t)_chsize_s(fd, (__int64)size);
+#else
+    return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+#endif
+}
+
+/* Whether a file has fewer blocks than bytes, so that looking for its holes may pay. */
+static inline int ow_is_sparse(int fd) {
+#if defined(SEEK_DATA) && defined(SEEK_HOLE)
+    struct stat status;
+    return fstat(fd, &status) == 0 && (int64_t)status.st_blocks * 512 < (int64_t)status.st_size;
+#else
+    (void)fd;
+    return 0;
+#endif
+}
+
+/* The first stretch between offset and end that is no hole: from *data to *hole, both `end` where all is one hole.
+ * Where that can't be told, all of it. The file's position, which others may share, is left where it was. */
+static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
+    *data = offset;
+    *hole = end;
+#if defined(SEEK_DATA) && defined(SEEK_HOLE)
+    off_t before = lseek(fd, 0, SEEK_CUR);
+    struct stat status;
+    /* Beyond the file's end there is no hole but a fault, which reading finds. */
+    if (before < 0 || fstat(fd, &status) != 0 || end > (uint64_t)status.st_size) return;
+    off_t found = lseek(fd, (off_t)offset, SEEK_DATA);
+    if (found < 0) {
+        if (errno == ENXIO) *data = end;
+    } else {
+        *data = (uint64_t)found < end ? (uint64_t)found : end;
+        found = lseek(fd, (off_t)*data, SEEK_HOLE);
+        if (found >= 0 && (uint64_t)found < end) *hole = (uint64_t)found;
+    }
+    (void)lseek(fd, before, SEEK_SET);
+#else
+    (void)fd;
+#endif
+}
+
+#endif

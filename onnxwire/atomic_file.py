@@ -1,0 +1,359 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from contextlib import suppress
+
+from onnxwire._transfer import Target, copy_range
+from onnxwire.errors import SaveError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+if sys.platform != "win32":
+    import fcntl
+
+SUFFIX = ".onnxwire-tmp"
+_RANDOM = 12  # hexadecimal digits in a temporary name
+_SHORT = 64  # bytes; no file system refuses a name for being so long
+_MAX_LINKS = 40  # as in Linux
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_REFUSED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
+
+
+class AtomicFile:
+    """A file that is written whole or not at all: `with AtomicFile(path) as target: target.write(data)`.
+
+    path: where it shall be; size: its bytes, where they are known, for the error that speaks of space; progress: called
+    with the count of bytes written so far. The block is given a `Target`.
+
+    What is written is a new file in the same directory. When the block ends without an exception, it goes to the disk
+    and then takes the place of the old one, in one step. Before that a kill or any error leaves the old file as it was;
+    who has it open or mapped keeps it for good. The new file has the permissions of the old one, and its owner, group,
+    access list and user attributes as far as that is allowed; other hard links keep the old contents. Where the path is
+    a symbolic link, what it points to is replaced. What is no regular file, such as a pipe, a device or /dev/stdout, is
+    written directly.
+
+    On Linux the new file has no name until the disk has it, so that a kill leaves nothing behind. Only in the moment
+    after that, or where there are no such files, it leaves `.NAME.….onnxwire-tmp`, which the next save to the same path
+    removes (not on Windows).
+
+    Raises SaveError for whatever hinders it. SourceError, and what the block or `progress` raises, pass through.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], size: int | None = None, progress: Callable[[int], object] | None = None
+    ) -> None:
+        self.path = os.fsdecode(path)
+        self.size = size
+        self._progress = progress
+        self._target: Target | None = None  # while it is written to
+        self._descriptor = -1
+        self._place = self.path  # where the symbolic links lead to
+        self._old: os.stat_result | None = None
+        self._direct = False
+        self._temporary: str | None = None  # the name of the new file, while it has one
+        self._is_replaced = False
+
+    def __enter__(self) -> Target:
+        try:
+            self._open()
+            self._target = Target(self._descriptor, self._progress, fresh=not self._direct, stream=self._direct)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return self._target
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._abandon(error)
+            return
+        assert self._target is not None
+        try:
+            self._target.finish()
+            self._target = None
+            self._commit()
+        except BaseException as fault:
+            self._abandon(fault)
+            raise
+        self._clean_up()
+
+    def _open(self) -> None:
+        """Open what shall be written to."""
+        place = _follow_links(self.path)
+        if isinstance(place, int):
+            self._direct = True
+            self._descriptor = os.dup(place)
+            return
+        # Whole, so that a change of the working directory does not move it.
+        place = self._place = os.path.join(os.getcwd(), place)
+        folder, name = os.path.split(place)
+        with suppress(FileNotFoundError):
+            self._old = os.stat(place)
+        if name in ("", os.curdir, os.pardir) or (self._old and stat.S_ISDIR(self._old.st_mode)):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if self._old and not stat.S_ISREG(self._old.st_mode):
+            self._direct = True
+            self._descriptor = os.open(place, os.O_WRONLY | _FLAGS)
+            return
+        if self._old:
+            # To replace it, its directory is all that must be writable; but who protects a file means this too.
+            os.close(os.open(place, os.O_WRONLY | _FLAGS))
+        _remove_stale(folder, name)
+        # Nobody else reads the new version of a file that may be secret, not even while it is written.
+        mode = 0o600 if self._old else 0o666
+        try:
+            self._open_nameless(folder, mode)
+        except OSError:
+            # No such files here; or a true fault, which now shows again.
+            self._open_named(mode)
+
+    def _open_nameless(self, folder: str, mode: int) -> None:
+        if sys.platform != "linux":
+            raise OSError
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | _FLAGS, mode)
+        # Without /proc it could not be given a name.
+        if not os.path.exists(_proc_path(descriptor)):
+            os.close(descriptor)
+            raise OSError
+        self._descriptor = descriptor
+        _lock(descriptor)
+
+    def _open_named(self, mode: int) -> None:
+        while True:
+            name = self._temporary = _temporary_name(self._place)
+            with suppress(FileExistsError):
+                descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+                # Between these two another save may have found it without a lock, and removed it.
+                if _lock(descriptor) and os.path.exists(name):
+                    self._descriptor = descriptor
+                    return
+                os.close(descriptor)
+
+    def _commit(self) -> None:
+        """Put what was written to the disk and in the place of the old file."""
+        if self._direct:
+            _sync(self._descriptor, may_refuse=True)
+            return
+        if self._temporary is None:
+            # The long wait for the disk comes here, where a kill still leaves nothing. But btrfs does not make a file
+            # without a name durable, whatever fsync returns, so that it is called again below; it is quick then.
+            _sync(self._descriptor)
+            self._link()
+        assert self._temporary is not None
+        if self._old:
+            _take_over(self._descriptor, self._old, self._place)
+        _sync(self._descriptor)
+        if sys.platform == "win32":
+            os.close(self._descriptor)  # an open file can't be renamed
+            self._descriptor = -1
+        os.replace(self._temporary, self._place)
+        self._temporary = None
+        self._is_replaced = True
+        _sync_folder(os.path.dirname(self._place))
+
+    def _link(self) -> None:
+        """Give a nameless file a name."""
+        nameless = self._descriptor
+        self._temporary = _temporary_name(self._place)
+        try:
+            # With a directory descriptor Python calls linkat, which can follow the link; the path makes it meaningless.
+            os.link(_proc_path(nameless), self._temporary, src_dir_fd=nameless, follow_symlinks=True)
+        except OSError:
+            # Some sandboxes and file systems open such files and then refuse them a name.
+            self._open_named(stat.S_IMODE(os.fstat(nameless).st_mode))
+            try:
+                copy_range(nameless, 0, self._descriptor, 0, os.fstat(nameless).st_size, fresh=True)
+            finally:
+                os.close(nameless)
+
+    def _abandon(self, error: BaseException) -> None:
+        """Remove what was written; raises SaveError if the error is about this file and not of whoever writes it."""
+        self._clean_up()
+        if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
+            raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
+
+    def _clean_up(self) -> None:
+        # Removed before it is closed: its lock ends there. Windows wants it the other way round.
+        for _ in range(2):
+            if self._temporary is not None:
+                with suppress(OSError):
+                    os.unlink(self._temporary)
+            if self._descriptor >= 0:
+                with suppress(OSError):
+                    os.close(self._descriptor)
+                self._descriptor = -1
+
+    def _advice(self, error: OSError) -> str:
+        if self._is_replaced:
+            return "the new file is in its place, but may be lost if the machine stops now; save again"
+        advice = self._way_out(error)
+        if self._old and not self._direct:
+            advice += f"{'; ' if advice else ''}the old file is as it was"
+        return advice
+
+    def _way_out(self, error: OSError) -> str:
+        folder = os.path.dirname(self._place)
+        if error.errno in _NO_SPACE and not self._direct:
+            # Counted after the new file was removed.
+            free = f"{_free_space(folder):,} bytes are free in {folder}"
+            needed = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
+            return f"{needed}{free}: make room, or save elsewhere"
+        if error.errno == errno.EFBIG:
+            return "the file system, or a limit of this process (ulimit -f), allows no file so large"
+        if error.errno == errno.EFAULT:
+            return "what is to be written can't be read; a mapped file was cut while it was open"
+        if isinstance(error, PermissionError) and not self._direct:
+            if self._old and not os.access(self._place, os.W_OK):
+                return "allow writing it, or save under another name"
+            if not os.access(folder, os.W_OK):
+                return f"the directory {folder} may not be written; save elsewhere"
+            return "close whatever has it open, or save elsewhere" if sys.platform == "win32" else "save elsewhere"
+        if error.errno in (errno.EROFS, errno.EBUSY):
+            return "save elsewhere"
+        if isinstance(error, IsADirectoryError):
+            return "name a file in it"
+        if isinstance(error, FileNotFoundError):
+            return f"there is no directory {folder}"
+        if error.errno == errno.ENAMETOOLONG:
+            return "choose a shorter name"
+        if error.errno == errno.EIO:
+            return "the disk fails, or the connection to it: save elsewhere"
+        return ""
+
+
+def _follow_links(path: str) -> str | int:
+    """Where a path leads to through symbolic links: a name that is none, or, as of /dev/stdout, an open descriptor."""
+    for _ in range(_MAX_LINKS):
+        folder, name = os.path.split(path)
+        # Opened by its name, a descriptor would be written from its beginning, or be replaced.
+        if name.isdecimal() and os.path.realpath(folder) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
+            return int(name)
+        try:
+            path = os.path.join(folder, os.readlink(path))
+        except OSError:
+            return path  # no link, or a fault that opening it meets again
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _temporary_start(name: str) -> str:
+    """How temporary names for a file begin; they are no longer than its own name, or _SHORT."""
+    room = max(len(os.fsencode(name)), _SHORT) - _RANDOM - len(SUFFIX) - 2
+    while len(os.fsencode(name)) > room:
+        name = name[:-1]
+    return f".{name}."
+
+
+def _temporary_name(place: str) -> str:
+    folder, name = os.path.split(place)
+    return os.path.join(folder, _temporary_start(name) + os.urandom(_RANDOM // 2).hex() + SUFFIX)
+
+
+def _remove_stale(folder: str, name: str) -> None:
+    """Remove the temporary files of saves that were killed: those for the same name that nobody holds locked."""
+    if sys.platform == "win32":
+        return
+    start = _temporary_start(name)
+    length = len(start) + _RANDOM + len(SUFFIX)
+    with suppress(OSError):  # a directory that may not be listed
+        for entry in os.listdir(folder):
+            if len(entry) != length or not entry.startswith(start) or not entry.endswith(SUFFIX):
+                continue
+            with suppress(OSError):  # somebody else's, or gone meanwhile
+                path = os.path.join(folder, entry)
+                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | _FLAGS)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path)
+                finally:
+                    os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Mark a temporary file as being written; False where another save is about to remove it."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # a file system without locks: there nobody removes anything
+    return True
+
+
+def _proc_path(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _take_over(descriptor: int, old: os.stat_result, place: str) -> None:
+    """Give a new file the owner, permissions, access list and attributes of the old one, as far as that is allowed."""
+    if sys.platform == "win32":
+        return
+    mode = stat.S_IMODE(old.st_mode)
+    try:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    except OSError:
+        mode &= 0o777  # nobody shall become somebody else by it
+        try:
+            os.fchown(descriptor, -1, old.st_gid)
+        except OSError:
+            # The group is another one, which gets no more than everybody had.
+            mode = (mode & 0o707) | (mode & 0o007) << 3
+    if sys.platform == "linux":
+        with suppress(OSError):
+            for name in os.listxattr(place):
+                if name.startswith(("user.", "system.posix_acl_")):
+                    with suppress(OSError):
+                        os.setxattr(descriptor, name, os.getxattr(place, name))
+    try:
+        # After the access list, which it limits to the same.
+        os.fchmod(descriptor, mode)
+    except OSError as error:
+        if error.errno not in _REFUSED:  # a file system without permissions of its own
+            raise
+
+
+def _sync(descriptor: int, may_refuse: bool = False) -> None:
+    """Wait until the disk has a file; may_refuse: it may be a pipe or device that has no disk."""
+    if sys.platform == "darwin":
+        with suppress(OSError):
+            # There fsync leaves the bytes in the drive's own memory.
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not may_refuse or error.errno not in _REFUSED:
+            raise
+
+
+def _sync_folder(folder: str) -> None:
+    """Wait until the disk has the names in a directory, where the system can do that."""
+    if sys.platform == "win32":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+    except PermissionError:
+        return  # one may write into a directory that one may not list
+    try:
+        _sync(descriptor, may_refuse=True)
+    finally:
+        os.close(descriptor)
+
+
+def _free_space(folder: str) -> int:
+    import shutil
+
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
