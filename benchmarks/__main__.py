@@ -10,7 +10,17 @@ from pathlib import Path
 from benchmarks.measure import WorkerError, measure, rows_of
 from benchmarks.table import machine, markdown_table, text_table
 
-PIECES = ["list_initializers", "walk_nodes", "verify_structure", "packed_numbers", "import_time", "info_command"]
+PIECES = [
+    "list_initializers",
+    "walk_nodes",
+    "verify_structure",
+    "packed_numbers",
+    "import_time",
+    "info_command",
+    "rename_node",
+    "build_nodes",
+    "reencode",
+]
 
 
 def show_progress(text: str) -> None:

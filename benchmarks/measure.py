@@ -78,6 +78,7 @@ class Result:
             "memory_goal": self.row.memory_goal,
             "goals_met": self.verdicts,
             "note": self.row.note,
+            "beside": self.row.beside or "onnx",
             "skip": self.skip,
         }
 

@@ -21,7 +21,8 @@ class Row:
     says why. prepare: makes the input file, once, in a process of its own; fingerprint: from the result of an operation
     to something JSON can hold, which must be the same on both sides. goal: the least ratio of times wanted;
     memory_goal: the most extra memory wanted, in bytes. repeats: processes a side; in_child: the operation runs another
-    process, whose memory counts.
+    process, whose memory counts. beside: what runs in the place of the official runtime, where that is another program,
+    whose memory is not measured.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Row:
         repeats: int = 7,
         in_child: bool = False,
         note: str = "",
+        beside: str = "",
     ) -> None:
         self.work = work
         self.ours = ours
@@ -48,3 +50,4 @@ class Row:
         self.repeats = repeats
         self.in_child = in_child
         self.note = note
+        self.beside = beside

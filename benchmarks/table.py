@@ -31,14 +31,15 @@ def show_ratio(ratio: float | None) -> str:
     """Write how many times."""
     if ratio is None:
         return "-"
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
+    digits = 0 if ratio >= 100 else 1 if ratio >= 2 else 2
+    return f"{ratio:,.{digits}f}x"
 
 
 def show_goal(result: Result) -> str:
     """Write the goals of a row."""
     goals = []
     if result.row.goal is not None:
-        goals.append(f">= {result.row.goal:,g}x")
+        goals.append(f">= {result.row.goal:,.{3 if result.row.goal < 1 else 6}g}x")
     if result.row.memory_goal is not None:
         goals.append(f"< {result.row.memory_goal / 1e6:g} MB")
     return ", ".join(goals) or "-"
@@ -54,12 +55,13 @@ def show_verdict(result: Result) -> str:
 
 def cells_of(result: Result) -> list[str]:
     """Return the text of one line of the table."""
+    other = result.row.note if result.row.official is None else show_time(result.official.median("seconds"))
     if result.skip:
         return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADER) - 2)]
     return [
         result.row.work,
         show_time(result.ours.median("seconds")),
-        result.row.note if result.row.official is None else show_time(result.official.median("seconds")),
+        f"{result.row.beside}: {other}" if result.row.beside else other,
         show_ratio(result.ratio),
         show_goal(result),
         show_verdict(result),

@@ -77,6 +77,8 @@ def main() -> None:
     else:
         extra = difference(peak_of_usage(row.in_child), usage)
     anonymous = None if row.in_child else difference(after.get("RssAnon"), before.get("RssAnon"))
+    if row.beside and side == "official":
+        extra = anonymous = None
     report(seconds=seconds, extra=extra, anonymous=anonymous, fingerprint=row.fingerprint and row.fingerprint(result))
 
 

@@ -8,16 +8,20 @@ no disk space, or pseudo-random bytes. The default is ten layers of the size use
 """
 
 import argparse
+import io
 import math
 import os
 import random
 import struct
 import time
+import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import onnxwire
+from onnxwire.model import LargeFileWarning, save
 
 FLOAT = onnxwire.TensorProto.FLOAT
 FLOAT16 = onnxwire.TensorProto.FLOAT16
@@ -25,87 +29,65 @@ INT64 = onnxwire.TensorProto.INT64
 DTYPES = {"float16": FLOAT16, "float32": FLOAT}
 STRUCT_CODES = {FLOAT: "f", FLOAT16: "e", INT64: "q"}
 
-LENGTH_PREFIXED = 2  # the wire type of strings, bytes, messages and packed fields
 CHUNK_SIZE = 1 << 20
+ZEROS = bytes(1 << 23)  # as many as `save` writes at a time
 ROPE_BASE = 10000.0
 NORM_EPSILON = 1e-5
 LOWEST_FLOAT16 = -65504.0
 
 
-class Message(list[bytes | int]):
-    """An encoded message in pieces, an integer among them being a hole: a payload of that many bytes, not made yet."""
+class SparseFile(io.FileIO):
+    """A file in which zeros are holes, which take no disk space."""
 
-    @property
-    def size(self) -> int:
-        """The length of the message in bytes."""
-        return sum(piece if isinstance(piece, int) else len(piece) for piece in self)
-
-
-def varint(value: int) -> bytes:
-    """Encode an integer, a negative one as its 64-bit two's complement."""
-    value &= (1 << 64) - 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    def write(self, data: memoryview | bytes) -> int:
+        """Write bytes, or step over them if all are zero."""
+        if ZEROS.startswith(data):
+            self.seek(len(data), os.SEEK_CUR)
+            return len(data)
+        return super().write(data)
 
 
-def encode_value(descriptor: Any, value: Any) -> tuple[int, Message]:
-    """Return the wire type and the content of one value of a field."""
-    if descriptor.type == descriptor.TYPE_MESSAGE:
-        return LENGTH_PREFIXED, value
-    if descriptor.type == descriptor.TYPE_STRING:
-        return LENGTH_PREFIXED, Message([value.encode()])
-    if descriptor.type == descriptor.TYPE_BYTES:
-        return LENGTH_PREFIXED, Message([value])
-    if descriptor.type == descriptor.TYPE_FLOAT:
-        return 5, Message([struct.pack("<f", value)])
-    return 0, Message([varint(value)])
+@cache
+def payload(size: int, fill: str) -> bytes:
+    """Return the bytes of all weights of a size, which share them: memory is needed once for each size."""
+    if fill == "zero":
+        return bytes(size)  # that take no memory either, as long as they are only read
+    chunk = random.Random(0).randbytes(CHUNK_SIZE)
+    return b"".join([chunk] * (size // CHUNK_SIZE) + [chunk[: size % CHUNK_SIZE]])
 
 
-def message(kind: Any, **fields: Any) -> Message:
-    """Encode a message of a class of onnxwire; repeated fields take lists, bytes fields take an integer as a hole."""
-    descriptors = kind.DESCRIPTOR.fields_by_name
-    encoded = Message()
-    for name in sorted(fields, key=lambda name: descriptors[name].number):
-        descriptor = descriptors[name]
-        values = fields[name] if descriptor.is_repeated else [fields[name]]
-        contents = [encode_value(descriptor, value) for value in values]
-        if descriptor.is_packed and contents:
-            contents = [(LENGTH_PREFIXED, Message(piece for _, content in contents for piece in content))]
-        for wire_type, content in contents:
-            encoded.append(varint(descriptor.number << 3 | wire_type))
-            if wire_type == LENGTH_PREFIXED:
-                encoded.append(varint(content.size))
-            encoded += content
-    return encoded
+def attribute(name: str, value: onnxwire.TensorProto | int | list[int]) -> onnxwire.AttributeProto:
+    """Make an attribute whose type follows from the value."""
+    made = onnxwire.AttributeProto(name=name)
+    if isinstance(value, onnxwire.TensorProto):
+        made.t.CopyFrom(value)
+        made.type = made.TENSOR
+    elif isinstance(value, int):
+        made.i = value
+        made.type = made.INT
+    else:
+        made.ints.extend(value)
+        made.type = made.INTS
+    return made
 
 
-def attribute(name: str, value: Message | int | list[int]) -> Message:
-    """Encode an attribute whose type follows from the value."""
-    kind = onnxwire.AttributeProto
-    if isinstance(value, Message):
-        return message(kind, name=name, type=kind.TENSOR, t=value)
-    if isinstance(value, int):
-        return message(kind, name=name, type=kind.INT, i=value)
-    return message(kind, name=name, type=kind.INTS, ints=value)
-
-
-def tensor(data_type: int, shape: list[int], *values: float) -> Message:
-    """Encode a small unnamed tensor."""
+def tensor(data_type: int, shape: list[int], *values: float) -> onnxwire.TensorProto:
+    """Make a small unnamed tensor."""
     raw = struct.pack(f"<{len(values)}{STRUCT_CODES[data_type]}", *values)
-    return message(onnxwire.TensorProto, dims=shape, data_type=data_type, raw_data=raw)
+    return onnxwire.TensorProto(dims=shape, data_type=data_type, raw_data=raw)
 
 
-def value_info(name: str, data_type: int, *shape: int | str) -> Message:
-    """Encode the name and type of a tensor; a string in the shape is a symbolic dimension."""
-    dims = [{"dim_param": dim} if isinstance(dim, str) else {"dim_value": dim} for dim in shape]
-    encoded_dims = [message(onnxwire.TensorShapeProto.Dimension, **dim) for dim in dims]
-    encoded_shape = message(onnxwire.TensorShapeProto, dim=encoded_dims)
-    tensor_type = message(onnxwire.TypeProto.Tensor, elem_type=data_type, shape=encoded_shape)
-    return message(onnxwire.ValueInfoProto, name=name, type=message(onnxwire.TypeProto, tensor_type=tensor_type))
+def value_info(name: str, data_type: int, *shape: int | str) -> onnxwire.ValueInfoProto:
+    """Make the name and type of a tensor; a string in the shape is a symbolic dimension."""
+    made = onnxwire.ValueInfoProto(name=name)
+    made.type.tensor_type.elem_type = data_type
+    for size in shape:
+        dim = made.type.tensor_type.shape.dim.add()
+        if isinstance(size, str):
+            dim.dim_param = size
+        else:
+            dim.dim_value = size
+    return made
 
 
 @dataclass
@@ -116,9 +98,8 @@ class Decoder:
     intermediate: int
     heads: int
     data_type: int
-    nodes: list[Message] = field(default_factory=list)
-    initializers: list[Message] = field(default_factory=list)
-    value_infos: list[Message] = field(default_factory=list)
+    fill: str
+    graph: onnxwire.GraphProto = field(default_factory=lambda: onnxwire.GraphProto(name="decoder"))
     uses: dict[str, int] = field(default_factory=dict)
 
     def node(self, scope: str, op_type: str, *inputs: str, outputs: list[str] | None = None, **attributes: Any) -> str:
@@ -128,9 +109,8 @@ class Decoder:
         if self.uses[name] > 1:
             name += f"_{self.uses[name] - 1}"
         outputs = outputs or [f"{name}_output_0"]
-        encoded = [attribute(key, value) for key, value in attributes.items()]
-        node = message(onnxwire.NodeProto, name=name, op_type=op_type, input=inputs, output=outputs, attribute=encoded)
-        self.nodes.append(node)
+        node = self.graph.node.add(name=name, op_type=op_type, input=inputs, output=outputs)
+        node.attribute.extend(attribute(key, value) for key, value in attributes.items())
         return outputs[0]
 
     def constant(self, scope: str, data_type: int, shape: list[int], *values: float) -> str:
@@ -138,18 +118,17 @@ class Decoder:
         return self.node(scope, "Constant", value=tensor(data_type, shape, *values))
 
     def weight(self, scope: str, *shape: int) -> str:
-        """Add an initializer called like the scope, its payload a hole."""
+        """Add an initializer called like the scope."""
         name = scope.removeprefix("/").replace("/", ".") + ".weight"
         size = math.prod(shape) * struct.calcsize(STRUCT_CODES[self.data_type])
-        self.initializers.append(
-            message(onnxwire.TensorProto, name=name, data_type=self.data_type, dims=shape, raw_data=size)
-        )
+        raw = payload(size, self.fill)
+        self.graph.initializer.add(name=name, data_type=self.data_type, dims=shape, raw_data=raw)
         return name
 
     def linear(self, scope: str, x: str, rows: int, columns: int) -> str:
         """Multiply by a weight matrix."""
         y = self.node(scope, "MatMul", x, self.weight(scope, rows, columns))
-        self.value_infos.append(value_info(y, self.data_type, "batch", "sequence", columns))
+        self.graph.value_info.append(value_info(y, self.data_type, "batch", "sequence", columns))
         return y
 
     def norm(self, scope: str, x: str) -> str:
@@ -168,9 +147,7 @@ class Decoder:
         name = "model.rotary_emb.inv_freq"
         frequencies = [ROPE_BASE ** (-index / half) for index in range(half)]
         # The one tensor in a typed field rather than raw bytes, so that the file has a packed field too.
-        self.initializers.append(
-            message(onnxwire.TensorProto, name=name, data_type=FLOAT, dims=[half], float_data=frequencies)
-        )
+        self.graph.initializer.add(name=name, data_type=FLOAT, dims=[half], float_data=frequencies)
         zero, one = self.constant(scope, INT64, [], 0), self.constant(scope, INT64, [], 1)
         positions = self.node(scope, "Range", zero, self.node(scope, "Squeeze", length), one)
         column = self.node(scope, "Unsqueeze", positions, self.constant(scope, INT64, [1], 1))
@@ -219,8 +196,8 @@ class Decoder:
         gate = self.node(f"{scope}/act_fn", "Mul", gate, self.node(f"{scope}/act_fn", "Sigmoid", gate))
         return self.linear(f"{scope}/down_proj", self.node(scope, "Mul", gate, up), self.intermediate, self.hidden)
 
-    def graph(self, layers: int, vocab: int) -> Message:
-        """Add all nodes and encode the graph."""
+    def build(self, layers: int, vocab: int) -> None:
+        """Add all that is in the graph."""
         embedding = self.weight("/model/embed_tokens", vocab, self.hidden)
         x = self.node("/model/embed_tokens", "Gather", embedding, "input_ids", axis=0)
         length = self.node("/model", "Shape", "input_ids", start=1, end=2)
@@ -234,30 +211,8 @@ class Decoder:
             x = self.node(scope, "Add", x, self.feed_forward(f"{scope}/mlp", normed))
         x = self.norm("/model/norm", x)
         self.node("/lm_head", "MatMul", x, self.weight("/lm_head", self.hidden, vocab), outputs=["logits"])
-        return message(
-            onnxwire.GraphProto,
-            name="decoder",
-            node=self.nodes,
-            initializer=self.initializers,
-            input=[value_info("input_ids", INT64, "batch", "sequence")],
-            output=[value_info("logits", self.data_type, "batch", "sequence", vocab)],
-            value_info=self.value_infos,
-        )
-
-
-def write_message(path: str | os.PathLike[str], encoded: Message, fill: str) -> None:
-    """Write a message to a file, its holes skipped or filled with pseudo-random bytes."""
-    chunk = random.Random(0).randbytes(CHUNK_SIZE)
-    with Path(path).open("wb") as file:
-        for piece in encoded:
-            if isinstance(piece, bytes):
-                file.write(piece)
-            elif fill == "zero":
-                file.seek(piece, os.SEEK_CUR)
-            else:
-                for start in range(0, piece, CHUNK_SIZE):
-                    file.write(chunk[: piece - start])
-        file.truncate(encoded.size)
+        self.graph.input.append(value_info("input_ids", INT64, "batch", "sequence"))
+        self.graph.output.append(value_info("logits", self.data_type, "batch", "sequence", vocab))
 
 
 def write_model(
@@ -274,15 +229,16 @@ def write_model(
     """Write the model and return the size of the file in bytes."""
     if hidden % (2 * heads):
         raise ValueError(f"hidden size {hidden} is not a multiple of twice the number of heads, {heads}")
-    model = message(
-        onnxwire.ModelProto,
-        ir_version=8,
-        producer_name="make_big_model",
-        opset_import=[message(onnxwire.OperatorSetIdProto, domain="", version=17)],
-        graph=Decoder(hidden, intermediate, heads, DTYPES[dtype]).graph(layers, vocab),
-    )
-    write_message(path, model, fill)
-    return model.size
+    decoder = Decoder(hidden, intermediate, heads, DTYPES[dtype], fill)
+    decoder.build(layers, vocab)
+    model = onnxwire.ModelProto(ir_version=8, producer_name="make_big_model", graph=decoder.graph)
+    model.opset_import.add(domain="", version=17)
+    with SparseFile(path, "w") as file, warnings.catch_warnings():
+        # That other tools can't read more than 2 GiB is what such a file is for.
+        warnings.simplefilter("ignore", LargeFileWarning)
+        size = save(model, file)
+        file.truncate(size)
+    return size
 
 
 def main() -> None:

@@ -13,12 +13,18 @@ from onnxwire.schema import load_schema
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.json import to_json
+    from onnxwire.json_parser import from_json
     from onnxwire.text import to_text
+    from onnxwire.text_parser import from_text
 else:
 
     def __getattr__(name):
         """Import what few programs need when it is first asked for."""
-        if name == "to_json":
+        if name == "from_json":
+            from onnxwire.json_parser import from_json as value
+        elif name == "from_text":
+            from onnxwire.text_parser import from_text as value
+        elif name == "to_json":
             from onnxwire.json import to_json as value
         elif name == "to_text":
             from onnxwire.text import to_text as value
@@ -38,6 +44,8 @@ __all__ = [
     "RepeatedSpan",
     "SourceError",
     "__version__",
+    "from_json",
+    "from_text",
     "load",
     "load_schema",
     "to_json",

@@ -57,7 +57,7 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
                 return False
         elif tag & 7 == WIRE_VARINT:
             p = read_varint(value, end, &n)
-            if p == NULL or not is_plain_varint(field, n, p - value):
+            if p == NULL or not is_plain_varint(field, n, value, p):
                 return False
         elif end - p < field.size:
             return False
@@ -66,9 +66,12 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
     return True
 
 
-cdef inline bint is_plain_varint(const Field* field, uint64_t raw, Py_ssize_t size) noexcept nogil:
+cdef inline bint is_plain_varint(
+    const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
+) noexcept nogil:
+    # The tenth byte has room for bits above the 64 that count.
     return (
-        varint_size(raw) == size and canonical(field, raw) == raw
+        varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1) and canonical(field, raw) == raw
         and not (field.closed and not has_value(field, <int32_t>raw))
     )
 
@@ -87,6 +90,6 @@ cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end)
             continue
         start = p
         p = read_varint(p, end, &n)
-        if p == NULL or not is_plain_varint(field, n, p - start):
+        if p == NULL or not is_plain_varint(field, n, start, p):
             return False
     return True

@@ -11,7 +11,7 @@ from onnxwire._repeated cimport RepeatedSpan, span_getter
 from onnxwire._table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
 from onnxwire._view cimport View, dealloc_view, singular_getter, table_of
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence
 
 from onnxwire._message import set_fields
 from onnxwire.errors import FieldAttributeError, FieldTypeError
@@ -34,11 +34,11 @@ cdef extern from "Python.h":
         PyType_Slot* slots
     object PyType_FromSpecWithBases(PyType_Spec* spec, object bases)
     unsigned int Py_TPFLAGS_DEFAULT
-    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset, Py_tp_setattro
+    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset, Py_tp_setattro, Py_tp_init
     int PyObject_GenericSetAttr(object o, object name, PyObject* value) except -1
 
-Sequence.register(RepeatedScalar)
-Sequence.register(RepeatedSpan)
+MutableSequence.register(RepeatedScalar)
+MutableSequence.register(RepeatedSpan)
 
 
 cdef class ClassTable(TableRef):
@@ -56,13 +56,17 @@ cdef class ClassTable(TableRef):
 
 
 cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
-    """tp_new: a message with the fields that the keywords name."""
+    """tp_new: an empty message."""
+    return new_message(table_of(<object>cls))
+
+
+cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
+    """tp_init: give the fields that the keywords name their values."""
     if args != NULL and len(<tuple>args):
-        raise FieldTypeError(f"{(<object>cls).__name__}() takes no positional arguments; name the fields")
-    message = new_message(table_of(<object>cls))
-    if keywords != NULL and len(<dict>keywords):
-        set_fields(message, <dict>keywords)
-    return message
+        raise FieldTypeError(f"{type(self).__name__}() takes no positional arguments; name the fields")
+    if keywords != NULL:
+        set_fields(self, <dict>keywords)
+    return 0
 
 
 cdef int set_attribute(View self, object name, PyObject* value) except -1:
@@ -79,7 +83,7 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
 cdef object make_class(TableOwner owner, Table* table, str module):
     """The class of a table; its name, docstring and attributes come from the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
-    cdef PyType_Slot slots[6]
+    cdef PyType_Slot slots[7]
     cdef PyType_Spec spec
     cdef Field* field
     cdef uint32_t i
@@ -108,7 +112,8 @@ cdef object make_class(TableOwner owner, Table* table, str module):
     slots[2] = PyType_Slot(Py_tp_doc, <void*>ref.keep(descriptor.doc))
     slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
     slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
-    slots[5] = PyType_Slot(0, NULL)
+    slots[5] = PyType_Slot(Py_tp_init, <void*>initialise)
+    slots[6] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
     # Message itself has room for one slot.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 1) - 1) * sizeof(Slot))

@@ -50,11 +50,10 @@ cdef Overlay start_edit(View self):
     cdef Py_ssize_t i
     fill(self)
     if self.overlay != NULL:
-        overlay = <Overlay>self.overlay
-        if overlay.parent != NULL:
-            put_in_place(overlay)
+        if (<Overlay>self.overlay).parent != NULL:
+            put_in_place(<Overlay>self.overlay)
             fill(self)
-        return overlay
+        return <Overlay>self.overlay
     overlay = new_overlay(self.table, document.depth + 1)
     memcpy(overlay.slots, self.slots, self.table.n_fields * sizeof(self.slots[0]))
     overlay.start = self.start
@@ -201,7 +200,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
 cdef bint read_bool(const Field* field, value) except? True:
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    if not hasattr(value, "__index__"):
+    if not hasattr(value, "__index__") or type(value).__name__ == "ndarray":
         raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}")
     number = value.__index__()
     if not -1 << 63 <= number < 1 << 63:
@@ -213,12 +212,12 @@ cdef object enum_of(const Field* field):
     return (<object>field.descriptor).enum_type
 
 
-cdef object enum_number(const Field* field, str label):
+cdef object enum_number(const Field* field, label):
     row = enum_of(field).values_by_name.get(label)
     if row is not None:
         return row.number
     try:
-        label.encode()
+        str.encode(label)
     except UnicodeEncodeError as error:
         raise FieldTextError(error, (<object>field.descriptor).full_name) from None
     raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
@@ -373,6 +372,7 @@ cdef int exchange_content(View self, Overlay content) except -1:
     """Make the message what `content` is; every view of it sees that."""
     cdef Overlay overlay = edit(self)
     exchange(overlay, content)
+    overlay.generation += 1
     (<Document>self.document).next_epoch()
     return 0
 
@@ -396,10 +396,11 @@ cdef int clear_field(View self, const Field* field) except -1:
     """Make a field absent."""
     cdef Overlay overlay
     fill(self)
-    if self.slots[field.slot].p == NULL:
+    if self.slots[field.slot].p == NULL and not field.repeated:
         if self.overlay != NULL:
             edit(self)
         return 0
+    # Of a repeated field also where it is empty: sequences of it that were handed out are no longer its own.
     overlay = edit(self)
     claim(overlay, field)
     drop_value(overlay, field.slot)

@@ -1,5 +1,8 @@
+from typing import final
+
 from onnxwire._view import Payload
 
+@final
 class Piece:
     """Bytes that stand somewhere already, and where in the encoding they belong."""
 

@@ -633,11 +633,7 @@ cdef int emit_unknown(Encoder self, Content* content) except -1:
     while next_record(&cursor, 0, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
         if is_unknown(field, &record):
-            if field != NULL and field.closed and record.tag & 7 == WIRE_VARINT:
-                put_tag(self, field, WIRE_VARINT)
-                put_varint(self, record.n)
-            else:
-                put_bytes(self, record.start, <uint64_t>(cursor.p - record.start), content.document, NULL)
+            put_bytes(self, record.start, <uint64_t>(cursor.p - record.start), content.document, NULL)
         elif field.closed and record.tag & 7 == WIRE_LEN:
             p = record.value
             while p != NULL and p < record.value + record.n:

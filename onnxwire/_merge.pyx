@@ -5,12 +5,12 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from onnxwire._document cimport Document
+from onnxwire._document cimport Document, Spans
 from onnxwire._edit cimport canonical, claim, edit, put_message
 from onnxwire._encode cimport unknown_fields
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
-from onnxwire._overlay cimport DEEPEST, Numbers, Overlay, set_mark
-from onnxwire._repeated cimport extend_spans
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, set_mark
+from onnxwire._repeated cimport RepeatedSpan, extend_spans
 from onnxwire._table cimport MESSAGE, Field, Slot
 from onnxwire._view cimport DROPS_UNKNOWN, HAS_UNKNOWN, document_of, field_value, fill, get_message, held_value
 
@@ -39,8 +39,10 @@ cdef int merge(View self, View other, int depth) except -1:
             continue
         if field.repeated and field.size:
             add_numbers(get_numbers(self, field), get_numbers(other, field))
-        elif field.repeated:
+        elif field.repeated and field.kind == MESSAGE:
             extend_spans(self, field, field_value(other, field))
+        elif field.repeated:
+            add_texts(field_value(self, field), field_value(other, field))
         elif field.kind == MESSAGE:
             if overlay.slots[i].p == NULL:
                 put_message(self, field, get_message(other, field))
@@ -72,6 +74,26 @@ cdef int add_numbers(RepeatedScalar target, RepeatedScalar source) except -1:
     source.decode()
     incoming = Numbers.allocate(source.n, source.field)
     memcpy(incoming.items, source.items, <size_t>source.n * source.field.size)
+    return target.splice(len(target), len(target), incoming)
+
+
+cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:
+    """Add strings or bytes as they stand, be they UTF-8 or not."""
+    cdef Elements incoming = Elements.__new__(Elements)
+    cdef Elements elements = source.elements()
+    cdef Element* element
+    cdef Spans index
+    cdef Py_ssize_t i
+    if elements is None:
+        index = source.make_index()
+        for i in range(index.n):
+            incoming.insert(i, index.items[i].p, index.items[i].n, source.document)
+    else:
+        for i in range(elements.n):
+            element = &elements.items[i]
+            incoming.insert(
+                i, element.p, element.n, source.document if element.held == NULL else <object>element.held
+            )
     return target.splice(len(target), len(target), incoming)
 
 

@@ -7,10 +7,10 @@ from onnxwire._document import Document
 from onnxwire._view import Payload
 from onnxwire.descriptor import Descriptor, FieldDescriptor
 
-MessageT = TypeVar("MessageT", bound=Message)
+_MessageT = TypeVar("_MessageT", bound=Message)
 
-def root_view(document: Document, cls: type[MessageT]) -> MessageT: ...
-def set_fields(message: Message, values: dict[str, Any]) -> None: ...
+def root_view(document: Document, cls: type[_MessageT]) -> _MessageT: ...
+def set_fields(self: Message, values: dict[str, Any]) -> None: ...
 
 class Message:
     """A view of one message of a document."""

@@ -55,7 +55,7 @@ cdef object iterate(const Field* field, values):
         raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}") from None
 
 
-cdef object element_of(const Field* field, dict values):
+cdef object element_of(const Field* field, values):
     element = new_message(field.sub)
     set_fields(element, values)
     return element
@@ -72,18 +72,14 @@ cdef int set_message(View self, Field* field, value) except -1:
     return put_message(self, field, value)
 
 
-def set_fields(View self, dict values):
+def set_fields(View self, values):
     """Give fields of a new message values, as its constructor does."""
     cdef Field* field
     for name, value in values.items():
         field = named_field(self, name)
         if field == NULL:
-            raise no_such_field(self, name)
+            raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field; it is a oneof.')
         set_field(self, field, value)
-
-
-cdef object no_such_field(View self, name):
-    return FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
 
 
 cdef str brief(View self, Field* field):
@@ -128,7 +124,7 @@ cdef class Message(View):
         Raises DecodeError where the message's own records are damaged; those of messages in it are looked at when
         they are asked for (`onnxwire.verify` looks at all).
         """
-        return root_view(Document(exact_bytes(data)), cls)
+        return root_view(Document(exact_bytes(cls, data)), cls)
 
     @property
     def _document(self):
@@ -189,7 +185,7 @@ cdef class Message(View):
         if field == NULL:
             return self.WhichOneof(field_name) is not None
         if field.repeated:
-            raise ValueError(f"Field {(<object>field.descriptor).full_name} does not have presence.")
+            raise field_error(field, FieldValueError, "a repeated field does not have presence")
         fill(self)
         return self.slots[field.slot].p != NULL
 
@@ -199,7 +195,7 @@ cdef class Message(View):
         Raises ValueError for a name that is no oneof of the message.
         """
         if named_field(self, oneof_group) != NULL:
-            raise ValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}".')
+            raise FieldValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}".')
         if isinstance(oneof_group, bytes):
             oneof_group = oneof_group.decode()
         oneof = (<object>self.table.descriptor).oneofs_by_name[oneof_group]
@@ -247,14 +243,14 @@ cdef class Message(View):
 
         data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
         """
-        cdef Document document = Document(exact_bytes(data))
+        cdef Document document = Document(exact_bytes(type(self), data))
         document.root = type(self)
         exchange_content(self, content_of(self.table, document, depth_of(self)))
         return len(document)
 
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
-        cdef Document document = Document(exact_bytes(data))
+        cdef Document document = Document(exact_bytes(type(self), data))
         merge(self, root_view(document, type(self)), DEEPEST)
         return len(document)
 
@@ -364,12 +360,14 @@ def root_view(Document document, cls):
     fill(view)
     return view
 
-cdef object exact_bytes(data):
+cdef object exact_bytes(cls, data):
+    """The bytes to make a message of a class from: as they are, or copied from what can change."""
     if isinstance(data, bytes):
         return data
-    if isinstance(data, str) or data is None:
-        raise TypeError(f"expected bytes, {type(data).__name__} found")
-    return bytes(memoryview(data))
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise FieldTypeError(f"{cls.__name__} is made from bytes, not {type(data).__name__}") from None
 
 
 cdef View detached_copy(View self):

@@ -142,7 +142,7 @@ cdef class RepeatedScalar(Repeated):
 
     def _detach(self):
         cdef Numbers numbers
-        if self.items == NULL and self.end == NULL:
+        if self.items == NULL and self.end == NULL and self.first != NULL:
             raise changed_error(self.field)
         self.decode_records()
         numbers = Numbers.allocate(self.n, self.field)
@@ -282,7 +282,7 @@ cdef class RepeatedScalar(Repeated):
             for i in places:
                 elements.append(self.item(i))
             return elements
-        i = place_of(place, self.n)
+        i = place_of(self.field, place, self.n)
         self.decode()
         if i >= self.n:
             raise changed_error(self.field)
@@ -419,7 +419,7 @@ cdef class RepeatedScalar(Repeated):
         cdef size_t size = self.field.size
         if not isinstance(place, slice):
             incoming = take_numbers(self.field, (value,))
-            i = place_of(place, len(self))
+            i = place_of(self.field, place, len(self))
             numbers = self.edit()
             if i >= numbers.n:
                 raise changed_error(self.field)

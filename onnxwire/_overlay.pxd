@@ -37,6 +37,8 @@ cdef class Overlay:
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # the view of the message that it would stand in, of one that is not there; else NULL
     cdef Field* field            # the field of `parent`
+    cdef uint32_t expected       # the generation of `parent` in which it may be put there
+    cdef uint32_t generation     # how often the message was exchanged for another
     cdef const uint8_t* start    # the bytes, NULL where there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # as of a view

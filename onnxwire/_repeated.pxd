@@ -20,6 +20,7 @@ cdef class Repeated:
     cdef uint64_t n_records
     cdef object store            # what was made of the records on the way: Spans, or Numbers; else None
     cdef object bound            # Elements or Numbers that the sequence is of; None as long as it is of records
+    cdef uint32_t state          # of the field, where there was nothing yet; see state_of
     cdef bint is_detached        # they are no longer the message's
 
 
@@ -50,7 +51,7 @@ cdef class SpanIterator:
 
 cdef void bind(Repeated self, View message, Field* field)
 cdef bint is_of_records(Repeated self) except -1
-cdef Py_ssize_t place_of(place, uint64_t n) except -1
+cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1
 cdef object changed_error(const Field* field)
 cdef object iterable(const Field* field, values)
 cdef int tell_length(Repeated self, Py_ssize_t n) except -1

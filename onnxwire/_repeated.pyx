@@ -16,8 +16,8 @@ from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
-    Record, document_of, fill, held_value, is_edited, new_payload, new_view, next_record, overlay_view, start_cursor,
-    start_records,
+    Record, document_of, fill, generation_of, held_value, is_edited, is_touched, new_payload, new_view, next_record,
+    overlay_view, start_cursor, start_records,
 )
 
 from sys import maxsize
@@ -28,22 +28,22 @@ cdef enum:
     SHORT = 8             # elements of a sequence that is walked rather than indexed
 
 
-cdef Py_ssize_t place_of(place, uint64_t n) except -1:
+cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1:
     """The place that an index means in a sequence of n.
 
     This runs the index's own code, which may do anything, even close the document.
     """
     cdef Py_ssize_t i
     if not hasattr(place, "__index__"):
-        raise TypeError("list indices must be integers")
+        raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(place).__name__}")
     try:
         i = place.__index__()
     except OverflowError:
-        raise IndexError("list index out of range") from None
+        i = maxsize
     if i < 0:
         i += n
     if i < 0 or <uint64_t>i >= n:
-        raise IndexError("list index out of range")
+        raise field_error(field, FieldIndexError, f"list index out of range: there is no element {place} of {n:,}")
     return i
 
 
@@ -69,10 +69,16 @@ cdef void bind(Repeated self, View message, Field* field):
         return
     self.first = slot.p
     self.n_records = 0
+    self.state = state_of(message, field)
     if slot.p != NULL:
         self.document = document_of(message)
         self.n_records = slot.n
         self.end = message.end if message.parts == NULL else NULL
+
+
+cdef uint32_t state_of(View message, const Field* field) noexcept:
+    """Changes when the message is exchanged for another, or an empty field is cleared."""
+    return generation_of(message) << 1 | (is_touched(message, field) and held_value(message, field) == NULL)
 
 
 cdef bint is_of_records(Repeated self) except -1:
@@ -90,8 +96,9 @@ cdef bint is_of_records(Repeated self) except -1:
         self.is_detached = held != <PyObject*>self.bound
         return False
     if held == NULL and self.message.slots[self.field.slot].p == self.first:
-        return True
-    if self.first == NULL or (held != NULL and origin_of(self.field, held) == self.first):
+        if self.first != NULL or self.state == state_of(self.message, self.field):
+            return True
+    elif (self.first == NULL and self.state >> 1 == generation_of(self.message)) or (held != NULL and origin_of(self.field, held) == self.first):
         bind(self, self.message, self.field)
         return self.bound is None
     self._detach()
@@ -148,20 +155,14 @@ cdef class Repeated:
         """How many elements equal a value."""
         return list(self).count(value)
 
-    def append(self, value):
-        """Add a value at the end; of a message, a copy, which shares its bytes.
-
-        Raises TypeError or ValueError for what the field does not take.
-        """
-        self.extend((value,))
-
     def MergeFrom(self, other):
         """Add all elements of another sequence."""
         self.extend(other)
 
     def clear(self):
         """Take all elements out."""
-        del self[:]
+        if len(self):
+            del self[:]
 
     def remove(self, value):
         """Take out the first element that equals a value; raises ValueError where there is none."""
@@ -178,10 +179,7 @@ cdef class Repeated:
         Raises IndexError where there is none.
         """
         cdef Py_ssize_t i
-        try:
-            i = place_of(place, len(self))
-        except IndexError:
-            raise field_error(self.field, FieldIndexError, f"there is no element {place} to pop") from None
+        i = place_of(self.field, place, len(self))
         element = self[i]
         del self[i]
         return element
@@ -208,13 +206,13 @@ cdef class Repeated:
         cdef Py_ssize_t n = len(self)
         cdef Py_ssize_t i
         if not isinstance(place, slice):
-            i = place_of(place, n)
+            i = place_of(self.field, place, n)
             self._splice(i, i + 1, ())
             return
         places = range(*place.indices(n))
         if len(places) == 0:
-            return
-        if places.step in (1, -1):
+            self._splice(0, 0, ())
+        elif places.step in (1, -1):
             self._splice(min(places[0], places[len(places) - 1]), max(places[0], places[len(places) - 1]) + 1, ())
         else:
             self._arrange([i for i in range(n) if i not in places])
@@ -322,6 +320,8 @@ cdef class RepeatedSpan(Repeated):
 
     def _detach(self):
         cdef Cursor cursor
+        if self.store is None and self.first == NULL:
+            self.store = Spans()
         if self.store is None:
             if self.end == NULL:
                 raise changed_error(self.field)
@@ -350,7 +350,7 @@ cdef class RepeatedSpan(Repeated):
                     raise changed_error(self.field)
                 elements.append(self.element(i))
             return elements
-        i = place_of(place, len(self))
+        i = place_of(self.field, place, len(self))
         if i >= len(self):
             raise changed_error(self.field)
         if self.store is None and i < SHORT and self.bound is None:
@@ -457,6 +457,15 @@ cdef class RepeatedSpan(Repeated):
         elif not self.is_detached:
             edit(self.message)
 
+    def append(self, value):
+        """Add a value at the end; of a message a copy, which shares its bytes, and is returned.
+
+        Raises TypeError or ValueError for what the field does not take.
+        """
+        cdef Py_ssize_t n = len(self)
+        self.splice(n, n, take_values(self.message, self.field, (value,)))
+        return self.element(n) if self.field.kind == MESSAGE else None
+
     def insert(self, place, value):
         """Put a value before the element at a place, as list.insert does."""
         cdef Elements incoming
@@ -498,7 +507,7 @@ cdef class RepeatedSpan(Repeated):
             )
         if not isinstance(place, slice):
             incoming = take_values(self.message, self.field, (value,))
-            i = place_of(place, len(self))
+            i = place_of(self.field, place, len(self))
             replace(self.edit(), (i,), incoming)
             return
         incoming = take_values(self.message, self.field, iterable(self.field, value))

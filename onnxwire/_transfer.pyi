@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Self
 
 from typing_extensions import Buffer
 
@@ -11,15 +12,15 @@ class Target:
     def failure(self) -> OSError | None: ...
     @property
     def position(self) -> int: ...
-    def __init__(
-        self,
+    def __new__(
+        cls,
         descriptor: int,
         progress: Callable[[int], object] | None = None,
         position: int = 0,
         *,
         fresh: bool = False,
         stream: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def is_stream(self) -> bool: ...
     def seek(self, offset: int) -> None: ...

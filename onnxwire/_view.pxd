@@ -89,6 +89,11 @@ cdef inline PyObject* held_value(View self, const Field* field) noexcept:
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 
+cdef inline uint32_t generation_of(View self) noexcept:
+    """How often the message was exchanged for another."""
+    return 0 if self.overlay == NULL else (<Overlay>self.overlay).generation
+
+
 cdef inline bint is_touched(View self, const Field* field) noexcept:
     """Whether the field is no longer what the bytes say."""
     return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]

@@ -25,6 +25,8 @@ cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
     PyTypeObject* Py_TYPE(PyObject* o)
 
+from onnxwire.errors import FieldValueError
+
 ctypedef object (*Getter)(object view, void* field)
 
 cdef enum:
@@ -280,6 +282,12 @@ cdef int follow(View self) except -1:
         return 0
     parent = <View>overlay.parent
     fill(parent)
+    if overlay.expected != generation_of(parent):
+        # What was not there in a message that is another one by now is a message of its own.
+        overlay.parent = NULL
+        Py_DECREF(parent)
+        self.epoch = (<Document>self.document).epoch
+        return 0
     if parent.slots[overlay.field.slot].p == NULL:
         self.epoch = (<Document>self.document).epoch
         return 0
@@ -507,6 +515,7 @@ cdef object absent_view(View self, Field* field):
     cdef Overlay overlay = new_overlay(field.sub, depth + 1)
     Py_INCREF(self)
     overlay.parent = <PyObject*>self
+    overlay.expected = generation_of(self)
     overlay.field = field
     return overlay_view(field.sub, <Document>self.document, overlay)
 
@@ -560,10 +569,10 @@ cdef Field* named_field(View self, name) except? NULL:
     if isinstance(name, bytes):
         name = name.decode("utf-8", "surrogateescape")
     if not isinstance(name, str):
-        raise ValueError(f"Expected a field name, but got non-string argument {name!r}.")
+        raise FieldValueError(f"Expected a field name, but got non-string argument {name!r}.")
     place = PyDict_GetItemWithError(<object>self.table.names, name)
     if place == NULL:
-        raise ValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
+        raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
     i = <object>place
     return &self.table.fields[i] if i >= 0 else NULL
 

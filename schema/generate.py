@@ -10,7 +10,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-_PYTHON_TYPES = {1: "float", 2: "float", 8: "bool", 9: "str", 12: "bytes"}
+# What a field of a kind gives, and what it takes.
+_FLOAT = ("float", "SupportsFloat | SupportsIndex")
+_TYPES = {
+    1: _FLOAT, 2: _FLOAT, 8: ("bool", "SupportsIndex"), 9: ("str", "str | bytes"), 12: ("bytes", "bytes"),
+    14: ("int", "SupportsIndex | str"),
+}  # fmt: skip
+_INT = ("int", "SupportsIndex")
 
 
 def write(root: Path) -> None:
@@ -76,7 +82,8 @@ def _stubs(files: list) -> str:
     lines = [
         '"""Stubs of the message classes. Written by schema/generate.py; not to be edited."""',
         "",
-        "from typing import ClassVar, Literal",
+        "from collections.abc import Iterable",
+        "from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex, final",
         "",
         "from onnxwire._message import Message",
         "from onnxwire._numbers import RepeatedScalar",
@@ -109,7 +116,8 @@ def _enum_stub(enum, indent: str) -> list[str]:
 
 def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
     inner = indent + "    "
-    lines = [f"{indent}class {message.name.rpartition('.')[2]}(Message):", f'{inner}"""{message.doc}"""', ""]
+    short = message.name.rpartition(".")[2]
+    lines = [f"{indent}@final", f"{indent}class {short}(Message):", f'{inner}"""{message.doc}"""', ""]
     for name, nested in messages.items():
         if name.rpartition(".")[0] == message.name:
             lines += [*_message_stub(nested, messages, enums, inner), ""]
@@ -119,22 +127,50 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
     live = sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
     for row in live:
         lines.append(f"{inner}{row.name.upper()}_FIELD_NUMBER: ClassVar[Literal[{row.number}]]")
+    lines += [f"{inner}def __init__(", f"{inner}    self,", f"{inner}    *,"]
+    lines += [f"{inner}    {row.name}: {_keyword_type(row)} | None = None," for row in live]
+    lines.append(f"{inner}) -> None: ...")
     for row in live:
-        python = _PYTHON_TYPES.get(row.type, "int")
-        if row.type == 11:
-            python = row.type_name
-        if row.repeated:
-            python = f"{'RepeatedSpan' if row.type in (9, 11, 12) else 'RepeatedScalar'}[{python}]"
-        lines += [f"{inner}@property", f"{inner}def {row.name}(self) -> {python}:", f'{inner}    """{row.doc}"""']
+        lines += _field_stub(row, inner)
     oneofs = list(dict.fromkeys(row.oneof for row in live if row.oneof))
     singular = [row.name for row in live if not row.repeated] + oneofs
+    clearable = [row.name for row in live] + oneofs
     ignore = "...  # type: ignore[override]"
     if singular:
         lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: {ignore}")
+    lines.append(f"{inner}def ClearField(self, field_name: {_literal(clearable)}) -> None: {ignore}")
     if oneofs:
         members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
         found = _literal([name for names in members.values() for name in names])
         lines.append(f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {found} | None: {ignore}")
+    return lines
+
+
+def _element_types(row) -> tuple[str, str]:
+    """What one value of a field is when it is read, and what it may be when it is given."""
+    if row.type == 11:
+        return row.type_name, row.type_name
+    return _TYPES.get(row.type, _INT)
+
+
+def _keyword_type(row) -> str:
+    """What the constructor takes for a field."""
+    taken = _element_types(row)[1]
+    if row.type == 11:
+        taken += " | dict[str, Any]"
+    return f"Iterable[{taken}]" if row.repeated else taken
+
+
+def _field_stub(row, indent: str) -> list[str]:
+    """A field as a property: a setter's type may differ from the getter's, and editors show a property's docstring."""
+    given, taken = _element_types(row)
+    kind = given
+    if row.repeated:
+        sequence = "RepeatedSpan" if row.type in (9, 11, 12) else "RepeatedScalar"
+        kind = f"{sequence}[{given}]" if given == taken else f"{sequence}[{given}, {taken}]"
+    lines = [f"{indent}@property", f"{indent}def {row.name}(self) -> {kind}:", f'{indent}    """{row.doc}"""']
+    if row.type != 11 and not row.repeated:
+        lines += [f"{indent}@{row.name}.setter", f"{indent}def {row.name}(self, value: {taken}) -> None: ..."]
     return lines
 
 

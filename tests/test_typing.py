@@ -1,6 +1,9 @@
 """The stubs: what mypy takes of code that uses onnxwire, and what it rejects."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mypy import api
@@ -9,9 +12,58 @@ import onnxwire
 from onnxwire.messages import SCHEMA
 
 GOOD = """
-import onnxwire
+import copy
+from pathlib import Path
 from typing import assert_type
 
+import numpy as np
+import onnxwire
+
+# edits
+model = onnxwire.ModelProto(ir_version=8, graph={"name": "g"}, opset_import=[{"version": 13}], domain=None)
+model.ir_version += np.int64(1)
+model.producer_name = b"bytes too"
+assert_type(model.producer_name, str)
+graph = model.graph
+node = graph.node.add(op_type="Conv", input=["x", b"w"], attribute=[{"name": "group", "type": "INT", "i": 1}])
+assert_type(node, onnxwire.NodeProto)
+node.input[0] = "y"
+node.input[1:] = ["w", b"b"]
+node.input.append(b"c")
+node.input.insert(0, "a")
+node.input.sort(reverse=True)
+inputs: "onnxwire.RepeatedSpan[str]" = node.input
+graph.node.append(onnxwire.NodeProto(op_type="Relu", output=node.input))
+graph.node.extend(copy.copy(each) for each in graph.node[:])
+graph.node.MergeFrom(graph.node)
+graph.node.sort(key=lambda node: node.op_type)
+assert_type(graph.node.pop(), onnxwire.NodeProto)
+del graph.node[2:]
+attribute = onnxwire.AttributeProto(name="scales", type="FLOATS", f=1)
+attribute.type = onnxwire.AttributeProto.FLOATS
+attribute.type = "FLOATS"
+assert_type(attribute.type, int)
+attribute.f = np.float32(0.5)
+attribute.floats.extend(np.ones(3, np.float32))
+attribute.floats[0] = 1
+attribute.strings.append(b"bytes")
+node.attribute.append(attribute)
+tensor = graph.initializer.add(dims=(np.int64(2), 3), data_type=onnxwire.TensorProto.FLOAT, raw_data=bytes(24))
+tensor.dims[::2] = [3]
+tensor.raw_data += bytes(12)
+tensor.segment.begin = 0
+tensor.segment.SetInParent()
+tensor.ClearField("segment")
+value = graph.input.add(name="x", type=onnxwire.TypeProto(tensor_type={"elem_type": 1}))
+dim = value.type.tensor_type.shape.dim.add(dim_param="N")
+dim.ClearField("value")
+dim.dim_value = 2
+graph.MergeFrom(onnxwire.GraphProto(name="h"))
+model.graph.CopyFrom(graph)
+Path("m.onnx").write_bytes(model.SerializeToString())
+Path("t.pb").write_bytes(tensor.SerializeToString())
+
+# reading
 model = onnxwire.load("m.onnx")
 assert_type(model, onnxwire.ModelProto)
 assert_type(model.graph.node[0].op_type, str)
@@ -28,42 +80,89 @@ with onnxwire.load("m.onnx") as opened:
 for tensor in model.graph.initializer:
     assert_type(list(tensor.dims), list[int])
 onnxwire.verify("m.onnx")
-dim: onnxwire.TensorShapeProto.Dimension = model.graph.input[0].type.tensor_type.shape.dim[0]
+dim = model.graph.input[0].type.tensor_type.shape.dim[0]
 print(dim.WhichOneof("value"), onnxwire.ModelProto.DESCRIPTOR.fields_by_name["graph"].number)
 """
 
 BAD = {
+    # names that are not there
     "model.graph.nodes": "attr-defined",
     "model.graph.node[0].optype": "attr-defined",
     "model.graph.HasField('nmae')": "arg-type",
     "model.graph.HasField('node')": "arg-type",
+    "model.graph.ClearField('nodes')": "arg-type",
     "dim.WhichOneof('valeu')": "arg-type",
-    "model.ir_version + 'x'": "operator",
     "onnxwire.TensorProto.FLOATS": "attr-defined",
-    "onnxwire.load('m.onnx', type=int)": "type-var",
     "onnxwire.loads('m.onnx')": "attr-defined",
+    "onnxwire.NodeProto(optype='Add')": "call-arg",
+    "model.graph.node.add(optype='Add')": "call-arg",
+    "model.ir_versoin = 8": "attr-defined",
+    # values of another type
+    "model.ir_version + 'x'": "operator",
+    "onnxwire.load('m.onnx', type=int)": "type-var",
+    "model.ir_version = '8'": "assignment",
+    "model.ir_version = 8.0": "assignment",
+    "model.producer_name = 8": "assignment",
+    "tensor.raw_data = 'text'": "assignment",
+    "tensor.raw_data = bytearray(4)": "assignment",
+    "attribute.f = '0.5'": "assignment",
+    "onnxwire.NodeProto(op_type=1)": "arg-type",
+    "onnxwire.NodeProto(attribute=[node])": "list-item",
+    "onnxwire.NodeProto(attribute=attribute)": "arg-type",
+    "onnxwire.NodeProto('Add')": "call-arg",
+    "model.CopyFrom(node)": "arg-type",
+    # what fields and their elements do not do
+    "model.graph = graph": "misc",
+    "model.graph.node = [node]": "assignment",
+    "model.graph.node[0] = node": "misc",
+    "model.graph.node[:] = [node]": "misc",
+    "model.graph.node.append(tensor)": "arg-type",
+    "model.graph.node.extend([tensor])": "list-item",
+    "model.graph.node.append({'op_type': 'Add'})": "arg-type",
+    "model.graph.node.sort()": "call-arg",
+    "node.input.append(1)": "arg-type",
+    "node.input[0] = 1": "call-overload",
+    "node.input.add()": "misc",
+    "tensor.dims.append('1')": "arg-type",
+    "attribute.strings.append('text')": "arg-type",
+    "class Node(onnxwire.NodeProto): ...": "misc",
 }
 
 
-def mypy(code: str, folder: Path) -> str:
-    path = folder / "snippet.py"
-    path.write_text(code)
-    cache = folder.parent / "mypy_cache"
+@pytest.fixture(scope="module")
+def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """The errors that mypy reports of the good code with the bad lines after it, by line."""
+    path = tmp_path_factory.mktemp("typing") / "snippet.py"
+    cache = pytestconfig.cache.mkdir("mypy")  # of other runs: seconds less
+    path.write_text(GOOD + "\n".join(BAD) + "\n")
     out, errors, _ = api.run([str(path), "--strict", "--no-error-summary", f"--cache-dir={cache}"])
-    return out + errors
+    assert errors == ""
+    return {int(line.split(":")[1]): line for line in out.splitlines() if ": error:" in line}
 
 
-def test_code_that_uses_every_form_of_access_is_accepted(tmp_path: Path) -> None:
-    assert mypy(GOOD, tmp_path) == ""
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the good code defines when it runs."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(GOOD, names)
+    return names
 
 
-def test_misspelt_names_are_rejected(tmp_path: Path) -> None:
-    found = mypy(GOOD + "\n".join(BAD) + "\n", tmp_path).splitlines()
-    first = GOOD.count("\n") + 1
-    errors = {int(line.split(":")[1]): line for line in found if ": error:" in line}
-    for line, (expression, code) in enumerate(BAD.items(), first):
-        assert line in errors, expression
-        assert f"[{code}]" in errors[line]
+def test_code_that_uses_every_form_of_access_is_accepted(reported: dict[int, str]) -> None:
+    assert [error for line, error in reported.items() if line <= GOOD.count("\n")] == []
+
+
+@pytest.mark.parametrize("statement", BAD)
+def test_wrong_code_is_rejected(statement: str, reported: dict[int, str]) -> None:
+    line = GOOD.count("\n") + 1 + list(BAD).index(statement)
+    assert f"[{BAD[statement]}]" in reported.get(line, "")
+
+
+@pytest.mark.parametrize("statement", BAD)
+def test_what_is_accepted_runs_and_what_is_rejected_raises(statement: str, names: dict[str, Any]) -> None:
+    with pytest.raises((AttributeError, LookupError, TypeError, ValueError)):
+        exec(statement, names)
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEMA.messages if name.count(".") == 1])

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
 from functools import cache
 from operator import itemgetter
+from types import SimpleNamespace
 
 import numpy as np
 from google.protobuf import descriptor_pool, message, message_factory
@@ -437,3 +441,129 @@ def walk(view):
     attempt(view.ListFields)
     repr(view)
     return errors
+
+
+# --- the same edits on messages of ours and of the official runtime
+
+
+class Index:
+    """What Python takes for an integer though it is none."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        if isinstance(self.value, type):
+            raise self.value("from __index__")
+        return self.value
+
+
+class Float(Index):
+    """What Python takes for a float though it is none."""
+
+    def __float__(self):
+        return self.value
+
+    __index__ = None
+
+
+class Text(str):
+    pass
+
+
+class Octets(bytes):
+    pass
+
+
+NUMBERS = [0, 1, 2, 3, -1, 70, 1.5, -0.0, 1e39, -1e39, 1e308, 5e-324, 0.1, 3.4028235677973366e38, 16777217, 10**400]
+NUMBERS += [sign << bits for bits in (7, 31, 32, 53, 63, 64) for sign in (1, -1)]
+NUMBERS += [(sign << bits) - 1 for bits in (31, 32, 63, 64) for sign in (1, -1)]
+NUMBERS += [float("nan"), float("inf"), float("-inf"), True, False, 1j, Decimal(1), Fraction(1, 2)]
+NUMBERS += [Index(3), Index(1 << 70), Index(KeyError), Float(2.5), Float("no float"), IntEnum("Enum", "ONE").ONE]
+NUMBERS += [np.int8(-3), np.uint8(200), np.int64(2), np.uint64((1 << 64) - 1), np.bool_(True)]
+NUMBERS += [np.float16(1.5), np.float32(0.1), np.float64(1), np.array(2), np.array([2]), np.array(1.5)]
+TEXTS = ["", "a", "1", "RED", "LIGHT", "no_such_name", "a\0b", "RED\0", "ä€𝄞", "\ud800", "\udcff"]
+TEXTS += [Text("BLUE"), np.str_("a"), b"", b"ab", b"RED", b"\xff", b"a\0b", "ä".encode()]
+TEXTS += [Octets(b"q"), np.bytes_(b"a"), bytearray(b"x"), memoryview(b"x")]
+OTHERS = [None, [], [1], (), {}, {"a": 1}, object, object(), NotImplemented, ..., range(2)]
+OTHERS += [onnxwire.NodeProto, np.zeros(2)]
+VALUES = {f"{type(value).__name__} {ascii(value)[:40]}": value for value in [*NUMBERS, *TEXTS, *OTHERS]}
+
+
+def snippets(text):
+    """The lines of Python in a text, which semicolons part."""
+    return [line for part in text.split(";") if (line := " ".join(part.split()))]
+
+
+def official_pairs():
+    """The classes of ONNX and those of the table of everything: full name → ours and the official one."""
+    from test_generic_schema import PAIRS  # which imports this module
+
+    return {name: (cls, official_class(name)) for name, cls in onnxwire.messages.SCHEMA.messages.items()} | PAIRS
+
+
+@cache
+def makers():
+    """Two namespaces with all of these classes by their names: ours, and the official ones."""
+    pairs = [pair for pair in official_pairs().values() if pair[1].DESCRIPTOR.containing_type is None]
+    return tuple(SimpleNamespace(**{pair[i].DESCRIPTOR.name: pair[i] for pair in pairs}) for i in (0, 1))
+
+
+class Raised:
+    """An error; the official one equals ours if ours is an instance of the same builtin class."""
+
+    def __init__(self, error):
+        homes = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]
+        self.error, self.kinds = error, {cls.__name__ for cls in homes}
+        if isinstance(error, (message.DecodeError, onnxwire.DecodeError)):
+            self.kinds.add("DecodeError")
+
+    def __eq__(self, other):
+        return isinstance(other, Raised) and self.kinds <= other.kinds
+
+    def __repr__(self):
+        return f"<{type(self.error).__name__}: {self.error}>"
+
+
+def attempt(act, *arguments, **keywords):
+    """What an act gives, or the error that it raises."""
+    try:
+        return act(*arguments, **keywords)
+    except NameError:  # of the test itself
+        raise
+    except Exception as error:
+        return error
+
+
+def plain(value, with_bytes=True):
+    """A value as text, lists and dicts that are equal for equal values of ours and of the official runtime."""
+    if isinstance(value, Exception):
+        return Raised(value)
+    if isinstance(value, (onnxwire.Message, message.Message)):
+        fields = {field.name: plain(part, False) for field, part in value.ListFields()}
+        encoded = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
+        return {"class": value.DESCRIPTOR.full_name, **fields, **encoded}
+    if isinstance(value, str):
+        # The official runtime gives bytes where they are no UTF-8, ours a str that escapes them.
+        return repr(value) if value.isprintable() else repr(value.encode("utf-8", "surrogateescape"))
+    if value is None or isinstance(value, (bool, int, float, bytes)):
+        return repr(value)
+    if isinstance(value, dict):  # a message that is plain already
+        return value
+    return [plain(part, with_bytes) for part in value]
+
+
+def settled(maker, result, before, value):
+    """What a value is after an act, or before one that has failed: ours must not be half done, the official may."""
+    if not isinstance(result, Exception):
+        return value
+    if maker is makers()[0]:
+        assert plain(value) == before, f"half done before {result!r}"
+    return before
+
+
+def same(body, *arguments):
+    """Assert that a body, a generator function, yields with our classes what it yields with the official ones."""
+    ours, official = ([plain(value) for value in body(maker, *arguments)] for maker in makers())
+    for i, (a, b) in enumerate(zip(ours, official, strict=True)):
+        assert b == a, f"what is yielded as number {i}: officially {b}; ours {a}"

@@ -8,7 +8,7 @@ import os
 import sys
 
 from onnxwire._version import __version__
-from onnxwire.cli import dump, info
+from onnxwire.cli import dump, encode, info
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -17,6 +17,7 @@ examples:
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
   onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
+  onnxwire encode model.txt -o m.onnx   the model that a text describes
 """
 
 OK, TROUBLE = 0, 2
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     info.add_parser(commands)
     dump.add_parser(commands)
+    encode.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
