@@ -10,8 +10,8 @@ from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
 MODULES = [
-    "_varint", "_table", "_document", "_overlay", "_view", "_edit", "_repeated", "_numbers", "_canonical", "_transfer",
-    "_encode", "_save", "_equal", "_merge", "_message", "_class", "_walk",
+    "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
+    "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk",
 ]  # fmt: skip
 
 compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]

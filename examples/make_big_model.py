@@ -39,7 +39,7 @@ LOWEST_FLOAT16 = -65504.0
 class SparseFile(io.FileIO):
     """A file in which zeros are holes, which take no disk space."""
 
-    def write(self, data: memoryview | bytes) -> int:
+    def write(self, data: Any) -> int:
         """Write bytes, or step over them if all are zero."""
         if ZEROS.startswith(data):
             self.seek(len(data), os.SEEK_CUR)

@@ -1,10 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Whether bytes are those that the official serializer would write for what they say."""
-from onnxwire._edit cimport canonical
-from onnxwire._table cimport BOOL, Field, find_field, has_value
+from onnxwire._table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field, has_value
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value, varint_size,
 )
+
+
+cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
+    """The raw bits that the official serializer writes for what a record's raw bits stand for."""
+    if field.kind == BOOL:
+        return raw != 0
+    if field.kind == INT32 or field.kind == ENUM:
+        return <uint64_t><int64_t><int32_t>raw
+    if field.kind == UINT32 or field.kind == SINT32:
+        return <uint32_t>raw
+    return raw
 
 
 cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:

@@ -6,18 +6,18 @@ Every check comes before the first change, so that an edit that can't be made ch
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
-from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_CLEAR, Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from onnxwire._document cimport EMPTY, Spans
-from onnxwire._overlay cimport copy_overlay, copy_span, drop_value, exchange, has_edits, new_overlay
+from onnxwire._encode cimport encode_small
+from onnxwire._overlay cimport copy_overlay, copy_span, drop_value, exchange, new_overlay
 from onnxwire._table cimport (
     BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
     has_value,
 )
-from onnxwire._varint cimport zigzag32
 from onnxwire._view cimport attach, fill, is_edited, new_view, overlay_view
 
 cdef extern from "Python.h":
@@ -223,17 +223,6 @@ cdef object enum_number(const Field* field, label):
     raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
 
 
-cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
-    """The raw bits that the official serializer writes for what a record's raw bits stand for."""
-    if field.kind == BOOL:
-        return raw != 0
-    if field.kind == INT32 or field.kind == ENUM:
-        return <uint64_t><int64_t><int32_t>raw
-    if field.kind == UINT32 or field.kind == SINT32:
-        return <uint32_t>raw
-    return raw
-
-
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
     """Turn a str or bytes into the payload of a record; returns the object that owns it."""
     cdef Py_ssize_t size = 0
@@ -327,8 +316,17 @@ cdef void* singular_setter(int kind) noexcept:
 # --- messages in messages
 
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
-    """A copy of a message, to be held by an overlay of `depth`: an Overlay, or an excerpt and the span in it."""
+    """A copy of a message, to be held by an overlay of `depth`: an Overlay, or a document and the span in it."""
+    cdef Document document
     if is_edited(source) or source.parts != NULL:
+        data = encode_small(source, None)
+        if data is not None:
+            document = Document(data)
+            document.root = type(source)
+            document.depth = depth + 1
+            p[0] = document.start
+            n[0] = <uint64_t>len(data)
+            return document
         p[0] = set_mark()
         n[0] = 0
         return content_copy(source, depth + 1)

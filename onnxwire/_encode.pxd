@@ -57,4 +57,5 @@ cdef class Encoder:
 
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF
 cdef bytes encode(View message, bint deterministic)
+cdef bytes encode_small(View message, Encoder encoder)
 cdef bytes unknown_fields(View message)

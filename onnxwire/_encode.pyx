@@ -11,20 +11,17 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from onnxwire._canonical cimport is_plain
+from onnxwire._canonical cimport canonical, is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
-from onnxwire._edit cimport canonical
-from onnxwire._numbers cimport RepeatedScalar, get_numbers
 from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
 from onnxwire._table cimport (
-    BOOL, MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
+    MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint,
-    skip_value, varint_size, write_varint,
+    WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
 )
 from onnxwire._view cimport (
-    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_payload, new_view,
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_payload,
     next_record, scan_slots, start_records,
 )
 
@@ -36,6 +33,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 
 cdef enum:
     LONG = 1 << 16           # bytes that are handed on where they stand
+    SMALL = 1 << 12          # bytes of a message that is copied by encoding it
 
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
 
@@ -48,6 +46,7 @@ cdef class Piece:
 
 @cython.final
 @cython.no_gc
+@cython.freelist(8)
 cdef class Encoder:
 
     def __cinit__(self, bint deterministic):
@@ -290,9 +289,12 @@ cdef int emit_span(
     if index is not None:
         i = index.first(p)
         if i < index.n and index.pairs[i].address == <size_t>p:
-            if <object>index.pairs[i].overlay is None:
+            overlay = <object>index.pairs[i].overlay
+            if overlay is None:
                 return 0  # a further piece of a message that was put already
-            content.overlay = index.pairs[i].overlay
+            # Where the bytes were changed, the address may have come to hold another message.
+            if (<Overlay>overlay).table == field.sub:
+                content.overlay = index.pairs[i].overlay
     return emit_sized(self, &content, field.number)
 
 
@@ -577,24 +579,13 @@ cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except
 cdef int emit_read(Encoder self, Content* content, const Field* field, const Slot* slot, uint32_t flags) except -1:
     """Put a field that is what the bytes say."""
     cdef Document document = <Document>content.document
-    cdef RepeatedScalar numbers
     cdef Cursor cursor
     cdef Record record
     cdef Spans parts
     cdef uint64_t left = slot.n
-    cdef View view
     cdef int found
     if field.repeated and field.size:
-        view = new_view(
-            content.table, document, content.start, content.end,
-            <Spans>content.parts if content.parts != NULL else None,
-        )
-        # The edits of the message are not looked at, which are not of this field.
-        view.slots[field.slot] = slot[0]
-        view.epoch = document.epoch
-        numbers = get_numbers(view, <void*>field)
-        numbers.decode()
-        return emit_numbers(self, field, numbers.items, numbers.n)
+        return emit_read_numbers(self, content, field, slot)
     if field.repeated:
         start_records(&cursor, content.start, content.end, content.parts, slot.p)
         while left:
@@ -620,6 +611,80 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
         if parts.n > 1:
             return emit_span(self, field, document, parts.items[0].p, parts.items[0].n, parts)
     return emit_span(self, field, document, slot.p, slot.n, None)
+
+
+cdef struct Reader:
+    # Reads the numbers of a field, packed or not.
+    Cursor cursor
+    uint64_t left                # records
+    const uint8_t* p             # in a packed run
+    const uint8_t* end
+
+
+cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept nogil:
+    """The raw bits of the next number that the field can have: 1, or 0 at the end, or -1 on damage."""
+    cdef Record record
+    while True:
+        if reader.p < reader.end:
+            if field.wire == WIRE_VARINT:
+                reader.p = read_varint(reader.p, reader.end, raw)
+                if reader.p == NULL:
+                    return -1
+            elif reader.end - reader.p < field.size:
+                return -1
+            else:
+                raw[0] = load64(reader.p) if field.size == 8 else load32(reader.p)
+                reader.p += field.size
+        else:
+            if reader.left == 0:
+                return 0
+            if next_record(&reader.cursor, field.number, &record) <= 0:
+                return -1
+            if record.tag & 7 == field.wire:
+                reader.left -= 1
+                raw[0] = record.n
+            else:
+                if record.tag & 7 == WIRE_LEN:
+                    reader.left -= 1
+                    reader.p = record.value
+                    reader.end = record.value + record.n
+                continue
+        if field.closed and not has_value(field, <int32_t>raw[0]):
+            continue
+        raw[0] = canonical(field, raw[0])
+        return 1
+
+
+cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
+    """Put repeated numbers that are what the bytes say."""
+    cdef Reader reader
+    cdef uint64_t size = 0
+    cdef uint64_t raw = 0
+    cdef int found
+    cdef bint counts = field.packed
+    memset(&reader, 0, sizeof(reader))
+    while True:
+        # A packed run is gone over once more, first for its length.
+        start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
+        reader.left = slot.n
+        reader.p = reader.end = NULL
+        if field.packed and not counts:
+            put_tag(self, field, WIRE_LEN)
+            put_varint(self, size)
+        found = next_number(&reader, field, &raw)
+        while found > 0:
+            if counts:
+                size += varint_size(raw) if field.wire == WIRE_VARINT else field.size
+            else:
+                if not field.packed:
+                    put_tag(self, field, field.wire)
+                put_number(self, field, raw)
+            found = next_number(&reader, field, &raw)
+        if found < 0:
+            raise decode_error(<Document>content.document, content.start, content.end)
+        if not counts or size == 0:
+            return 0
+        counts = False
 
 
 cdef int emit_unknown(Encoder self, Content* content) except -1:
@@ -685,6 +750,21 @@ cdef bytes encode(View message, bint deterministic):
     encoder.measure(message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
+    data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
+    encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
+    encoder.end = encoder.p + encoder.total
+    encoder.write(message)
+    return data
+
+
+cdef bytes encode_small(View message, Encoder encoder):
+    """The encoding of a message that is not empty and not long, else None; encoder: one to use again, or None."""
+    cdef bytes data
+    if encoder is None:
+        encoder = Encoder(False)
+    encoder.measure(message)
+    if encoder.total == 0 or encoder.total > SMALL:
+        return None
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
     encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
     encoder.end = encoder.p + encoder.total

@@ -5,8 +5,9 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
+from onnxwire._canonical cimport canonical
 from onnxwire._document cimport Document, Spans
-from onnxwire._edit cimport canonical, claim, edit, put_message
+from onnxwire._edit cimport claim, edit, put_message
 from onnxwire._encode cimport unknown_fields
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
 from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, set_mark
@@ -124,7 +125,7 @@ cdef int discard_unknown(View self, int depth) except -1:
             field = &self.table.fields[i]
             # Their runs are not copied as they stand: unknown values may be among them.
             if field.closed and field.repeated and overlay.slots[i].p != NULL:
-                (<RepeatedScalar>get_numbers(self, field)).edit()
+                (<RepeatedScalar>get_numbers(self, field)).start_edit()
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
         fill(self)

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What message classes can do: the methods of protobuf's Python messages."""
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from onnxwire._document cimport EMPTY, Document
 from onnxwire._edit cimport (
-    clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message, start_edit,
+    clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message,
+    start_edit,
 )
 from onnxwire._encode cimport encode, encoded_size, unknown_fields
 from onnxwire._equal cimport equal_views
@@ -18,11 +18,11 @@ from onnxwire._repeated cimport extend_spans
 from onnxwire._table cimport MESSAGE, STRING, Field, Slot
 from onnxwire._varint cimport WIRE_LEN
 from onnxwire._view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, get_message, held_value, is_touched,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, held_value, is_touched,
     named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
-from onnxwire.errors import EditError, FieldTypeError, FieldValueError, InUseError
+from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 
 ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
@@ -44,7 +44,9 @@ cdef int set_field(View self, Field* field, value) except -1:
     if field.size:
         return extend_numbers(self, field, value)
     if field.kind == MESSAGE:
-        value = [element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)]
+        value = [
+            element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)
+        ]
     return extend_spans(self, field, value)
 
 
@@ -359,6 +361,7 @@ def root_view(Document document, cls):
     document.root = cls
     fill(view)
     return view
+
 
 cdef object exact_bytes(cls, data):
     """The bytes to make a message of a class from: as they are, or copied from what can change."""

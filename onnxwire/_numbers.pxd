@@ -18,7 +18,7 @@ cdef class RepeatedScalar(Repeated):
     cdef int decode_records(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
-    cdef Numbers edit(self)
+    cdef Numbers start_edit(self)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1
 
 

@@ -322,7 +322,7 @@ cdef class RepeatedScalar(Repeated):
 
     # --- changes
 
-    cdef Numbers edit(self):
+    cdef Numbers start_edit(self):
         """The numbers, to be changed."""
         cdef Numbers numbers
         cdef Overlay overlay
@@ -346,7 +346,7 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1:
         """Put numbers in the place of those from start to stop."""
-        cdef Numbers numbers = self.edit()
+        cdef Numbers numbers = self.start_edit()
         cdef size_t size = self.field.size
         if stop > numbers.n:
             raise changed_error(self.field)
@@ -364,7 +364,7 @@ cdef class RepeatedScalar(Repeated):
 
     def _arrange(self, order):
         """Make the elements those at the places that `order` names, each at most once."""
-        cdef Numbers numbers = self.edit()
+        cdef Numbers numbers = self.start_edit()
         cdef Numbers old = Numbers.allocate(numbers.n, self.field)
         cdef size_t size = self.field.size
         cdef Py_ssize_t n = 0
@@ -382,7 +382,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Numbers numbers
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
-        numbers = self.edit()
+        numbers = self.start_edit()
         numbers.reserve(1)
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
@@ -420,7 +420,7 @@ cdef class RepeatedScalar(Repeated):
         if not isinstance(place, slice):
             incoming = take_numbers(self.field, (value,))
             i = place_of(self.field, place, len(self))
-            numbers = self.edit()
+            numbers = self.start_edit()
             if i >= numbers.n:
                 raise changed_error(self.field)
             memcpy(numbers.items + i * size, incoming.items, size)
@@ -435,7 +435,7 @@ cdef class RepeatedScalar(Repeated):
                 self.field, FieldValueError,
                 f"{incoming.n} values were given for an extended slice of {len(places)} elements",
             )
-        numbers = self.edit()
+        numbers = self.start_edit()
         for k, i in enumerate(places):
             memcpy(numbers.items + i * size, incoming.items + <size_t>k * size, size)
 

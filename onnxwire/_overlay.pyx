@@ -303,7 +303,8 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
     memcpy(copy.touched, self.touched, self.table.n_fields)
     for i in range(self.table.n_fields):
         if self.held[i] != NULL:
-            copy.held[i] = owned(copy_held(&self.table.fields[i], <object>self.held[i], &self.slots[i], document, depth))
+            held = copy_held(&self.table.fields[i], <object>self.held[i], &self.slots[i], document, depth)
+            copy.held[i] = owned(held)
     return copy
 
 
@@ -332,12 +333,23 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     cdef Elements copy = Elements.__new__(Elements)
     cdef Element* element
     cdef Py_ssize_t i
+    # One excerpt serves all elements that follow one another in one document.
+    cdef PyObject* source = NULL
+    cdef const uint8_t* last = NULL
+    cdef Document excerpt = None
     copy.reserve(self.n)
     for i in range(self.n):
         element = &self.items[i]
-        copy.insert(
-            i, element.p, element.n,
-            None if element.held == NULL
-            else copy_value(<object>element.held, element.p, element.n, document, depth),
-        )
+        if element.held == NULL:
+            copy.insert(i, element.p, element.n, None)
+        elif not isinstance(<object>element.held, Document):
+            held = copy_value(<object>element.held, element.p, element.n, document, depth)
+            copy.insert(i, element.p, element.n, held)
+        else:
+            if element.held != source or element.p <= last:
+                excerpt = (<Document>element.held).excerpt(depth + 1)
+                source = element.held
+            copy_edits(<Document>element.held, element.p, element.p + element.n, excerpt)
+            copy.insert(i, element.p, element.n, excerpt)
+            last = element.p
     return copy

@@ -32,7 +32,7 @@ cdef class RepeatedSpan(Repeated):
     cdef Spans walk(self, Cursor* cursor)
     cdef Elements gather(self, Spans index)
     cdef object element(self, Py_ssize_t i)
-    cdef Elements edit(self)
+    cdef Elements start_edit(self)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1
 
 

@@ -11,7 +11,8 @@ from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport Document, decode_error
-from onnxwire._edit cimport copy_message, edit, field_error, new_message, read_text
+from onnxwire._edit cimport copy_message, depth_of, edit, field_error, new_message, read_text
+from onnxwire._encode cimport Encoder, encode_small
 from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
@@ -21,6 +22,7 @@ from onnxwire._view cimport (
 )
 
 from sys import maxsize
+from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
 
@@ -98,7 +100,10 @@ cdef bint is_of_records(Repeated self) except -1:
     if held == NULL and self.message.slots[self.field.slot].p == self.first:
         if self.first != NULL or self.state == state_of(self.message, self.field):
             return True
-    elif (self.first == NULL and self.state >> 1 == generation_of(self.message)) or (held != NULL and origin_of(self.field, held) == self.first):
+    elif (
+        self.first == NULL and self.state >> 1 == generation_of(self.message)
+        or held != NULL and origin_of(self.field, held) == self.first
+    ):
         bind(self, self.message, self.field)
         return self.bound is None
     self._detach()
@@ -114,6 +119,11 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.freelist(32)
 cdef class Repeated:
     """What the two kinds of sequences share: what lists can do without being changed, and what ends in a splice."""
+
+    def __init__(self):
+        raise TypeError("sequences are made by asking a message for a repeated field")
+
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __contains__(self, value):
         for element in self:
@@ -168,10 +178,9 @@ cdef class Repeated:
         """Take out the first element that equals a value; raises ValueError where there is none."""
         for i, element in enumerate(self):
             if element == value:
-                break
-        else:
-            raise field_error(self.field, FieldValueError, "the value to remove is not there")
-        del self[i]
+                del self[i]
+                return
+        raise field_error(self.field, FieldValueError, "the value to remove is not there")
 
     def pop(self, place=-1):
         """Take out the element at a place, by default the last, and return it.
@@ -378,7 +387,7 @@ cdef class RepeatedSpan(Repeated):
 
     # --- changes
 
-    cdef Elements edit(self):
+    cdef Elements start_edit(self):
         """The elements, to be changed."""
         cdef Elements elements = self.elements()
         cdef Overlay overlay
@@ -398,7 +407,7 @@ cdef class RepeatedSpan(Repeated):
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1:
         """Put elements in the place of those from start to stop."""
-        cdef Elements elements = self.edit()
+        cdef Elements elements = self.start_edit()
         cdef Elements gone = Elements.__new__(Elements)
         cdef Py_ssize_t n = stop - start
         if stop > elements.n:
@@ -427,7 +436,7 @@ cdef class RepeatedSpan(Repeated):
 
     def _arrange(self, order):
         """Make the elements those at the places that `order` names, each at most once."""
-        cdef Elements elements = self.edit()
+        cdef Elements elements = self.start_edit()
         cdef Elements old = Elements.__new__(Elements)
         cdef Py_ssize_t i
         cdef Py_ssize_t n = elements.n
@@ -508,7 +517,7 @@ cdef class RepeatedSpan(Repeated):
         if not isinstance(place, slice):
             incoming = take_values(self.message, self.field, (value,))
             i = place_of(self.field, place, len(self))
-            replace(self.edit(), (i,), incoming)
+            replace(self.start_edit(), (i,), incoming)
             return
         incoming = take_values(self.message, self.field, iterable(self.field, value))
         places = range(*place.indices(len(self)))
@@ -520,7 +529,7 @@ cdef class RepeatedSpan(Repeated):
                 self.field, FieldValueError,
                 f"{incoming.n} values were given for an extended slice of {len(places)} elements",
             )
-        replace(self.edit(), places, incoming)
+        replace(self.start_edit(), places, incoming)
 
 
 cdef int replace(Elements elements, places, Elements incoming) except -1:
@@ -545,22 +554,32 @@ cdef Elements take_values(View message, Field* field, values):
     cdef Document document = None
     cdef Document excerpt = None
     cdef const uint8_t* last = NULL
+    # What is small is encoded, all into one document: that takes less memory and time than a tree of values.
+    cdef Encoder encoder = None
+    cdef list encoded = []
     if field.kind != MESSAGE:
         for value in values:
             owner = read_text(field, value, &p, &n)
             incoming.insert(incoming.n, p, n, owner)
         return incoming
-    depth = (<Overlay>message.overlay).depth if message.overlay != NULL else (<Document>message.document).depth + 1
+    depth = depth_of(message)
     for value in values:
         if type(value) is not <object>field.sub.cls:
             raise field_error(
                 field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
             )
         source = <View>value
-        if (
-            not is_edited(source) and excerpt is not None and <Document>source.document is document
-            and source.start > last and source.parts == NULL
-            and not has_edits(document, source.start, source.end)
+        if is_edited(source):
+            encoder = encoder or Encoder(False)
+            data = encode_small(source, encoder)
+            if data is not None:
+                # Its place is not known before all are there.
+                encoded.append(data)
+                incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
+                continue
+        elif (
+            excerpt is not None and <Document>source.document is document and source.start > last
+            and source.parts == NULL and not has_edits(document, source.start, source.end)
         ):
             incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), excerpt)
             last = source.start
@@ -571,7 +590,26 @@ cdef Elements take_values(View message, Field* field, values):
             document = <Document>source.document
             excerpt = held
             last = p
+    if encoded:
+        # With a byte in between: an empty message at the end of one would have the address of the next.
+        place_encoded(incoming, b"\0".join(encoded), <object>field.sub.cls, depth)
     return incoming
+
+
+cdef int place_encoded(Elements elements, bytes data, cls, uint32_t depth) except -1:
+    """Give the elements that were encoded into `data`, one after another, their places there."""
+    cdef Document document = Document(data)
+    cdef const uint8_t* p = document.start
+    cdef Py_ssize_t i
+    document.root = cls
+    document.depth = depth + 1
+    for i in range(elements.n):
+        if elements.items[i].p == NULL:
+            Py_INCREF(document)
+            elements.items[i].held = <PyObject*>document
+            elements.items[i].p = p
+            p += elements.items[i].n + 1
+    return 0
 
 
 cdef object iterable(const Field* field, values):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from onnxwire._message import root_view
+import os
+
+from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError
+from onnxwire.errors import DecodeError, FieldTypeError
 from onnxwire.messages import ModelProto
 from onnxwire.source import open_document, refuse_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from typing import IO
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from onnxwire._document import Document
     from onnxwire._encode import Piece
-    from onnxwire._message import Message
     from onnxwire.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
@@ -83,8 +83,8 @@ def save(
     """Write a message to a file, whole or not at all; returns how many bytes that is.
 
     message: any message. What was not edited goes from its file to the new one as it stands, without being read into
-    memory. path: where to; an old file there is replaced, in one step, when the new one is safely on the disk. It may be
-    the file that the message was loaded from, whose views stay as they are. Permissions are kept, symbolic links
+    memory. path: where to; an old file there is replaced, in one step, when the new one is safely on the disk. It may
+    be the file that the message was loaded from, whose views stay as they are. Permissions are kept, symbolic links
     followed, and pipes and devices written directly. Or a binary file object, which is written to and not closed.
     deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
     Raises SaveError where the file can't be written, and the old one is then as it was; SourceError where the message's
@@ -93,7 +93,9 @@ def save(
     from onnxwire._save import encode_pieces, write_pieces
     from onnxwire.atomic_file import AtomicFile
 
-    if hasattr(path, "write"):
+    if not isinstance(message, Message):
+        raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    if not isinstance(path, str | os.PathLike):
         total, pieces = encode_pieces(message, deterministic, None)
         _warn_of_size(total)
         _write_to_object(path, total, pieces, progress)

@@ -19,7 +19,6 @@ from onnxwire.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
     WIRE_FIXED64,
-    WIRE_LEN,
     WIRE_START_GROUP,
     WIRE_VARINT,
     Descriptor,

@@ -127,9 +127,10 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
     live = sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
     for row in live:
         lines.append(f"{inner}{row.name.upper()}_FIELD_NUMBER: ClassVar[Literal[{row.number}]]")
-    lines += [f"{inner}def __init__(", f"{inner}    self,", f"{inner}    *,"]
-    lines += [f"{inner}    {row.name}: {_keyword_type(row)} | None = None," for row in live]
-    lines.append(f"{inner}) -> None: ...")
+    if live:
+        lines += [f"{inner}def __init__(", f"{inner}    self,", f"{inner}    *,"]
+        lines += [f"{inner}    {row.name}: {_keyword_type(row)} | None = None," for row in live]
+        lines.append(f"{inner}) -> None: ...")
     for row in live:
         lines += _field_stub(row, inner)
     oneofs = list(dict.fromkeys(row.oneof for row in live if row.oneof))
@@ -138,7 +139,8 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
     ignore = "...  # type: ignore[override]"
     if singular:
         lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: {ignore}")
-    lines.append(f"{inner}def ClearField(self, field_name: {_literal(clearable)}) -> None: {ignore}")
+    if clearable:
+        lines.append(f"{inner}def ClearField(self, field_name: {_literal(clearable)}) -> None: {ignore}")
     if oneofs:
         members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
         found = _literal([name for names in members.values() for name in names])

@@ -109,7 +109,6 @@ BAD = {
     "onnxwire.NodeProto(op_type=1)": "arg-type",
     "onnxwire.NodeProto(attribute=[node])": "list-item",
     "onnxwire.NodeProto(attribute=attribute)": "arg-type",
-    "onnxwire.NodeProto('Add')": "call-arg",
     "model.CopyFrom(node)": "arg-type",
     # what fields and their elements do not do
     "model.graph = graph": "misc",
