@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError, FieldTypeError
+from onnxwire.errors import DecodeError, FieldTypeError, SourceError
 from onnxwire.messages import ModelProto
 from onnxwire.source import open_document, refuse_empty
 
@@ -100,6 +101,7 @@ def save(
         _warn_of_size(total)
         _write_to_object(path, total, pieces, progress)
         return total
+    _refuse_cut(message._document)
     done = None if progress is None else lambda written: progress(min(written, total), total)
     total = 0
     file = AtomicFile(path, progress=done)
@@ -109,10 +111,20 @@ def save(
         write_pieces(target, pieces)
         if not target.is_stream:
             target.seek(total)
-    if progress is not None:
-        progress(total, total)
+        if done is not None:
+            done(total)
     _warn_of_size(total)
     return total
+
+
+def _refuse_cut(document: Document) -> None:
+    """Raise SourceError where the file that a document maps was cut: to touch what is gone would end the process."""
+    if document.descriptor < 0:
+        return
+    size = os.fstat(document.descriptor).st_size
+    if size < len(document):
+        reason = f"the file has {size:,} bytes now, and had {len(document):,} when it was opened; load it again"
+        raise SourceError(errno.EIO, reason, document.name)
 
 
 def _write_to_object(

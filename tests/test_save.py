@@ -1,0 +1,270 @@
+"""onnxwire.save: what arrives, from where it comes, and what the message and its document are afterwards."""
+
+import errno
+import io
+import os
+import resource
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+import onnxwire
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+MIB = 1 << 20
+
+
+def a_model(n_bytes: int = 3 * MIB) -> onnx.ModelProto:
+    """A model with two weights, long enough not to be copied through the encoder's buffer."""
+    weights = [
+        onnx.TensorProto(name=name, data_type=onnx.TensorProto.UINT8, dims=[n_bytes], raw_data=os.urandom(n_bytes))
+        for name in "ab"
+    ]
+    nodes = [helper.make_node("Add", ["a", "b"], ["c"], name="first"), helper.make_node("Relu", ["c"], ["d"])]
+    return helper.make_model(helper.make_graph(nodes, "g", [], [], initializer=weights))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(a_model().SerializeToString())
+    return path
+
+
+def edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
+    """A loaded model with edits before, between and behind its weights, and the official encoding of it."""
+    ours = onnxwire.load(path)
+    official = onnx.load(path)
+    for model in (ours, official):
+        model.graph.node[0].name = "a longer name than before"
+        model.graph.initializer[1].name = "renamed"
+        model.graph.initializer.add(name="small", dims=[1], data_type=2, raw_data=b"x")
+        model.producer_name = "somebody"
+    return ours, official.SerializeToString()
+
+
+def test_a_saved_model_is_the_one_that_serialize_makes(path):
+    ours, official = edited(path)
+    other = path.with_name("other.onnx")
+    assert onnxwire.save(ours, other) == len(official)
+    assert other.read_bytes() == official == ours.SerializeToString()
+
+
+def test_an_unedited_model_is_saved_as_it_stands(path):
+    # Not as any serializer would write it: an unknown field first, the version in a varint that is too long.
+    path.write_bytes(b"\xa2\x06\x03abc\x08\x87\x00" + path.read_bytes())
+    other = path.with_name("other.onnx")
+    onnxwire.save(onnxwire.load(path), other)
+    assert other.read_bytes() == path.read_bytes()
+    onnxwire.save(onnxwire.load(path), other, deterministic=True)
+    assert other.read_bytes() == onnx.load(path).SerializeToString()
+
+
+def test_saving_over_the_file_that_is_open_leaves_the_views_valid(path):
+    ours, official = edited(path)
+    weight = ours.graph.initializer[0].raw_data
+    onnxwire.save(ours, path)
+    assert path.read_bytes() == official
+    assert ours.graph.initializer[0].raw_data == weight
+    ours.graph.name = "again"
+    onnxwire.save(ours, path)
+    assert onnx.load(path).graph.name == "again"
+
+
+def test_a_message_inside_a_model_is_saved(path):
+    model = onnxwire.load(path)
+    onnxwire.save(model.graph.initializer[0], path.with_name("a.pb"))
+    assert path.with_name("a.pb").read_bytes() == onnx.load(path).graph.initializer[0].SerializeToString()
+
+
+def test_a_model_from_several_files_is_saved(path, tmp_path):
+    other = tmp_path / "other.onnx"
+    other.write_bytes(a_model().SerializeToString())
+    wanted = onnx.load(path)
+    wanted.graph.initializer.extend(onnx.load(other).graph.initializer)
+    model = onnxwire.load(path)
+    with onnxwire.load(other) as second:
+        model.graph.initializer.extend(second.graph.initializer)
+    onnxwire.save(model, path)
+    assert path.read_bytes() == wanted.SerializeToString()
+
+
+def test_a_model_built_from_scratch_is_saved(tmp_path):
+    weight = bytes(range(256)) * 4096
+    model = onnxwire.ModelProto(graph={"initializer": [{"name": "w", "raw_data": weight, "string_data": [weight]}]})
+    onnxwire.save(model, tmp_path / "m.onnx")
+    assert onnx.load(tmp_path / "m.onnx").graph.initializer[0].string_data == [weight]
+
+
+def test_a_file_object_is_written_to(path):
+    ours, official = edited(path)
+    file = io.BytesIO()
+    onnxwire.save(ours, file)
+    assert file.getvalue() == official
+
+    class Reluctant(io.RawIOBase):
+        """Takes a thousand bytes at a time, as an unbuffered pipe may."""
+
+        taken = bytearray()
+
+        def writable(self):
+            return True
+
+        def write(self, data):
+            self.taken += data[:1000]
+            return min(len(data), 1000)
+
+    file = Reluctant()
+    onnxwire.save(ours.graph.node[0], file)
+    assert file.taken == ours.graph.node[0].SerializeToString()
+
+
+def test_an_error_of_a_file_object_passes_through(path):
+    class Failing(io.RawIOBase):
+        def write(self, data):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    model = onnxwire.load(path)
+    with pytest.raises(OSError, match="Input/output error"):
+        onnxwire.save(model, Failing())
+    model.close()  # nothing looks into it any more
+
+
+def test_a_pipe_is_written_to(path):
+    code = "import onnxwire, sys; onnxwire.save(onnxwire.load(sys.argv[1]), sys.argv[2])"
+    done = subprocess.run([sys.executable, "-c", code, path, "/dev/stdout"], capture_output=True, check=True)
+    assert done.stdout == path.read_bytes()
+
+
+def test_progress_counts_up_to_the_size(path):
+    ours, official = edited(path)
+    for target in (path.with_name("other.onnx"), io.BytesIO()):
+        calls = []
+        onnxwire.save(ours, target, progress=lambda *call, calls=calls: calls.append(call))
+        assert calls == sorted(calls)
+        assert calls[-1] == (len(official), len(official))
+        assert {total for _, total in calls} == {len(official)}
+
+
+def test_an_exception_of_progress_leaves_the_old_file(path):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    before = path.read_bytes()
+    model = edited(path)[0]
+    with pytest.raises(KeyboardInterrupt):
+        onnxwire.save(model, path, progress=stop)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+    model.close()
+
+
+@pytest.mark.parametrize("what", [None, b"bytes", onnx.ModelProto(), "model.onnx"])
+def test_what_is_no_message_is_not_saved(what, tmp_path):
+    with pytest.raises(TypeError, match="expected a message"):
+        onnxwire.save(what, tmp_path / "m.onnx")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_closed_model_is_not_saved(path):
+    model = onnxwire.load(path)
+    model.close()
+    with pytest.raises(onnxwire.ClosedError):
+        onnxwire.save(model, path.with_name("other.onnx"))
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_missing_directory_is_named(path):
+    with pytest.raises(onnxwire.SaveError, match="there is no directory") as caught:
+        onnxwire.save(onnxwire.load(path), path.parent / "none" / "m.onnx")
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+@linux
+def test_a_limit_on_the_file_size_leaves_the_old_file(path):
+    before = path.read_bytes()
+    code = (
+        "import onnxwire, resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))\n"
+        "model = onnxwire.load(sys.argv[1]); model.graph.name = 'changed'\n"
+        "try: onnxwire.save(model, sys.argv[1])\n"
+        "except onnxwire.SaveError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert "allows no file so large" in done.stdout
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+@linux
+def test_a_source_that_was_cut_is_an_error_and_leaves_the_target(path):
+    model = onnxwire.load(path)
+    model.graph.name = "changed"
+    other = path.with_name("other.onnx")
+    other.write_bytes(b"old")
+    os.truncate(path, MIB)
+    with pytest.raises(onnxwire.SourceError, match="load it again"):
+        onnxwire.save(model, other)
+    assert other.read_bytes() == b"old"
+
+
+# --- beyond 2 and 4 GiB
+
+
+def sparse_model(path: Path, n_bytes: int) -> int:
+    """Write a model with one weight of zeros that takes no room on the disk; returns its size."""
+    weight = onnxwire.TensorProto(name="big", data_type=onnxwire.TensorProto.UINT8, dims=[n_bytes])
+    head = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
+    graph = b"\x2a" + varint(len(head) + n_bytes) + head
+    tail = onnxwire.GraphProto(name="g", doc_string="behind the weight").SerializeToString()
+    start = b"\x08\x0a\x3a" + varint(len(graph) + n_bytes + len(tail)) + graph
+    with open(path, "wb") as file:
+        file.write(start)
+        file.seek(n_bytes, os.SEEK_CUR)
+        file.write(tail)
+    return len(start) + n_bytes + len(tail)
+
+
+def varint(value: int) -> bytes:
+    digits = []
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+@linux
+def test_a_model_above_4_gib_is_edited_saved_and_read_back(tmp_path):
+    path, n_bytes = tmp_path / "big.onnx", (4 << 30) + 5
+    size = sparse_model(path, n_bytes)
+    model = onnxwire.load(path)
+    assert model.ByteSize() == size
+    assert model.graph.doc_string == "behind the weight"
+    model.graph.node.add(op_type="Identity", input=["big"], output=["y"])
+    model.graph.initializer[0].name = "renamed"
+    model.graph.doc_string = "edited"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.warns(onnxwire.LargeFileWarning, match="external data"):
+        written = onnxwire.save(model, path)
+    # Kilobytes: the weight never was in memory.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000
+    assert path.stat().st_size == written == model.ByteSize() > n_bytes
+    assert path.stat().st_blocks * 512 < 64 * MIB
+    onnxwire.verify(path)
+    again = onnxwire.load(path)
+    assert again.graph == model.graph
+    assert (again.graph.initializer[0].name, again.graph.doc_string) == ("renamed", "edited")
+    assert len(again.graph.initializer[0]._payload("raw_data")) == n_bytes
+    assert again.graph.node[0].op_type == "Identity"
+
+
+def test_a_model_below_2_gib_is_saved_without_a_warning(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnxwire.save(onnxwire.load(path), path)
