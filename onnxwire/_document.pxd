@@ -45,6 +45,7 @@ cdef class Document:
     cdef const uint8_t* start
     cdef const uint8_t* end
     cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
+    cdef bint is_part                   # messages of other documents need it; it is not closed by itself
     cdef uint32_t depth                 # of excerpts in overlays in excerpts
     cdef Steps steps
     cdef Py_ssize_t pins                # buffers handed out that point into the bytes, and scans without the GIL
@@ -65,6 +66,9 @@ cdef class Document:
     cdef void release(self) noexcept
     cdef void next_epoch(self) noexcept
     cdef Document excerpt(self, uint32_t depth)
+
+
+cdef Document part_of_bytes(data, cls, uint32_t depth)
 
 
 cdef Document EMPTY

@@ -115,6 +115,7 @@ cdef class Document:
         other.take(self.backing)
         other.name = self.name
         other.root = self.root
+        other.is_part = True
         other.depth = depth
         return other
 
@@ -157,7 +158,7 @@ cdef class Document:
         Raises InUseError, and stays open, while arrays or memoryviews look into the bytes.
         """
         cdef Backing backing = self.backing
-        if self.epoch == EPOCH_CLOSED or self is EMPTY:
+        if self.epoch == EPOCH_CLOSED or self.is_part:
             return
         if self.pins:
             raise InUseError(
@@ -174,8 +175,17 @@ cdef class Document:
                 backing.mapping.close()
 
 
+cdef Document part_of_bytes(data, cls, uint32_t depth):
+    """A document of bytes that are, or are to be, a message of a class in another message."""
+    cdef Document document = Document(data)
+    document.root = cls
+    document.is_part = True
+    document.depth = depth
+    return document
+
+
 # What messages that were not read from bytes are views of.
-cdef Document EMPTY = Document(b"", "<no bytes>")
+cdef Document EMPTY = part_of_bytes(b"", None, 0)
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):

@@ -11,7 +11,7 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire._document cimport EMPTY, Spans
+from onnxwire._document cimport EMPTY, Spans, part_of_bytes
 from onnxwire._encode cimport encode_small
 from onnxwire._overlay cimport copy_overlay, copy_span, drop_value, exchange, new_overlay
 from onnxwire._table cimport (
@@ -321,9 +321,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     if is_edited(source) or source.parts != NULL:
         data = encode_small(source, None)
         if data is not None:
-            document = Document(data)
-            document.root = type(source)
-            document.depth = depth + 1
+            document = part_of_bytes(data, type(source), depth + 1)
             p[0] = document.start
             n[0] = <uint64_t>len(data)
             return document

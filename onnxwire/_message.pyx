@@ -4,7 +4,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from onnxwire._document cimport EMPTY, Document
+from onnxwire._document cimport EMPTY, Document, part_of_bytes
 from onnxwire._edit cimport (
     clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message,
     start_edit,
@@ -245,14 +245,13 @@ cdef class Message(View):
 
         data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
         """
-        cdef Document document = Document(exact_bytes(type(self), data))
-        document.root = type(self)
+        cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self))
         exchange_content(self, content_of(self.table, document, depth_of(self)))
         return len(document)
 
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
-        cdef Document document = Document(exact_bytes(type(self), data))
+        cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self))
         merge(self, root_view(document, type(self)), DEEPEST)
         return len(document)
 
@@ -310,14 +309,14 @@ cdef class Message(View):
 
         Raises InUseError while arrays or memoryviews look into it.
         """
-        document_of(self).close()
+        (<Document>self.document).close()
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, traceback):
         try:
-            document_of(self).close()
+            (<Document>self.document).close()
         except InUseError:
             # What the block itself raised matters more; the bytes go with the last array that looks into them.
             if error is None:

@@ -362,13 +362,16 @@ cdef class RepeatedScalar(Repeated):
     def _splice(self, start, stop, values):
         self.splice(start, stop, take_numbers(self.field, values))
 
-    def _arrange(self, order):
-        """Make the elements those at the places that `order` names, each at most once."""
+    def _arrange(self, order, Py_ssize_t expected):
+        """Make the elements, of which that many are there, those at the places that `order` names."""
         cdef Numbers numbers = self.start_edit()
         cdef Numbers old = Numbers.allocate(numbers.n, self.field)
         cdef size_t size = self.field.size
         cdef Py_ssize_t n = 0
         cdef Py_ssize_t place
+        # What made the order may have run code that changed the elements.
+        if numbers.n != expected:
+            raise changed_error(self.field)
         memcpy(old.items, numbers.items, <size_t>numbers.n * size)
         for place in order:
             memcpy(numbers.items + n * size, old.items + place * size, size)
@@ -436,6 +439,8 @@ cdef class RepeatedScalar(Repeated):
                 f"{incoming.n} values were given for an extended slice of {len(places)} elements",
             )
         numbers = self.start_edit()
+        if len(places) and max(places.start, places[len(places) - 1]) >= numbers.n:
+            raise changed_error(self.field)
         for k, i in enumerate(places):
             memcpy(numbers.items + i * size, incoming.items + <size_t>k * size, size)
 

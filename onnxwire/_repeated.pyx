@@ -10,7 +10,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport Document, decode_error
+from onnxwire._document cimport Document, decode_error, part_of_bytes
 from onnxwire._edit cimport copy_message, depth_of, edit, field_error, new_message, read_text
 from onnxwire._encode cimport Encoder, encode_small
 from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
@@ -52,7 +52,7 @@ cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1:
 cdef object changed_error(const Field* field):
     return field_error(
         field, ChangedError,
-        "elements came or went while the field was iterated over; iterate over a copy, such as list(...)"
+        "elements came or went while the field was in use; iterate over a copy, such as list(...)"
     )
 
 
@@ -195,7 +195,7 @@ cdef class Repeated:
 
     def reverse(self):
         """Turn the order around."""
-        self._arrange(range(len(self) - 1, -1, -1))
+        self._arrange(range(len(self) - 1, -1, -1), len(self))
 
     def sort(self, *, key=None, reverse=False):
         """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
@@ -207,9 +207,7 @@ cdef class Repeated:
         else:
             keys = elements
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
-        if len(self) != len(order):
-            raise changed_error(self.field)
-        self._arrange(order)
+        self._arrange(order, len(order))
 
     def __delitem__(self, place):
         cdef Py_ssize_t n = len(self)
@@ -224,7 +222,7 @@ cdef class Repeated:
         elif places.step in (1, -1):
             self._splice(min(places[0], places[len(places) - 1]), max(places[0], places[len(places) - 1]) + 1, ())
         else:
-            self._arrange([i for i in range(n) if i not in places])
+            self._arrange([i for i in range(n) if i not in places], n)
 
 
 # --- spans
@@ -434,14 +432,16 @@ cdef class RepeatedSpan(Repeated):
     def _splice(self, start, stop, values):
         self.splice(start, stop, take_values(self.message, self.field, values))
 
-    def _arrange(self, order):
-        """Make the elements those at the places that `order` names, each at most once."""
+    def _arrange(self, order, Py_ssize_t n):
+        """Make the elements, of which there are n, those at the places that `order` names, each at most once."""
         cdef Elements elements = self.start_edit()
         cdef Elements old = Elements.__new__(Elements)
         cdef Py_ssize_t i
-        cdef Py_ssize_t n = elements.n
         cdef list places = list(order)
         cdef Py_ssize_t place
+        # What made the order may have run code that changed the elements.
+        if elements.n != n:
+            raise changed_error(self.field)
         old.reserve(n)
         if n:
             memcpy(old.items, elements.items, <size_t>n * sizeof(Element))
@@ -517,7 +517,7 @@ cdef class RepeatedSpan(Repeated):
         if not isinstance(place, slice):
             incoming = take_values(self.message, self.field, (value,))
             i = place_of(self.field, place, len(self))
-            replace(self.start_edit(), (i,), incoming)
+            replace(self.start_edit(), range(i, i + 1), incoming, self.field)
             return
         incoming = take_values(self.message, self.field, iterable(self.field, value))
         places = range(*place.indices(len(self)))
@@ -529,13 +529,15 @@ cdef class RepeatedSpan(Repeated):
                 self.field, FieldValueError,
                 f"{incoming.n} values were given for an extended slice of {len(places)} elements",
             )
-        replace(self.start_edit(), places, incoming)
+        replace(self.start_edit(), places, incoming, self.field)
 
 
-cdef int replace(Elements elements, places, Elements incoming) except -1:
+cdef int replace(Elements elements, places, Elements incoming, const Field* field) except -1:
     """Exchange the elements at `places` for those that come in."""
     cdef Py_ssize_t place
     cdef Element old
+    if len(places) and max(places.start, places[len(places) - 1]) >= elements.n:
+        raise changed_error(field)
     for i, place in enumerate(places):
         old = elements.items[place]
         elements.items[place] = incoming.items[<Py_ssize_t>i]
@@ -598,11 +600,9 @@ cdef Elements take_values(View message, Field* field, values):
 
 cdef int place_encoded(Elements elements, bytes data, cls, uint32_t depth) except -1:
     """Give the elements that were encoded into `data`, one after another, their places there."""
-    cdef Document document = Document(data)
+    cdef Document document = part_of_bytes(data, cls, depth + 1)
     cdef const uint8_t* p = document.start
     cdef Py_ssize_t i
-    document.root = cls
-    document.depth = depth + 1
     for i in range(elements.n):
         if elements.items[i].p == NULL:
             Py_INCREF(document)

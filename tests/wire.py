@@ -457,6 +457,9 @@ class Index:
             raise self.value("from __index__")
         return self.value
 
+    def __repr__(self):
+        return f"{type(self).__name__}({self.value})"
+
 
 class Float(Index):
     """What Python takes for a float though it is none."""
@@ -487,7 +490,9 @@ TEXTS += [Text("BLUE"), np.str_("a"), b"", b"ab", b"RED", b"\xff", b"a\0b", "ä"
 TEXTS += [Octets(b"q"), np.bytes_(b"a"), bytearray(b"x"), memoryview(b"x")]
 OTHERS = [None, [], [1], (), {}, {"a": 1}, object, object(), NotImplemented, ..., range(2)]
 OTHERS += [onnxwire.NodeProto, np.zeros(2)]
-VALUES = {f"{type(value).__name__} {ascii(value)[:40]}": value for value in [*NUMBERS, *TEXTS, *OTHERS]}
+VALUES = {
+    f"{type(value).__name__} {ascii(value).partition(' at 0x')[0][:40]}": value for value in [*NUMBERS, *TEXTS, *OTHERS]
+}
 
 
 def snippets(text):
