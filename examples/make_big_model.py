@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import onnxwire
-from onnxwire.model import LargeFileWarning, save
 
 FLOAT = onnxwire.TensorProto.FLOAT
 FLOAT16 = onnxwire.TensorProto.FLOAT16
@@ -235,8 +234,8 @@ def write_model(
     model.opset_import.add(domain="", version=17)
     with SparseFile(path, "w") as file, warnings.catch_warnings():
         # That other tools can't read more than 2 GiB is what such a file is for.
-        warnings.simplefilter("ignore", LargeFileWarning)
-        size = save(model, file)
+        warnings.simplefilter("ignore", onnxwire.LargeFileWarning)
+        size = onnxwire.save(model, file)
         file.truncate(size)
     return size
 

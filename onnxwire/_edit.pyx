@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 from onnxwire._document cimport EMPTY, Spans, part_of_bytes
 from onnxwire._encode cimport encode_small
-from onnxwire._overlay cimport copy_overlay, copy_span, drop_value, exchange, new_overlay
+from onnxwire._overlay cimport CLEARED, copy_overlay, copy_span, drop_value, exchange, new_overlay
 from onnxwire._table cimport (
     BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
     has_value,
@@ -364,11 +364,14 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
     return content
 
 
-cdef int exchange_content(View self, Overlay content) except -1:
-    """Make the message what `content` is; every view of it sees that."""
+cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
+    """Make the message what `content` is; every view of it sees that.
+
+    is_new: views of what was not there are then of what is no longer the message's, as with protobuf.
+    """
     cdef Overlay overlay = edit(self)
     exchange(overlay, content)
-    overlay.generation += 1
+    overlay.generation += is_new
     (<Document>self.document).next_epoch()
     return 0
 
@@ -392,12 +395,13 @@ cdef int clear_field(View self, const Field* field) except -1:
     """Make a field absent."""
     cdef Overlay overlay
     fill(self)
-    if self.slots[field.slot].p == NULL and not field.repeated:
-        if self.overlay != NULL:
-            edit(self)
-        return 0
-    # Of a repeated field also where it is empty: sequences of it that were handed out are no longer its own.
-    overlay = edit(self)
-    claim(overlay, field)
-    drop_value(overlay, field.slot)
+    if self.slots[field.slot].p != NULL:
+        overlay = edit(self)
+        claim(overlay, field)
+        drop_value(overlay, field.slot)
+    elif field.repeated or field.kind == MESSAGE:
+        # Views of what is not there, that were handed out, are no longer the message's.
+        edit(self).touched[field.slot] = CLEARED
+    elif self.overlay != NULL:
+        edit(self)
     return 0

@@ -29,9 +29,11 @@ cdef struct Content:
 
 
 cdef class Encoder:
-    """Goes over a message twice in the same way: once to measure, once to write."""
+    """Goes over a message twice in the same way: once to measure, once to write. Or once, where it is not long."""
     cdef bint deterministic
     cdef bint writing
+    cdef bint growing            # once, into memory of its own that grows up to `limit`
+    cdef uint64_t limit
     cdef int depth
     cdef uint64_t total          # bytes measured, or written
     # Of every message that is not copied as it stands, in the order in which they are met; with the bit CANONICAL,
@@ -51,8 +53,10 @@ cdef class Encoder:
 
     cdef int measure(self, View message) except -1
     cdef int write(self, View message) except -1
+    cdef bytes write_at_once(self, View message, uint64_t limit)
     cdef int emit_root(self, View message) except -1
     cdef int flush(self) except -1
+    cdef int grow(self, uint64_t n) except -1
 
 
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF

@@ -2,14 +2,14 @@
 """From messages, with their edits, to bytes: the rest of what was read is copied as it stands.
 
 A message is gone over twice by the same code, first to measure and then to write, because a length stands before what
-it counts. In between and on the way no other code may run, not even the garbage collector's: a list of objects that is
-walked here could be changed by it.
+it counts; or once, where it is so short that it can be moved to make room for its length. In between and on the way no
+other code may run, not even the garbage collector's: a list of objects that is walked here could be changed by it.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._canonical cimport canonical, is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
@@ -34,6 +34,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 cdef enum:
     LONG = 1 << 16           # bytes that are handed on where they stand
     SMALL = 1 << 12          # bytes of a message that is copied by encoding it
+    AT_ONCE = 1 << 24        # bytes of a message that is not measured first
 
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
 
@@ -54,6 +55,8 @@ cdef class Encoder:
 
     def __dealloc__(self):
         free(self.sizes)
+        if self.growing:
+            free(self.start)
 
     cdef int measure(self, View message) except -1:
         """Set `total` to the size of the message's encoding."""
@@ -73,6 +76,18 @@ cdef class Encoder:
             raise changed()
         return 0
 
+    cdef bytes write_at_once(self, View message, uint64_t limit):
+        """The encoding of a message, or None where it is longer than `limit`."""
+        self.growing = self.writing = True
+        self.limit = limit
+        self.total = 0
+        self.p = self.start
+        try:
+            self.emit_root(message)
+        except TooLong:
+            return None
+        return PyBytes_FromStringAndSize(<const char*>self.start, self.p - self.start)
+
     cdef int emit_root(self, View message) except -1:
         cdef Content content
         is_edited(message)
@@ -83,6 +98,8 @@ cdef class Encoder:
     cdef int flush(self) except -1:
         """Hand on what was gathered."""
         cdef Py_ssize_t n = self.p - self.start
+        if self.growing:
+            return self.grow(1)
         if self.pieces is None:
             raise changed()
         if n and self.target is not None:
@@ -92,6 +109,28 @@ cdef class Encoder:
         self.handed_on += n
         self.p = self.start
         return 0
+
+    cdef int grow(self, uint64_t n) except -1:
+        """Make room for n more bytes."""
+        cdef uint64_t used = <uint64_t>(self.p - self.start)
+        cdef uint64_t room = <uint64_t>(self.end - self.start)
+        cdef uint8_t* start
+        if n > self.limit - used:
+            raise TooLong
+        if n > room - used:
+            room = max(2 * room, used + n, <uint64_t>256)
+            room = min(room, self.limit)
+            start = <uint8_t*>realloc(self.start, <size_t>room)
+            if start == NULL:
+                raise MemoryError
+            self.start = start
+            self.p = start + used
+            self.end = start + room
+        return 0
+
+
+class TooLong(Exception):
+    """What was to be written at once is longer than it may be."""
 
 
 cdef Content content_of_view(View message) noexcept:
@@ -119,6 +158,8 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     self.total += n
     if not self.writing:
         return 0
+    if self.growing:
+        self.grow(n)
     if n >= LONG and self.pieces is not None:
         self.flush()
         return put_piece(self, p, n, document, owner)
@@ -209,6 +250,8 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     cdef bint is_canonical = False
     if self.depth > DEEPEST:
         raise EditError(f"messages nested more than {DEEPEST:,} deep are not written")
+    if self.growing:
+        return emit_at_once(self, content, number)
     if self.writing:
         if self.next == self.n:
             raise changed()
@@ -246,6 +289,30 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     if number:
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
         put_varint(self, size & ~CANONICAL)
+    return 0
+
+
+cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1:
+    """Put a message, and then its length before it."""
+    cdef bint ignored = False
+    cdef Py_ssize_t place
+    cdef uint64_t size
+    cdef int extra
+    if number == 0:
+        return emit(self, content, &ignored)
+    put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
+    put_varint(self, 0)
+    place = self.p - self.start
+    self.depth += 1
+    emit(self, content, &ignored)
+    self.depth -= 1
+    size = <uint64_t>(self.p - self.start - place)
+    extra = varint_size(size) - 1
+    if extra:
+        self.grow(extra)
+        memmove(self.start + place + extra, self.start + place, <size_t>size)
+        self.p += extra
+    write_varint(self.start + place - 1, size)
     return 0
 
 
@@ -747,6 +814,11 @@ cdef bytes encode(View message, bint deterministic):
     """The encoding of a message."""
     cdef Encoder encoder = Encoder(deterministic)
     cdef bytes data
+    if not deterministic:
+        data = encoder.write_at_once(message, AT_ONCE)
+        if data is not None:
+            return data
+        encoder = Encoder(False)
     encoder.measure(message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
@@ -762,14 +834,8 @@ cdef bytes encode_small(View message, Encoder encoder):
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)
-    encoder.measure(message)
-    if encoder.total == 0 or encoder.total > SMALL:
-        return None
-    data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
-    encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
-    encoder.end = encoder.p + encoder.total
-    encoder.write(message)
-    return data
+    data = encoder.write_at_once(message, SMALL)
+    return data or None
 
 
 cdef bytes unknown_fields(View message):

@@ -22,6 +22,7 @@ from onnxwire._view cimport (
     named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
+from onnxwire._repeated import tell_set_fields
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 
 ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
@@ -82,6 +83,9 @@ def set_fields(View self, values):
         if field == NULL:
             raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field; it is a oneof.')
         set_field(self, field, value)
+
+
+tell_set_fields(set_fields)
 
 
 cdef str brief(View self, Field* field):
@@ -246,7 +250,7 @@ cdef class Message(View):
         data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
         """
         cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self))
-        exchange_content(self, content_of(self.table, document, depth_of(self)))
+        exchange_content(self, content_of(self.table, document, depth_of(self)), True)
         return len(document)
 
     def MergeFromString(self, data):
@@ -268,11 +272,11 @@ cdef class Message(View):
         """Make the message a copy of another of the same class; the bytes are shared, not copied."""
         require_same_class(self, other, "CopyFrom")
         if self is not other:
-            exchange_content(self, content_copy(other, depth_of(self)))
+            exchange_content(self, content_copy(other, depth_of(self)), False)
 
     def Clear(self):
         """Make every field absent, the unknown ones too."""
-        exchange_content(self, new_overlay(self.table, depth_of(self)))
+        exchange_content(self, new_overlay(self.table, depth_of(self)), True)
 
     def ClearField(self, field_name):
         """Make a field, or the member of a oneof that is there, absent.
@@ -283,6 +287,8 @@ cdef class Message(View):
         if field == NULL:
             field_name = self.WhichOneof(field_name)
             if field_name is None:
+                if self.overlay != NULL:
+                    start_edit(self)
                 return
             field = named_field(self, field_name)
         clear_field(self, field)

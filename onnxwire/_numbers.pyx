@@ -336,12 +336,7 @@ cdef class RepeatedScalar(Repeated):
         numbers = Numbers.allocate(self.n, self.field)
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
         numbers.origin = self.first
-        Py_INCREF(numbers)
-        overlay.held[self.field.slot] = <PyObject*>numbers
-        overlay.touched[self.field.slot] = True
-        self.bound = numbers
-        self.store = None
-        tell_length(self, numbers.n)
+        hold(self, overlay, numbers)
         return numbers
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1:
@@ -397,12 +392,7 @@ cdef class RepeatedScalar(Repeated):
 
         Raises TypeError or ValueError for what the field does not take, and adds nothing then.
         """
-        cdef Numbers incoming = take_numbers(self.field, iterable(self.field, values))
-        if incoming.n:
-            n = len(self)
-            self.splice(n, n, incoming)
-        elif not self.is_detached:
-            edit(self.message)
+        add_numbers(self, take_numbers(self.field, iterable(self.field, values)))
 
     def insert(self, place, value):
         """Put a number before the element at a place, as list.insert does."""
@@ -460,8 +450,36 @@ cdef Numbers take_numbers(Field* field, values):
 
 cdef int extend_numbers(View message, Field* field, values) except -1:
     """Add all values of an iterable to a repeated field of numbers."""
-    get_numbers(message, field).extend(values)
+    return add_numbers(get_numbers(message, field), take_numbers(field, iterable(field, values)))
+
+
+cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
+    """Add numbers at the end; they may become the field's own."""
+    cdef Py_ssize_t n
+    cdef Overlay overlay
+    if incoming.n == 0:
+        if not self.is_detached:
+            edit(self.message)
+        return 0
+    n = len(self)
+    if n or self.bound is not None:
+        return self.splice(n, n, incoming)
+    overlay = edit(self.message)
+    if not is_of_records(self):
+        return self.splice(n, n, incoming)
+    incoming.origin = self.first
+    hold(self, overlay, incoming)
     return 0
+
+
+cdef void hold(RepeatedScalar self, Overlay overlay, Numbers numbers):
+    """Make numbers the field's."""
+    Py_INCREF(numbers)
+    overlay.held[self.field.slot] = <PyObject*>numbers
+    overlay.touched[self.field.slot] = True
+    self.bound = numbers
+    self.store = None
+    tell_length(self, numbers.n)
 
 
 cdef char* buffer_format(int kind) noexcept:

@@ -10,6 +10,7 @@ from onnxwire._document cimport Document
 from onnxwire._table cimport Field, Slot, Table
 
 cdef enum:
+    CLEARED = 3          # what `touched` is of a field that was cleared while it was not there; else 0 or 1
     DEEPEST = 2000       # overlays in one another, so that no chain of them can use up the stack
 
 
@@ -37,7 +38,7 @@ cdef class Overlay:
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # the view of the message that it would stand in, of one that is not there; else NULL
     cdef Field* field            # the field of `parent`
-    cdef uint32_t expected       # the generation of `parent` in which it may be put there
+    cdef uint32_t expected       # the state_of `parent` in which it may be put there
     cdef uint32_t generation     # how often the message was exchanged for another
     cdef const uint8_t* start    # the bytes, NULL where there are none
     cdef const uint8_t* end

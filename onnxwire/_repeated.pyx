@@ -17,14 +17,23 @@ from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
-    Record, document_of, fill, generation_of, held_value, is_edited, is_touched, new_payload, new_view, next_record,
-    overlay_view, start_cursor, start_records,
+    Record, document_of, fill, generation_of, held_value, is_edited, new_payload, new_view, next_record,
+    overlay_view, start_cursor, start_records, state_of,
 )
 
 from sys import maxsize
 from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
+
+# `set_fields` of _message, which knows of this module and tells it.
+cdef object initialise = None
+
+
+def tell_set_fields(function):
+    global initialise
+    initialise = function
+
 
 cdef enum:
     SHORT = 8             # elements of a sequence that is walked rather than indexed
@@ -76,11 +85,6 @@ cdef void bind(Repeated self, View message, Field* field):
         self.document = document_of(message)
         self.n_records = slot.n
         self.end = message.end if message.parts == NULL else NULL
-
-
-cdef uint32_t state_of(View message, const Field* field) noexcept:
-    """Changes when the message is exchanged for another, or an empty field is cleared."""
-    return generation_of(message) << 1 | (is_touched(message, field) and held_value(message, field) == NULL)
 
 
 cdef bint is_of_records(Repeated self) except -1:
@@ -491,20 +495,19 @@ cdef class RepeatedSpan(Repeated):
 
         fields: as for the constructor of the message.
         """
-        cdef Elements incoming = Elements.__new__(Elements)
+        cdef Elements elements
         cdef Overlay overlay
-        cdef Overlay above
         if self.field.kind != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
         view = new_message(self.field.sub)
         if fields:
-            from onnxwire._message import set_fields
-            set_fields(view, fields)
-        above = edit(self.message)
+            initialise(view, fields)
+        elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
-        overlay.depth = above.depth + 1
-        incoming.insert(0, set_mark(), 0, overlay)
-        self.splice(len(self), len(self), incoming)
+        overlay.depth = depth_of(self.message) + 1
+        elements.insert(elements.n, set_mark(), 0, overlay)
+        elements.changes += 1
+        tell_length(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
     def __setitem__(self, place, value):

@@ -58,6 +58,7 @@ cdef struct Record:
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
 cdef void attach(View self, Overlay overlay) noexcept
+cdef uint32_t state_of(View self, const Field* field) noexcept
 cdef void dealloc_view(PyObject* o) noexcept
 cdef int refresh(View self) except -1
 cdef bint is_edited(View self) except -1

@@ -81,6 +81,11 @@ cdef object overlay_view(Table* table, Document document, Overlay overlay):
     return view
 
 
+cdef uint32_t state_of(View self, const Field* field) noexcept:
+    """Changes when the message is exchanged for another, or a field of it is cleared that is not there."""
+    return 0 if self.overlay == NULL else generation_of(self) << 1 | (<Overlay>self.overlay).touched[field.slot] >> 1
+
+
 cdef void dealloc_view(PyObject* o) noexcept:
     cdef Table* table = (<View>o).table
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
@@ -282,7 +287,7 @@ cdef int follow(View self) except -1:
         return 0
     parent = <View>overlay.parent
     fill(parent)
-    if overlay.expected != generation_of(parent):
+    if overlay.expected != state_of(parent, overlay.field):
         # What was not there in a message that is another one by now is a message of its own.
         overlay.parent = NULL
         Py_DECREF(parent)
@@ -515,7 +520,7 @@ cdef object absent_view(View self, Field* field):
     cdef Overlay overlay = new_overlay(field.sub, depth + 1)
     Py_INCREF(self)
     overlay.parent = <PyObject*>self
-    overlay.expected = generation_of(self)
+    overlay.expected = state_of(self, field)
     overlay.field = field
     return overlay_view(field.sub, <Document>self.document, overlay)
 

@@ -1,0 +1,117 @@
+"""Parse 20 MB of structure and write them anew, every field by its number and every number in its shortest form."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks import structure
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+REVERSED = FOLDER / "structure_reversed.onnx"
+WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_FIXED32 = 0, 1, 2, 5
+
+
+def read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the varint at a place, and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place += 1
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def varint(value: int) -> bytes:
+    """Encode an integer."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield of every record of a message its tag, its field number, and its value without a length before it."""
+    place = 0
+    while place < len(data):
+        start = place
+        tag, place = read_varint(data, place)
+        encoded_tag = data[start:place]
+        wire = tag & 7
+        if wire == WIRE_LEN:
+            length, place = read_varint(data, place)
+            end = place + length
+        elif wire == WIRE_VARINT:
+            end = read_varint(data, place)[1]
+        else:
+            end = place + {WIRE_FIXED64: 8, WIRE_FIXED32: 4}[wire]
+        yield encoded_tag, tag >> 3, data[place:end]
+        place = end
+
+
+def reverse(data: bytes, descriptor: Any) -> bytes:
+    """Return a message with its fields, and those of all messages in it, from the last number to the first."""
+    kinds = descriptor.fields_by_number
+    fields: dict[int, list[bytes]] = {}
+    for tag, number, value in records(data):
+        if kinds[number].message_type is not None:
+            value = reverse(value, kinds[number].message_type)
+        length = varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
+        fields.setdefault(number, []).append(tag + length + value)  # whose elements stay in order
+    return b"".join(record for number in sorted(fields, reverse=True) for record in fields[number])
+
+
+def prepare() -> None:
+    """Make both inputs."""
+    structure.prepare()
+
+    def write(path: Path) -> None:
+        from onnx import ModelProto
+
+        data = structure.PATH.read_bytes()
+        turned = reverse(data, ModelProto.DESCRIPTOR)
+        assert len(turned) == len(data)
+        assert ModelProto.FromString(turned).SerializeToString(deterministic=True) == data
+        path.write_bytes(turned)
+
+    make_once(REVERSED, write)
+
+
+def reencode(kind: Any, path: Path) -> Callable[[], bytes]:
+    data = path.read_bytes()
+    return lambda: kind.FromString(data).SerializeToString(deterministic=True)
+
+
+def ours(path: Path) -> Callable[[], bytes]:
+    from onnxwire import ModelProto
+
+    return reencode(ModelProto, path)
+
+
+def official(path: Path) -> Callable[[], bytes]:
+    from onnx import ModelProto
+
+    return reencode(ModelProto, path)
+
+
+def make_row(work: str, path: Path) -> Row:
+    """Make the row of an input."""
+    return Row(
+        work,
+        prepare=prepare,
+        ours=lambda: ours(path),
+        official=lambda: official(path),
+        fingerprint=lambda data: hashlib.blake2b(data).hexdigest(),
+        goal=1,
+    )
+
+
+ROWS = [
+    make_row("re-encode 20 MB of structure deterministically", structure.PATH),
+    make_row("the same, the fields in reverse order before", REVERSED),
+]

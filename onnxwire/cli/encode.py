@@ -1,0 +1,84 @@
+"""`onnxwire encode`: text or JSON to a binary file."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from typing import IO, Any
+
+from onnxwire._message import Message
+from onnxwire.atomic_file import AtomicFile
+from onnxwire.errors import SaveError, SourceError
+from onnxwire.messages import SCHEMA
+
+_DESCRIPTION = """\
+Make a binary file of protobuf's text format, as `protoc --encode=onnx.ModelProto` does, or of JSON: of what
+`onnxwire dump` prints, edited or not. Nothing is written where the text has a fault.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire encode model.txt -o model.onnx
+  onnxwire dump model.onnx | sed s/Relu/Gelu/ | onnxwire encode -o edited.onnx
+  onnxwire encode model.json --json -o model.onnx
+  onnxwire encode tensor.txt --type TensorProto > tensor.pb
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = commands.add_parser(
+        "encode",
+        help="a binary file from text or JSON",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", help="the text; - for stdin, which is the default"
+    )
+    parser.add_argument("--json", action="store_true", help="the text is JSON")
+    parser.add_argument(
+        "--type",
+        metavar="MESSAGE",
+        default="ModelProto",
+        choices=[name.partition(".")[2] for name in SCHEMA.messages],
+        help="the message that the text holds, such as TensorProto; by default ModelProto",
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Encode the text; returns the exit status."""
+    out, path = options.output, options.file
+    if out == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    if path != "-" and out != "-" and os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
+        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", out)
+    if path == "-":
+        message = _read(sys.stdin.buffer, options)
+    else:
+        try:
+            with open(path, "rb") as file:
+                message = _read(file, options)
+        except OSError as error:
+            raise SourceError.from_os_error(error, path) from None
+    data = message.SerializeToString()
+    if out == "-":
+        sys.stdout.buffer.write(data)
+        return 0
+    with AtomicFile(out, len(data)) as target:
+        target.write(data)
+    return 0
+
+
+def _read(file: IO[bytes], options: argparse.Namespace) -> Message:
+    """The message that a file describes."""
+    cls = SCHEMA.messages[f"onnx.{options.type}"]
+    if options.json:
+        from onnxwire.json_parser import from_json as parse
+    else:
+        from onnxwire.text_parser import from_text as parse
+    return parse(file, cls)

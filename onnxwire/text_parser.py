@@ -1,0 +1,782 @@
+"""The protobuf text format: reading it, and what both text forms need for reading text piece by piece."""
+
+from __future__ import annotations
+
+import io
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple
+
+from onnxwire._message import Message
+from onnxwire.descriptor import FieldDescriptor
+from onnxwire.errors import DecodeError
+from onnxwire.messages import ModelProto
+from onnxwire.text import BATCH, MAX_DEPTH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
+
+Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
+"""A text, or a file object that gives one; bytes are UTF-8."""
+
+PIECE = 1 << 18  # characters of the text that are read at a time
+AHEAD = 8192  # characters of the text that are in memory, if there are so many, where a field or message begins
+_RUN = 64  # numbers of a field after which there will be more of them
+
+
+def from_text(text: Text, type: type[MessageT] = ModelProto) -> MessageT:  # type: ignore[assignment]
+    """Read a message from protobuf's text format, as google.protobuf.text_format.Parse does.
+
+    text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
+    to its end. type: the class of the message.
+    Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
+    Raises DecodeError with line and column for a text that is none of such a message, or nested more than 100 deep;
+    nothing is returned then. Raises TypeError for what is no text and no message class.
+    Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it.
+    """
+    message = new_message(type)
+    parse_text(message, text)
+    return message
+
+
+def parse_text(message: Any, text: Text) -> None:
+    """Read the text format into a message that is empty; it may be half filled after an error.
+
+    message: of onnxwire, or of anything else that has protobuf's Python API.
+    """
+    _TextParser(Window(text)).parse(message)
+
+
+# --- what both text forms need for reading
+
+
+def new_message(cls: type[MessageT]) -> MessageT:
+    """An empty message of a class; raises TypeError for what is no message class of onnxwire."""
+    if not isinstance(cls, type) or not issubclass(cls, Message):
+        raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
+    return cls()
+
+
+class Window:
+    """What is in memory of a text: `buf`, of which `pos` and what follows has not been read yet.
+
+    is_last: the text ends where `buf` ends. is_clean: there is no surrogate in what has been in `buf` so far.
+    """
+
+    __slots__ = ("_column", "_line", "_pieces", "buf", "is_clean", "is_last", "pos", "source")
+
+    def __init__(self, text: Text) -> None:
+        self.buf = ""
+        self.pos = 0
+        self.is_last = False
+        self.is_clean = True
+        self._line = self._column = 0  # of the first character of `buf`
+        self.source = f"<{type(text).__name__}>"
+        if isinstance(text, str):
+            self._pieces = _slices(text)
+        elif isinstance(text, bytes | bytearray | memoryview):
+            self._pieces = self._decoded(_slices(memoryview(text).cast("B")))
+        elif hasattr(text, "read"):
+            name = getattr(text, "name", None)
+            self.source = name if isinstance(name, str) else self.source
+            self._pieces = self._decoded(iter(lambda: text.read(PIECE), None))
+        else:
+            raise TypeError(f"expected a str, bytes or a file object, not {type(text).__name__}")
+        self.more()
+
+    def more(self) -> None:
+        """Drop what has been read, and add more of the text where there is more."""
+        buf, pos = self.buf, self.pos
+        lines = buf.count("\n", 0, pos)
+        self._line += lines
+        self._column = pos - 1 - buf.rfind("\n", 0, pos) if lines else self._column + pos
+        rest = [buf[pos:]]
+        self.buf, self.pos = rest[0], 0
+        # What is left has not been enough. Doubling it keeps the work linear, however long a value is.
+        wanted = max(len(rest[0]), 1)
+        try:
+            while wanted > 0:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    self.is_last = True
+                    break
+                self.is_clean = self.is_clean and (piece.isascii() or _is_text(piece))
+                rest.append(piece)
+                wanted -= len(piece)
+        except UnicodeDecodeError as error:
+            sound = error.object[: error.start].decode(error.encoding, "replace")
+            self.buf = "".join([*rest, sound])
+            reason = f"the byte 0x{error.object[error.start]:02x} is no {error.encoding} here ({error.reason})"
+            raise self.error(reason, self.place(len(self.buf))) from None
+        self.buf = "".join(rest)
+
+    def place(self, pos: int) -> str:
+        """Where in the text a place of `buf` is."""
+        lines = self.buf.count("\n", 0, pos)
+        column = pos - self.buf.rfind("\n", 0, pos) if lines else self._column + pos + 1
+        return f"line {self._line + lines + 1:,}, column {column:,}"
+
+    def error(self, reason: str, place: str, path: str = "") -> DecodeError:
+        """The DecodeError for a fault at a place, in the field of a path."""
+        return DecodeError(f"{place}: {reason}", path=path, source=self.source)
+
+    def _decoded(self, pieces: Iterator[Any]) -> Iterator[str]:
+        decoder = getincrementaldecoder("utf-8")()
+        for piece in pieces:
+            if isinstance(piece, str):
+                if not piece:
+                    return
+                yield piece
+            elif isinstance(piece, bytes | memoryview):
+                yield decoder.decode(piece, not piece)
+                if not piece:
+                    return
+            else:
+                raise TypeError(f"{self.source} gives {type(piece).__name__}, not str or bytes")
+
+
+def _slices(text: Any) -> Iterator[Any]:
+    for start in range(0, len(text), PIECE):
+        yield text[start : start + PIECE]
+    if not isinstance(text, str):
+        yield b""
+
+
+def _is_text(piece: str) -> bool:
+    try:
+        piece.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def show(token: str) -> str:
+    """A token as error messages quote it."""
+    if not token:
+        return "the end of the text"
+    return repr(token if len(token) <= 40 else token[:37] + "...")
+
+
+def unknown_field(descriptor: Any, name: str, names: Any) -> str:
+    """The reason for refusing a field that the message has not; `names`: those that it has."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name[:100], names, 1)
+    return f"{descriptor.name} has no field {show(name)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _run_start(buf: str, start: int, end: int) -> int:
+    """Where the backslashes begin that stand before `end`."""
+    if end == start or buf[end - 1] != "\\":
+        return end
+    return start + len(buf[start:end].rstrip("\\"))
+
+
+def closing_quote(buf: str, start: int, quote: str) -> int:
+    """The place of the quote that ends a string literal; len(buf) where there is none."""
+    end = buf.find(quote, start)
+    while end >= 0:
+        if (end - _run_start(buf, start, end)) % 2 == 0:
+            return end
+        start, end = end + 1, buf.find(quote, end + 1)
+        if 0 <= end - start < 32:  # where there are many, one match is faster
+            end = _BODIES[quote].match(buf, start).end()  # type: ignore[union-attr]
+            return end if buf[end : end + 1] == quote else len(buf)
+    return len(buf)
+
+
+_BODIES = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'"}
+
+
+def safe_cut(buf: str, start: int, end: int) -> int:
+    """A place where a string literal may be cut, so that both parts can be decoded alone; `start` where there is none.
+
+    start: the beginning of the literal, or where it was cut before. end: the end of what there is of it.
+    No escape is cut apart, and the escape of a low surrogate is not parted from what may be that of its high one. There
+    are 12 characters or more behind the place, so that the escape that stands there is whole.
+    """
+    last = end - 12
+    while last > start:
+        slash = buf.rfind("\\", start, last)
+        if slash < 0 or last - slash > 256:  # longer than any escape
+            return last
+        first = _run_start(buf, start, slash)
+        if first > start and not (buf[first + 1] == "u" and buf[first + 2] in "dD" and buf[first + 3] in "cdefCDEF"):
+            return first
+        if slash - first > 1:  # pairs, which are escaped backslashes
+            return first + (slash - first) // 2 * 2
+        last = first
+    return start
+
+
+INTEGER_RANGES = {
+    FieldDescriptor.TYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_SINT32: ("sint32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_SFIXED32: ("sfixed32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_INT64: ("int64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_SINT64: ("sint64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_SFIXED64: ("sfixed64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_UINT32: ("uint32", 0, (1 << 32) - 1),
+    FieldDescriptor.TYPE_FIXED32: ("fixed32", 0, (1 << 32) - 1),
+    FieldDescriptor.TYPE_UINT64: ("uint64", 0, (1 << 64) - 1),
+    FieldDescriptor.TYPE_FIXED64: ("fixed64", 0, (1 << 64) - 1),
+    FieldDescriptor.TYPE_ENUM: ("an enum", -(1 << 31), (1 << 31) - 1),
+}
+
+
+# --- values
+
+
+def _parse_integer(token: str) -> int:
+    """The number that C's notation, or Python's, gives; raises ValueError."""
+    try:
+        return int(token, 0)
+    except ValueError:
+        octal = _OCTAL.fullmatch(token)
+        if octal is None:
+            raise ValueError(f"expected an integer, found {show(token)}") from None
+        return int(f"{octal[1]}0o{octal[2]}", 0)
+
+
+_OCTAL = re.compile("(-?)0([0-7]+)")
+
+
+def _integer_reader(field: Any) -> Callable[[str], int]:
+    name, least, greatest = INTEGER_RANGES[field.type]
+
+    def read(token: str) -> int:
+        number = _parse_integer(token)
+        if least <= number <= greatest:
+            return number
+        raise ValueError(f"{show(token)} is out of the range of {name}")
+
+    return read
+
+
+def _read_float(token: str) -> float:
+    if _OCTAL_FLOAT.match(token):
+        raise ValueError(f"{show(token)} looks octal, which floats are not")
+    try:
+        return float(token)
+    except ValueError:
+        pass
+    if _INFINITY.fullmatch(token):
+        return float("-inf" if token[0] == "-" else "inf")
+    if _NAN.fullmatch(token):
+        return float("nan")
+    try:
+        return float(token.rstrip("fF"))
+    except ValueError:
+        raise ValueError(f"expected a number, found {show(token)}") from None
+
+
+_OCTAL_FLOAT = re.compile("-?0[0-9]")
+_INFINITY = re.compile("-?inf(?:inity)?f?", re.IGNORECASE)
+_NAN = re.compile("nanf?", re.IGNORECASE)
+_BOOLS = dict.fromkeys(("true", "t", "1", "True"), True) | dict.fromkeys(("false", "f", "0", "False"), False)
+
+
+def _read_bool(token: str) -> bool:
+    value = _BOOLS.get(token)
+    if value is None:
+        raise ValueError(f"expected true or false, found {show(token)}")
+    return value
+
+
+def _enum_reader(field: Any) -> Callable[[str], int]:
+    enum = field.enum_type
+    numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
+    known = set(numbers.values())
+    _, least, greatest = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
+
+    def read(token: str) -> int:
+        number = numbers.get(token)
+        if number is not None:
+            return number
+        try:
+            number = int(token, 0)
+        except ValueError:
+            raise ValueError(f"{enum.full_name} has no value {show(token)}") from None
+        if number in known or (not enum.is_closed and least <= number <= greatest):
+            return number
+        raise ValueError(f"{enum.full_name} has no value with the number {show(token)}")
+
+    return read
+
+
+def _unescape(text: str) -> bytes:
+    """The bytes of a string literal or a part of it; raises UnicodeError for what is no escape.
+
+    As the official runtime, with Python's own two notions of escapes, one after the other.
+    """
+    if "\\" not in text:
+        return text.encode()
+    if "\\x" in text:
+        text = _ONE_DIGIT.sub(lambda match: f"{match[1]}x0{match[2]}" if len(match[1]) & 1 else match[0], text)
+    if not text.isascii() or "\\u" in text or "\\U" in text:
+        text = text.encode("raw_unicode_escape").decode("raw_unicode_escape")
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
+
+_ONE_DIGIT = re.compile(r"(\\+)x([0-9a-fA-F])(?![0-9a-fA-F])")
+# What such an escape gives is read once more, together with what stands before it: `\1\u0032` is `\12`.
+_ASCII_ESCAPE = re.compile(r"\\[uU]00")
+
+
+# --- the parser
+
+# A field with all of its value, the beginning of a message, or its end, where what follows shows that it ends there.
+# Anything else, and anything with comments in it, is left to `_TextParser._read_element`.
+_STRING, _WORD, _OPEN, _OPEN_TOO, _CLOSE = 2, 3, 4, 5, 6  # groups of the pattern; what a field's value looks like
+_IDENTIFIER = "[a-zA-Z_][0-9a-zA-Z_+-]*+"
+_TOKEN = rf"(?:{_IDENTIFIER}|(?:[0-9+-]|\.[0-9])[0-9a-zA-Z_.+-]*+)"
+_FOLLOWED = r"""\s*+(?:[,;]\s*+)?+(?=[^\s"'#])"""
+_BODY = r"""([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"""
+_ELEMENTS = re.compile(
+    rf"""({_IDENTIFIER})\s*+(?::\s*+(?:"{_BODY}"{_FOLLOWED}|({_TOKEN}){_FOLLOWED}|\{{\s*+())|\{{\s*+())"""
+    rf"""|(\}}){_FOLLOWED}|(.)""",
+    re.DOTALL,
+)
+_SPACE = re.compile(r"(?:\s++|#[^\n]*+)*+")
+_TOKENS = re.compile(rf"{_TOKEN}|.", re.DOTALL)
+_NAME = re.compile(r"\w")
+_QUOTES = frozenset("\"'")
+
+# Numbers in the notation that all printers have, which Python's own functions read.
+_INTEGER_ITEM = "-?(?:0|[1-9][0-9]*+)"
+_FLOAT_ITEM = r"-?(?:inf|nan|(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
+_WORD_ITEM = "[0-9a-zA-Z_]++"
+
+
+class _Entry(NamedTuple):
+    """What the parser has to know of a field."""
+
+    form: int  # _STRING, _WORD, or _OPEN for a message
+    read: Any  # makes the value of the token or literal; None for the literal itself
+    is_repeated: bool
+    siblings: frozenset[str]  # the other members of its oneof
+    field: Any
+    table: _Table  # of the message that is the field's value
+
+
+# The fields of a message by name: what is in an entry, and the entry. A tuple is unpacked in a third of the time.
+_Table = dict[str, tuple[int, Any, bool, frozenset[str], Any, Any, _Entry]]
+
+# A message that is being read: the message; its table; `seen`; what ends it: "", "}", ">", or "}]" and ">]" for an
+# element of a list; and the field whose value it is. `seen` has by the name of each field that was there: True; of
+# repeated messages the method that adds one; of other repeated fields the values that are not in the message yet.
+_Frame = tuple[Any, _Table, dict[str, Any], str, _Entry | None]
+
+
+class _TextParser:
+    """Reads what printers write with one match a field, in a loop without calls; all else token by token."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.stack: list[_Frame] = []
+        self.tables: dict[Any, _Table] = {}
+        self.runs: dict[tuple[str, str], re.Pattern[str]] = {}
+        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its place
+
+    # --- the short cut
+
+    def parse(self, root: Any) -> None:
+        """Read everything into the root message."""
+        window, stack = self.window, self.stack
+        table: _Table = {}
+        seen: dict[str, Any] = {}
+        entry: _Entry | None = None
+        message, closer = root, ""
+        self.tables[root.DESCRIPTOR] = table
+        self._fill_table(table, root.DESCRIPTOR)
+        self._peek()
+        while True:
+            run = match = None
+            for match in _ELEMENTS.finditer(window.buf, window.pos) if window.is_clean else ():
+                kind = match.lastindex
+                if kind <= _WORD:  # type: ignore[operator]
+                    name = match[1]
+                    row = table.get(name)
+                    if row is None:
+                        break
+                    form, read, is_repeated, siblings, field, child_table, found = row
+                    if form != kind:
+                        break
+                    value = match[kind]
+                    try:
+                        if read is not None:
+                            value = read(value)
+                        elif "\\" in value:
+                            value = _unescape(value).decode()
+                    except ValueError:
+                        break
+                    if is_repeated:
+                        values = seen.get(name)
+                        if values is None:
+                            seen[name] = [value]
+                        else:
+                            values.append(value)
+                            if not len(values) % _RUN:
+                                run = found
+                                break
+                    elif name in seen or (siblings and not siblings.isdisjoint(seen)):
+                        break
+                    else:
+                        seen[name] = True
+                        setattr(message, name, value)
+                elif kind <= _OPEN_TOO:  # type: ignore[operator]
+                    name = match[1]
+                    row = table.get(name)
+                    if row is None or len(stack) == MAX_DEPTH:
+                        break
+                    form, read, is_repeated, siblings, field, child_table, found = row
+                    if form != _OPEN:
+                        break
+                    if is_repeated:
+                        add = seen.get(name)
+                        if add is None:
+                            seen[name] = add = getattr(message, name).add
+                        child = add()
+                    elif name in seen or (siblings and not siblings.isdisjoint(seen)):
+                        break
+                    else:
+                        seen[name] = True
+                        child = getattr(message, name)
+                        child.SetInParent()
+                    stack.append((message, table, seen, closer, entry))
+                    message, table, seen, closer, entry = child, child_table, {}, "}", found
+                    if not table:
+                        self._fill_table(table, field.message_type)
+                elif kind == _CLOSE:
+                    if closer != "}":
+                        break
+                    for name, values in seen.items():
+                        if values.__class__ is list:
+                            getattr(message, name).extend(values)
+                    message, table, seen, closer, entry = stack.pop()
+                else:
+                    break
+            else:
+                window.pos = match.end() if match else window.pos
+                match = None
+            frame = message, table, seen, closer, entry
+            if run is not None and match is not None:
+                window.pos = match.end()
+                self._read_run(frame, run)
+                continue
+            if match is not None:
+                window.pos = match.start()
+            if not window.is_last and len(window.buf) - window.pos < AHEAD:
+                window.more()  # the element may be cut off
+                continue
+            next_frame = self._read_element(frame)
+            if next_frame is None:
+                return
+            message, table, seen, closer, entry = next_frame
+
+    def _read_run(self, frame: _Frame, entry: _Entry) -> None:
+        """Read numbers of a repeated field, one line each, that stand here."""
+        field = entry.field
+        values = frame[2][field.name]
+        if entry.form == _WORD:
+            item = _item_of(field)
+            pattern = self.runs.get((field.name, item))
+            if pattern is None:
+                pattern = re.compile(rf"(?:{field.name}:[ ]{item}\s++(?=[a-zA-Z_}}>])){{0,{BATCH}}}+")
+                self.runs[field.name, item] = pattern
+            while numbers := self._read_batch(entry, pattern, 2):
+                values += numbers
+                if len(values) >= BATCH:
+                    self._append(frame, entry)
+        if len(values) >= BATCH:
+            self._append(frame, entry)
+
+    def _append(self, frame: _Frame, entry: _Entry) -> None:
+        """Append the values that were gathered to a repeated field."""
+        values = frame[2][entry.field.name]
+        getattr(frame[0], entry.field.name).extend(values)
+        values.clear()
+
+    def _read_batch(self, entry: _Entry, pattern: re.Pattern[str], step: int) -> list[Any]:
+        """The numbers that a pattern finds here, the last of each `step` words; none where there is a fault in them."""
+        window = self.window
+        if len(window.buf) - window.pos < AHEAD and not window.is_last:
+            window.more()
+        match = pattern.match(window.buf, window.pos)
+        if match is None or self.has_fault:
+            return []
+        words = match[0].replace(",", " ").split()[step - 1 :: step]
+        kind = entry.field.type
+        try:
+            if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
+                numbers = list(map(float, words))
+            elif kind == FieldDescriptor.TYPE_BOOL or kind == FieldDescriptor.TYPE_ENUM:
+                numbers = list(map(entry.read, words))
+            else:
+                numbers = list(map(int, words))
+                _, least, greatest = INTEGER_RANGES[kind]
+                self.has_fault = bool(numbers) and not least <= min(numbers) <= max(numbers) <= greatest
+        except ValueError:
+            self.has_fault = True
+        if self.has_fault:
+            return []
+        window.pos = match.end()
+        return numbers
+
+    # --- the long way, token by token
+
+    def _read_element(self, frame: _Frame) -> _Frame | None:
+        """Read a field or the end of a message; returns the frame to go on with, None at the end of the text."""
+        _, table, seen, closer, _ = frame
+        window = self.window
+        name = self._peek()
+        if name == closer[:1]:
+            return self._close(frame)
+        if not name:
+            raise self._error(f"expected {closer[0]!r}, found the end of the text", frame)
+        if name == "[":
+            raise self._error("expected a field; extensions and Any have no place here", frame)
+        if not _NAME.match(name):
+            raise self._error(f"expected a field{f' or {closer[0]!r}' if closer else ''}, found {show(name)}", frame)
+        if name not in table:
+            raise self._error(unknown_field(frame[0].DESCRIPTOR, name, table), frame)
+        entry = table[name][-1]
+        if not entry.is_repeated and name in seen:
+            raise self._error("the field is there a second time", frame, entry)
+        for other in entry.siblings.intersection(seen):
+            oneof = entry.field.containing_oneof.name
+            raise self._error(f"{other} is there too, of which the oneof {oneof} allows no more than one", frame, entry)
+        window.pos += len(name)
+        token = self._peek()
+        if token == ":":
+            window.pos += 1
+            token = self._peek()
+        elif entry.form != _OPEN:
+            raise self._error(f"expected ':', found {show(token)}", frame, entry)
+        if entry.is_repeated and token == "[":
+            window.pos += 1
+            if self._peek() == "]":
+                window.pos += 1
+            elif entry.form == _OPEN:
+                return self._open(frame, entry, "]")
+            else:
+                self._read_list(frame, entry)
+        elif entry.form == _OPEN:
+            return self._open(frame, entry, "")
+        elif entry.is_repeated:
+            seen.setdefault(name, []).append(self._read_value(frame, entry))
+        else:
+            setattr(frame[0], name, self._read_value(frame, entry))
+            seen[name] = True
+        self._skip_separator()
+        return frame
+
+    def _open(self, frame: _Frame, entry: _Entry, bracket: str) -> _Frame:
+        """Begin a message that is a field's value; `bracket`: "]" for an element of a list."""
+        message, _, seen, _, _ = frame
+        name = entry.field.name
+        token = self._peek()
+        if token != "{" and token != "<":
+            raise self._error(f"expected '{{', found {show(token)}", frame, entry)
+        if len(self.stack) == MAX_DEPTH:
+            reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
+            raise self._error(reason, frame, entry)
+        self.window.pos += 1
+        if entry.is_repeated:
+            if name not in seen:
+                seen[name] = getattr(message, name).add
+            child = seen[name]()
+        else:
+            seen[name] = True
+            child = getattr(message, name)
+            child.SetInParent()
+        if not entry.table:
+            self._fill_table(entry.table, entry.field.message_type)
+        self.stack.append(frame)
+        self._peek()
+        return child, entry.table, {}, ("}" if token == "{" else ">") + bracket, entry
+
+    def _close(self, frame: _Frame) -> _Frame | None:
+        """End a message; returns the frame to go on with, None for the root's end."""
+        message, _, seen, closer, entry = frame
+        for name, values in seen.items():
+            if isinstance(values, list):
+                getattr(message, name).extend(values)
+        if entry is None:
+            return None
+        self.window.pos += 1
+        if closer[1:]:
+            token = self._peek()
+            if token != "," and token != "]":
+                raise self._error(f"expected ',' or ']', found {show(token)}", frame)
+            self.window.pos += 1
+            if token == ",":
+                return self._open(self.stack.pop(), entry, "]")
+        self._skip_separator()
+        return self.stack.pop()
+
+    def _read_list(self, frame: _Frame, entry: _Entry) -> None:
+        """Read a list of numbers, strings or bytes up to its bracket."""
+        window = self.window
+        values = frame[2].setdefault(entry.field.name, [])
+        batch = re.compile(rf"(?:{_item_of(entry.field)}\s*+,\s*+){{0,{BATCH}}}+") if entry.form == _WORD else None
+        while True:
+            if len(values) >= BATCH:
+                self._append(frame, entry)
+            self._peek()
+            if batch and (numbers := self._read_batch(entry, batch, 1)):
+                values += numbers
+                continue
+            values.append(self._read_value(frame, entry))
+            token = self._peek()
+            if token != "," and token != "]":
+                raise self._error(f"expected ',' or ']', found {show(token)}", frame, entry)
+            window.pos += 1
+            if token == "]":
+                return
+
+    def _read_value(self, frame: _Frame, entry: _Entry) -> Any:
+        """Read a number, string or bytes."""
+        token = self._peek()
+        if entry.form == _STRING:
+            data = self._read_literals(frame, entry)
+            if entry.field.type == FieldDescriptor.TYPE_BYTES:
+                return data
+            try:
+                return data.decode()
+            except UnicodeDecodeError as error:
+                reason = f"the string is no UTF-8 (at its byte {error.start:,}: {error.reason})"
+                raise self._error(reason, frame, entry) from None
+        try:
+            value = entry.read(token)
+        except ValueError as error:
+            raise self._error(str(error), frame, entry) from None
+        self.window.pos += len(token)
+        return value
+
+    def _read_literals(self, frame: _Frame, entry: _Entry) -> bytes:
+        """Read a string literal and those that follow it, which belong to it."""
+        token = self._peek()
+        if token not in _QUOTES:
+            raise self._error(f"expected a string, found {show(token)}", frame, entry)
+        data = self._read_literal(frame, entry)
+        if self._peek() not in _QUOTES:
+            return data
+        parts = [data]
+        while self._peek() in _QUOTES:
+            parts.append(self._read_literal(frame, entry))
+        return b"".join(parts)
+
+    def _read_literal(self, frame: _Frame, entry: _Entry) -> bytes:
+        """Read a string literal, of which no more than a piece is in memory beside what it means."""
+        window = self.window
+        quote = window.buf[window.pos]
+        out = io.BytesIO()
+        is_whole = False
+        at = 1
+        while True:
+            buf, start = window.buf, window.pos + at
+            end = closing_quote(buf, start, quote)
+            is_cut = end == len(buf) and not window.is_last
+            if buf.find("\n", start, end) >= 0 or (end == len(buf) and not is_cut):
+                raise self._error(f"the string is not closed by {quote} on its line", frame, entry)
+            if is_cut:
+                is_whole = is_whole or _ASCII_ESCAPE.search(buf, start, end) is not None
+                end = start if is_whole else safe_cut(buf, start, end)
+            try:
+                data = _unescape(buf[start:end])
+            except (UnicodeDecodeError, UnicodeEncodeError) as error:
+                raise self._error(f"the string has an escape that is none ({error.reason})", frame, entry) from None
+            if not is_cut:
+                window.pos = end + 1
+                if not out.tell():
+                    return data
+                out.write(data)
+                return out.getvalue()
+            out.write(data)
+            if end > start:
+                window.pos, at = end, 0
+            window.more()
+
+    def _skip_separator(self) -> None:
+        token = self._peek()
+        if token == "," or token == ";":
+            self.window.pos += 1
+            self._peek()
+
+    def _peek(self) -> str:
+        """Skip white space and comments; returns the token that follows, a string's quote, or "" at the end."""
+        window = self.window
+        while True:
+            buf = window.buf
+            pos = _SPACE.match(buf, window.pos).end()  # type: ignore[union-attr]
+            if pos < len(buf):
+                window.pos = pos
+                match = _TOKENS.match(buf, pos)
+                if match and (match.end() < len(buf) or window.is_last):
+                    return match[0]
+            elif window.is_last:
+                window.pos = pos
+                return ""
+            else:
+                # What comes next may belong to a comment in the last line.
+                comment = buf.find("#", max(window.pos, buf.rfind("\n") + 1))
+                window.pos = pos if comment < 0 else comment
+            window.more()
+
+    # --- tables and errors
+
+    def _fill_table(self, table: _Table, descriptor: Any) -> None:
+        """Fill the table of a message; those of messages in it stay empty until there is one."""
+        for field in descriptor.fields:
+            oneof = field.containing_oneof
+            siblings = frozenset(other.name for other in oneof.fields if other is not field) if oneof else frozenset()
+            child = {} if field.message_type is None else self.tables.setdefault(field.message_type, {})
+            entry = _Entry(*_form_of(field), field.is_repeated, siblings, field, child)
+            table[field.name] = (*entry, entry)
+
+    def _error(self, reason: str, frame: _Frame, entry: _Entry | None = None) -> DecodeError:
+        """The error for what stands at the window's place; `entry`: the field of the message that it belongs to."""
+        path = []
+        message = None
+        for child, _, _, _, child_entry in [*self.stack, frame]:
+            if child_entry is not None:
+                name = child_entry.field.name
+                path.append(f"{name}[{len(getattr(message, name)) - 1}]" if child_entry.is_repeated else name)
+            message = child
+        if entry is not None:
+            name = entry.field.name
+            if entry.is_repeated:
+                values = frame[2].get(name)
+                place = len(getattr(message, name)) + (len(values) if isinstance(values, list) else 0)
+                name = f"{name}[{place}]"
+            path.append(name)
+        return self.window.error(reason, self.window.place(self.window.pos), ".".join(path))
+
+
+def _form_of(field: Any) -> tuple[int, Any]:
+    """How a field's value looks, and what reads it."""
+    kind = field.type
+    if kind == FieldDescriptor.TYPE_MESSAGE:
+        return _OPEN, None
+    if kind == FieldDescriptor.TYPE_STRING:
+        return _STRING, None
+    if kind == FieldDescriptor.TYPE_BYTES:
+        return _STRING, _unescape
+    if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
+        return _WORD, _read_float
+    if kind == FieldDescriptor.TYPE_BOOL:
+        return _WORD, _read_bool
+    return _WORD, _enum_reader(field) if kind == FieldDescriptor.TYPE_ENUM else _integer_reader(field)
+
+
+def _item_of(field: Any) -> str:
+    """The pattern of a field's numbers in the notation of printers."""
+    kind = field.type
+    if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
+        return _FLOAT_ITEM
+    return _WORD_ITEM if kind == FieldDescriptor.TYPE_BOOL or kind == FieldDescriptor.TYPE_ENUM else _INTEGER_ITEM

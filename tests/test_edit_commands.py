@@ -1,0 +1,387 @@
+"""Any list of edits, made to messages of ours and of the official runtime side by side, does the same to both.
+
+The edits are drawn as lines of Python, so that a failure prints a program that shows it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import pytest
+import wire
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from wire import attempt, snippets
+
+import onnxwire
+from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.messages import SCHEMA
+
+PAIRS = wire.official_pairs()
+EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
+
+FLOATS = [0.0, -0.0, 1.0, 0.1, -2.5, 1e39, math.inf, math.nan]
+SIGNED, UNSIGNED = [0, 1, 2, -1, 127, 300], [0, 1, 2, 127, 128, 300]
+GOOD = {
+    F.TYPE_DOUBLE: FLOATS, F.TYPE_FLOAT: FLOATS, F.TYPE_BOOL: [True, False, 0, 1, 2],
+    F.TYPE_STRING: ["", "a", "b", "name", "ä€𝄞", "x" * 200, b"bytes"],
+    F.TYPE_BYTES: [b"", b"a", b"b", b"\xff\0", b"x" * 200],
+    F.TYPE_UINT32: [*UNSIGNED, (1 << 32) - 1], F.TYPE_FIXED32: [*UNSIGNED, (1 << 32) - 1],
+    F.TYPE_UINT64: [*UNSIGNED, (1 << 64) - 1], F.TYPE_FIXED64: [*UNSIGNED, (1 << 64) - 1],
+    F.TYPE_INT64: [*SIGNED, -(1 << 63)], F.TYPE_SINT64: [*SIGNED, -(1 << 63)], F.TYPE_SFIXED64: [*SIGNED, -(1 << 63)],
+    F.TYPE_INT32: [*SIGNED, -(1 << 31)], F.TYPE_SINT32: [*SIGNED, -(1 << 31)], F.TYPE_SFIXED32: [*SIGNED, -(1 << 31)],
+}  # fmt: skip
+BAD = ["None", "'no_such_name'", "1.5", "1 << 70", "-1", "b'\\xff'", "[]", "True", "object()", "'\\ud800'", "nan"]
+SLICES = [":", "1:", ":-1", "1:2", "2:1", "::2", "::-1", "-2:", "5:9"]
+
+
+class Lockstep:
+    """Two namespaces, ours and the official one, in which the same lines are run."""
+
+    def __init__(self, name, parsed, random, draw):
+        self.pick, self.draw, self.parsed = random.choice, draw, parsed
+        self.watched = self.pick([True, False])  # to look changes nothing, or should not
+        descriptor = PAIRS[name][0].DESCRIPTOR
+        tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
+        self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
+        self.views, self.parents, self.fields = {}, {}, {}  # view → descriptor; where it came from; sequence → field
+        self.wanted = None  # the official state, where an error has left the official views half changed
+        self.count = 0
+        for _ in range(2):  # two documents
+            self.keep(self.made(descriptor), descriptor)
+
+    # --- running
+
+    def run(self, code):
+        """Run a line on both sides, and compare what comes of it; True where it was no error."""
+        note(code)
+        before = self.states(1)
+        before_ours = self.states(0) if self.watched else None
+        results = []
+        for side in self.sides:
+            side.pop("r", None)
+            results.append(wire.attempt(exec, code, side) or side.get("r"))
+        ours, official = map(wire.plain, results)
+        assert official == ours, f"{code}: officially {official}; ours {ours}"
+        if not isinstance(official, wire.Raised):
+            return True
+        note(f"# {official}")
+        if before_ours is not None:
+            assert self.states(0) == before_ours, f"{code}: has failed, and yet changed something"
+        if self.states(1) != before:
+            self.wanted = before
+        return False
+
+    def states(self, i):
+        """The contents of all views of one side."""
+        return {name: self.state(self.sides[i][name]) for name in self.views}
+
+    def state(self, view):
+        if hasattr(view, "SerializeToString"):
+            return view.SerializeToString(deterministic=True)
+        return [self.state(one) if hasattr(one, "SerializeToString") else wire.plain(one) for one in view]
+
+    def keep(self, code, descriptor, parent=None, field=None):
+        """Run a line that gives a view, which later lines may use."""
+        name = f"v{self.count}"
+        if self.run(f"{name} = {code}"):
+            self.count += 1
+            self.views[name], self.parents[name] = descriptor, parent
+            if field is not None:
+                self.fields[name] = field
+
+    def forget_views_in(self, name):
+        """Forget the views of what is in a message that was emptied or exchanged.
+
+        Officially two views of one thing stay together when it is taken out; here two sequences part.
+        """
+        message = self.sides[1][name]
+        for view in list(self.views):
+            if self.sides[1][view] is not message and self.is_around(message, view):
+                del self.views[view]
+                self.fields.pop(view, None)
+
+    def check(self):
+        """Assert that all views hold what the official ones do."""
+        for name, wanted in (self.wanted or self.states(1)).items():
+            ours, official = (side[name] for side in self.sides)
+            assert self.state(ours) == wanted, name
+            if name in self.fields:
+                continue
+            encoded = ours.SerializeToString()
+            again = type(official).FromString(encoded)
+            assert again.SerializeToString(deterministic=True) == wanted, f"{name}: {encoded}"
+            assert ours.ByteSize() == len(encoded), name
+            assert self.parsed or encoded == wanted, f"{name}: made by the same edits, but encoded as {encoded}"
+            if self.wanted is None:
+                wire.compare(ours, official, name)
+
+    # --- pieces of lines
+
+    def made(self, descriptor, depth=2):
+        cls = f"C[{descriptor.full_name!r}]"
+        if self.parsed and depth == 2:
+            return f"{cls}.FromString({self.draw(wire.sound(descriptor, 1))!r})"
+        return f"{cls}({self.keywords(descriptor, depth)})"
+
+    def keywords(self, descriptor, depth):
+        fields = {self.pick(descriptor.fields).name for _ in range(self.pick(range(4)))} if descriptor.fields else ()
+        return ", ".join(f"{name}={self.argument(descriptor.fields_by_name[name], depth)}" for name in sorted(fields))
+
+    def argument(self, field, depth):
+        if field.message_type is None:
+            one = lambda: self.value(field)  # noqa: E731
+        else:
+            one = lambda: f"dict({self.keywords(field.message_type, depth - 1) if depth else ''})"  # noqa: E731
+        return f"[{', '.join(one() for _ in range(self.pick(range(4))))}]" if field.is_repeated else one()
+
+    def value(self, field, flawed=True):
+        if flawed and self.pick(range(12)) == 0:
+            return self.pick(BAD)
+        if field.enum_type is not None:
+            return repr(self.pick([x for value in field.enum_type.values for x in (value.number, value.name)]))
+        return repr(self.pick(GOOD[field.type]))
+
+    def source(self, descriptor, target):
+        """A message to be copied to a place; one that is around the place only as a copy, or the official one dies."""
+        found = [name for name, one in self.views.items() if one is descriptor and name not in self.fields]
+        if not found or self.pick(range(4)) == 0:
+            return self.made(descriptor, 1)
+        source = self.pick(found)
+        return f"copy.deepcopy({source})" if self.is_around(self.sides[1][source], target) else source
+
+    def is_around(self, message, target):
+        while target is not None:
+            if self.sides[1][target] is message:
+                return True
+            target = self.parents[target]
+        return False
+
+    def is_crowded(self, name):
+        """Whether there are views of several absent fields of one message in it: a merge forgets some officially."""
+        absent = {}
+        for view, parent in self.parents.items():
+            if parent is not None and not self.state(self.sides[1][view]):
+                absent.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(id(self.sides[1][view]))
+        target = self.sides[1][name]
+        return any(len(views) > 1 and self.is_around(target, parent) for parent, views in absent.values())
+
+    # --- lines
+
+    def step(self):
+        name = self.pick([*list(self.views)[:1], *list(self.views)[-8:]] + list(self.fields)[-4:] * 3)
+        if name not in self.fields:
+            self.edit_message(name, self.views[name])
+        elif self.fields[name].message_type is None:
+            self.edit_scalars(name, self.fields[name])
+        else:
+            self.edit_messages(name, self.views[name])
+
+    def edit_message(self, name, descriptor):
+        singular = [f for f in descriptor.fields if not f.is_repeated and f.message_type is None]
+        structured = [f for f in descriptor.fields if f.is_repeated or f.message_type is not None]
+        names = [f.name for f in descriptor.fields] + [oneof.name for oneof in descriptor.oneofs] + ["no_such_field"]
+        kinds = ["clear", "Copy", "Merge", "call", "read", "new", "bytes", "bytes"]
+        kind = self.pick(kinds + ["set"] * 5 * bool(singular) + ["get"] * 9 * bool(structured))
+        if kind == "set":
+            field = self.pick(singular)
+            self.run(f"{name}.{field.name} = {self.value(field)}")
+        elif kind == "get":
+            field = self.pick(structured)
+            there = getattr(self.sides[1][name], field.name)
+            if any(self.sides[1][view] is there for view in self.views):
+                return  # one view a thing, for the same reason
+            self.keep(f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None)
+        elif kind == "clear":
+            self.run(f"{name}.ClearField({self.pick(names)!r})")
+            self.forget_views_in(name)
+        elif kind in ("Copy", "Merge") and not self.is_crowded(name):
+            self.run(f"{name}.{kind}From({self.source(descriptor, name)})")
+            self.forget_views_in(name)
+        elif kind == "call":
+            self.run(f"{name}.{self.pick(['Clear', 'SetInParent', 'SetInParent', 'DiscardUnknownFields'])}()")
+            self.forget_views_in(name)
+        elif kind == "read":
+            field = self.pick(names)
+            calls = [f"HasField({field!r})", f"WhichOneof({field!r})", "ListFields()", "IsInitialized()"]
+            self.run(f"r = {name}.{self.pick(calls)}".replace("ListFields()", "ListFields().__len__()"))
+            self.run(f"{name}.SerializeToString()")
+        elif kind == "bytes" and self.parsed and not self.is_crowded(name):
+            data = self.draw(wire.sound(descriptor, 1))
+            self.run(f"r = {name}.{self.pick(['MergeFromString', 'MergeFromString', 'ParseFromString'])}({data!r})")
+            self.forget_views_in(name)
+        else:
+            again = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
+            self.keep(self.pick([f"copy.deepcopy({name})", again, self.made(descriptor)]), descriptor)
+
+    def edit_scalars(self, name, field):
+        values = list(self.sides[1][name])
+        value, place, part = self.value(field), self.pick([0, 1, -1, len(values), -len(values)]), self.pick(SLICES)
+        # Where both the length and a value are wrong, either may be the error.
+        some = f"[{', '.join(self.value(field, part.count(':') == 1) for _ in range(self.pick(range(4))))}]"
+        lines = [f"{name}.append({value})"] * 4
+        lines += [f"{name}.extend({some})"] * 3
+        lines += [f"{name}.insert({place}, {value})"] * 2
+        lines += [f"{name}[{part}] = {some}", f"{name}.MergeFrom({some})"]
+        lines += [f"del {name}[{place}]", f"{name}.remove({value})", f"{name}.reverse()", f"{name}.clear()"]
+        lines += [f"r = list({name})", f"r = len({name})"]
+        if values[slice(*(int(x) if x else None for x in part.split(":")))] or part.count(":") == 1:
+            lines.append(f"del {name}[{part}]")
+        if -len(values) <= place < len(values):
+            lines += [f"r = {name}.pop({place})", f"{name}[{place}] = {value}"]
+        elif not values:
+            lines.append(f"r = {name}.pop({place})")
+        # The official runtime gives bytes for a string that is no UTF-8, and does not take them back.
+        if not any(isinstance(x, bytes) for x in values) or field.type != F.TYPE_STRING:
+            others = [one for one in self.fields if self.fields[one].type == field.type]
+            others = [one for one in others if all(type(x) is not bytes for x in self.sides[1][one])] or [name]
+            lines += [f"{name}.extend({self.pick(others)})", f"{name}[{part}] = list({self.pick(others)})"]
+            lines += [f"{name}.MergeFrom({self.pick(others)})", f"{name}.extend(copy.deepcopy({name}))"]
+            if not any(x != x for x in values):
+                lines += [f"{name}.sort()", f"{name}.sort(reverse=True)", f"{name}.sort(key=str)"]
+        self.run(self.pick(lines))
+
+    def edit_messages(self, name, descriptor):
+        count, part = len(self.sides[1][name]), self.pick(SLICES)
+        place = self.pick([0, 1, -1, count, -count])
+        element = f"{name}[{self.pick(range(count))}]" if count else self.made(descriptor, 1)
+        source, other = self.source(descriptor, name), self.pick([self.source(descriptor, name), element])
+        if count and self.pick(range(3)) == 0:
+            self.keep(element, descriptor, name)
+            return
+        if self.pick(range(3)) == 0:
+            self.keep(f"{name}.add({self.keywords(descriptor, 1)})", descriptor, name)
+            return
+        if count and self.pick(range(9)) == 0:
+            self.run(f"{element} = {source}")
+            return
+        if count and self.pick(range(5)) == 0:
+            self.keep(f"{name}.pop({self.pick(range(-count, count))})", descriptor, name)
+            return
+        size = "key=lambda message: len(message.SerializeToString(deterministic=True))"
+        lines = [f"r = {name}.append({source}) and None", f"{name}.extend([{source}, {other}])"]
+        lines += [f"{name}.insert({place}, {source})", f"{name}.MergeFrom([{source}])"]
+        lines += [f"del {name}[{place}]", f"{name}.remove({other})", f"{name}.reverse()", f"{name}.clear()"]
+        lines += [f"{name}.sort({size})", f"{name}.sort({size}, reverse=True)", f"{name}[{part}] = []"]
+        lines += [f"{name}.append({self.pick(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
+        lines += [f"{name}.extend(copy.deepcopy({name}))", f"r = [m.ByteSize() > 0 for m in {name}]"]
+        if range(count)[slice(*(int(x) if x else None for x in part.split(":")))] or part.count(":") == 1:
+            lines.append(f"del {name}[{part}]")
+        official = self.sides[1]
+        others = [one for one in self.fields if self.views[one] is descriptor and official[one] is not official[name]]
+        others = [one for one in others if not any(self.is_around(message, name) for message in official[one])]
+        lines += [f"{name}.{self.pick(['extend', 'MergeFrom'])}({self.pick(others)})"] * 3 if others else []
+        self.run(self.pick(lines))
+
+
+def run(name, parsed, random, data, most):
+    lockstep = Lockstep(name, parsed, random, data.draw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of popping from nothing
+        for _ in range(random.randint(1, most)):
+            if lockstep.wanted is None and lockstep.views:
+                lockstep.step()
+    lockstep.check()
+
+
+MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+RANDOMS = st.randoms(use_true_random=False)
+
+
+@MADE_OR_PARSED
+@EVERY_MESSAGE
+@settings(max_examples=9)
+@given(random=RANDOMS, data=st.data())
+def test_edits_do_what_they_do_officially(name, parsed, random, data):
+    run(name, parsed, random, data, 15)
+
+
+@MADE_OR_PARSED
+@pytest.mark.parametrize("name", ["test.Everything", "test.Everything.Tree", "onnx.GraphProto", "onnx.TypeProto"])
+@settings(max_examples=60)
+@given(random=RANDOMS, data=st.data())
+def test_many_edits_do_what_they_do_officially(name, parsed, random, data):
+    run(name, parsed, random, data, 40)
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("name", SCHEMA.messages)
+@settings(max_examples=25)
+@given(random=RANDOMS, data=st.data())
+def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data):
+    cls = SCHEMA.messages[name]
+    message = attempt(cls.FromString, data.draw(wire.flawed(cls.DESCRIPTOR, 1)))
+    results = [message]
+    for field in cls.DESCRIPTOR.fields if not isinstance(message, Exception) else ():
+        value = attempt(getattr, message, field.name)
+        acts = [lambda f=field: message.ClearField(f.name)] if random.random() < 0.3 else []
+        if isinstance(value, Exception):
+            acts.append(lambda: None)
+        elif field.is_repeated:
+            acts += [
+                value.reverse,
+                lambda v=value: v.insert(0, v[-1]) if v else None,
+                lambda v=value: v.pop() if v else None,
+            ]
+            acts += [lambda v=value: v.__delitem__(slice(0, 2))]
+        elif field.message_type is not None:
+            acts += [value.SetInParent, lambda v=value: v.MergeFrom(v), lambda v=value: cls().MergeFrom(message)]
+        else:
+            acts.append(lambda f=field, v=value: setattr(message, f.name, v))
+        results += [value, *(attempt(act) for act in acts)]
+    if not isinstance(message, Exception):
+        results += [attempt(message.SerializeToString), attempt(message.SerializeToString, deterministic=True)]
+        results += [attempt(message.ByteSize), attempt(copy.deepcopy, message), attempt(message.DiscardUnknownFields)]
+        results += [attempt(cls().CopyFrom, message), attempt(pickle.dumps, message), attempt(message.Clear)]
+    errors = [
+        x for x in results if isinstance(x, Exception) and not isinstance(x, (onnxwire.DecodeError, UnicodeError))
+    ]
+    assert errors == []
+
+
+def run_apart(code):
+    """Run a program in a process of its own, which may die of it."""
+    home = os.path.dirname(os.path.dirname(onnxwire.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr or f"died of signal {-done.returncode}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        """root.SerializeToString(); root.SerializeToString(deterministic=True); root.ByteSize(); root == other;
+        copy.deepcopy(root); T().CopyFrom(root); T().MergeFrom(root); root.DiscardUnknownFields(); root.Clear();
+        root.elem_type.sequence_type.CopyFrom(other); pickle.dumps(root); repr(root); root.ListFields();
+        T(elem_type=onnxwire.TypeProto(sequence_type=root))"""
+    ),
+)
+def test_messages_nested_very_deeply_are_handled_or_refused(act):
+    code = f"""
+import copy, pickle, onnxwire
+T = onnxwire.TypeProto.Sequence
+def nested(depth):
+    root = view = T()
+    for _ in range(depth):
+        view = view.elem_type.sequence_type
+    view.elem_type.denotation = "deepest"
+    return root
+for depth in (45, 300, 30_000):
+    try:
+        root, other = nested(depth), nested(depth)
+        {act}
+    except (onnxwire.Error, RecursionError):
+        assert depth > 45
+print("fine")
+"""
+    assert run_apart(code) == "fine\n"

@@ -1,0 +1,565 @@
+"""What is onnxwire's own about editing: errors, closing, bytes kept as they were, sharing, memory."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import tracemalloc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire import attempt, snippets
+
+import onnxwire
+from onnxwire.messages import SCHEMA
+
+EVERY_MESSAGE = pytest.mark.parametrize("name", SCHEMA.messages)
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+def small_model():
+    tensors = [onnx.TensorProto(name=f"w{i}", dims=[2], data_type=1, float_data=[0.5, i]) for i in range(3)]
+    nodes = [
+        onnx.NodeProto(op_type=f"op{i}", input=["x", f"w{i}"], attribute=[{"name": "k", "ints": [i]}]) for i in range(3)
+    ]
+    graph = onnx.GraphProto(name="main", node=nodes, initializer=tensors)
+    return onnx.ModelProto(ir_version=8, producer_name="test", graph=graph, opset_import=[{"version": 21}])
+
+
+DATA = small_model().SerializeToString()
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(DATA)
+    return path
+
+
+# --- errors
+
+
+REFUSED = {
+    "NodeProto.op_type": r"""n.op_type = 5; n.op_type = None; n.op_type = b'\xff'; n.op_type = '\ud800';
+        nodes.add(op_type=5)""",
+    "NodeProto.input": """n.input = []; n.input.append(5); n.input[0] = None; n.input.remove('z');
+        M(graph={'node': [{'input': [5]}]})""",
+    "NodeProto.attribute": "n.attribute = []; n.attribute.append(n); n.attribute.insert(0, n)",
+    "ModelProto.ir_version": "m.ir_version = 1 << 63; m.ir_version = 'a'; m.ir_version = True; M(ir_version='a')",
+    "ModelProto.graph": "m.graph = None; M(graph=1); M(graph=n)",
+    "ModelProto.opset_import": "M(opset_import=[1]); M(opset_import=5); M(opset_import=[g])",
+    "TensorProto.raw_data": "t.raw_data = 'a'; t.raw_data = bytearray(b'a')",
+    "TensorProto.data_location": "t.data_location = 'NOPE'; t.data_location = 9; t.data_location = None",
+    "NOPE": "t.data_location = 'NOPE'; nodes[0].attribute[0].type = 'NOPE'",
+    "AttributeProto.f": "nodes[0].attribute[0].f = 'a'; nodes[0].attribute.add(f='a')",
+    "GraphProto.name": "M(graph={'name': 5}); g.name = 5",
+    "TensorProto.dims": """t.dims.append('a'); t.dims.append(1 << 63); t.dims.append(None); t.dims.extend([1, 'a']);
+        t.dims.extend(5); t.dims.insert(0, 'a'); t.dims.extend(np.array([0.5])); t.dims.remove(99); t.dims[0] = 'a';
+        t.dims[9] = 1; del t.dims[9]; t.dims[::2] = [1, 2, 3]""",
+    "TensorProto.string_data": "t.string_data.append('a'); t.string_data.pop()",
+    "GraphProto.node": """nodes.append(None); nodes.append(g); nodes.extend([g]); nodes.insert(0, {}); nodes[0] = n;
+        nodes.remove(g); del nodes[9]""",
+    "no_such_field": """n.no_such_field = 1; nodes.add(no_such_field=5); M(no_such_field=1);
+        g.ClearField('no_such_field'); M(graph={'no_such_field': 1})""",
+    "GraphProto": "g.CopyFrom(m); g.MergeFrom(5); g.MergeFrom(None); g.DESCRIPTOR = 1",
+    "ModelProto": "g.CopyFrom(m); M(5); m.MergeFromString('a'); m.ParseFromString(None); del m.graph",
+    "ir_version": r"m.ParseFromString(b'\x08'); m.MergeFromString(b'\x08')",
+}
+
+
+@pytest.mark.parametrize(("names", "act"), [(names, act) for names, text in REFUSED.items() for act in snippets(text)])
+def test_the_error_of_a_refused_edit_names_its_field_or_class(names, act):
+    model = onnxwire.ModelProto.FromString(DATA)
+    graph = model.graph
+    parts = {"m": model, "g": graph, "nodes": graph.node, "n": graph.node[2], "t": graph.initializer[0]}
+    with pytest.raises(onnxwire.Error) as caught:
+        exec(act, {**parts, "M": onnxwire.ModelProto, "np": np})
+    assert names in str(caught.value)
+    assert model.SerializeToString() == DATA or "FromString" in act
+
+
+# --- changes during iteration
+
+CHANGES = snippets(
+    """s.append(v); s.extend([v]); s.insert(0, v); s.pop(); del s[0]; del s[:]; s.clear(); s.reverse(); s.sort(key=len);
+    s.remove(s[1]); s.MergeFrom([v])"""
+)
+
+
+@pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+@pytest.mark.parametrize("act", CHANGES)
+@pytest.mark.parametrize("name", ["GraphProto.node", "NodeProto.input", "TensorProto.dims"])
+def test_changing_a_sequence_during_iteration_raises_an_error_that_names_it(name, act, parsed):
+    cls, field = name.split(".")
+    value = {"node": onnxwire.NodeProto(), "input": "a", "dims": 1}[field]
+    message = getattr(onnxwire, cls)(**{field: [value] * 4})
+    message = type(message).FromString(message.SerializeToString()) if parsed else message
+    act = act.replace("key=len", "key=str")
+    with pytest.raises(RuntimeError, match=name) as caught:
+        for _ in getattr(message, field):
+            exec(act, {"s": getattr(message, field), "v": value})
+    assert isinstance(caught.value, onnxwire.Error)
+
+
+def test_editing_inside_the_elements_during_iteration_raises_nothing():
+    graph = onnxwire.ModelProto.FromString(DATA).graph
+    for node in graph.node:
+        node.input.append("more")
+        node.attribute.add(name="more")
+        for attribute in node.attribute:
+            attribute.ints.append(1)
+            graph.initializer.add(name="more")
+    assert [len(node.attribute) for node in graph.node] == [2, 2, 2]
+    assert len(graph.initializer) == 9
+
+
+def test_an_iterator_that_is_done_with_does_not_mind_changes():
+    graph = onnxwire.ModelProto.FromString(DATA).graph
+    iterator = iter(graph.node)
+    ops = [node.op_type for node in iterator]
+    graph.node.add()
+    assert len(ops) == 3
+    for node in list(graph.node):
+        graph.node.remove(node)
+    assert len(graph.node) == 0
+
+
+# --- closing
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        """m.ir_version = 1; m.ClearField('ir_version'); m.Clear(); m.graph.name = 'a'; g.name = 'a';
+        g.ClearField('name'); g.node.add(); nodes.add(); nodes.append(N()); nodes.extend([N()]);
+        nodes.insert(0, N()); nodes.pop(); del nodes[0]; nodes.reverse(); nodes.sort(key=id); nodes.clear();
+        n.op_type = 'a'; n.input.append('a'); names.append('a'); names.extend(['a']); names[0] = 'a'; names[:] = [];
+        del names[:]; names.sort(); names.reverse(); names.pop(); names.remove('x'); names.insert(0, 'a');
+        names.clear(); dims.append(1); dims.extend(dims); dims[0] = 1; dims.pop(); g.CopyFrom(G());
+        g.MergeFrom(G()); G().CopyFrom(g); G().MergeFrom(g); G().node.append(n); G().node.extend(nodes);
+        G().node.extend([n]); G(node=nodes); M(graph=g); m.ParseFromString(b''); m.MergeFromString(b'');
+        m.SetInParent(); m.DiscardUnknownFields(); stub.begin = 1; m.SerializeToString(deterministic=True);
+        stub.SetInParent(); new.name = 'a'"""
+    ),
+)
+def test_an_edit_after_closing_raises_closed_error(path, act):
+    with onnxwire.load(path) as model:
+        graph, node = model.graph, model.graph.node[0]
+        parts = {"m": model, "g": graph, "nodes": graph.node, "n": node, "names": node.input}
+        parts |= {"dims": graph.initializer[0].dims, "stub": graph.initializer[0].segment, "new": graph.node.add()}
+        exec("node.op_type = 'edited'", {"node": node})
+    with pytest.raises(onnxwire.ClosedError):
+        exec(act, {**parts, "M": onnxwire.ModelProto, "G": onnxwire.GraphProto, "N": onnxwire.NodeProto})
+
+
+def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
+    buffer = bytearray(DATA)
+    for source in (path, buffer):
+        model = onnxwire.load(source)
+        model.ir_version = 99
+        model.graph.initializer[0].float_data[0] = 7.0
+        model.graph.node.clear()
+        model.SerializeToString()
+    assert path.read_bytes() == buffer == DATA
+
+
+# --- bytes that stay as they were
+
+
+def records(data):
+    """The top-level records of sound bytes: their numbers, and the bytes of each."""
+    found, pos = [], 0
+    while pos < len(data):
+        start, (tag, pos) = pos, _varint(data, pos)
+        pos = _after(data, pos, tag)
+        found.append((tag >> 3, data[start:pos]))
+    return found
+
+
+def _varint(data, pos):
+    value = shift = 0
+    while True:
+        value |= (data[pos] & 0x7F) << shift
+        pos, shift = pos + 1, shift + 7
+        if not data[pos - 1] & 0x80:
+            return value & (1 << 64) - 1, pos
+
+
+def _after(data, pos, tag):
+    wire_type = tag & 7
+    if wire_type == wire.VARINT:
+        return _varint(data, pos)[1]
+    if wire_type == wire.LEN:
+        length, pos = _varint(data, pos)
+        return pos + length
+    if wire_type == wire.START:
+        while True:
+            inner, pos = _varint(data, pos)
+            if inner & 7 == wire.END:
+                return pos
+            pos = _after(data, pos, inner)
+    return pos + {wire.FIXED64: 8, wire.FIXED32: 4}[wire_type]
+
+
+@EVERY_MESSAGE
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_message_that_was_read_all_over_but_not_edited_encodes_to_its_bytes(name, data):
+    encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 1))
+    message = SCHEMA.messages[name].FromString(encoded)
+    wire.walk(message)
+    assert message.SerializeToString() == encoded
+    assert message.SerializePartialToString() == encoded
+    assert message.ByteSize() == len(encoded)
+
+
+@EVERY_MESSAGE
+@settings(max_examples=12)
+@given(data=st.data(), random=st.randoms(use_true_random=False))
+def test_after_an_edit_of_one_field_the_other_records_come_out_as_they_were(name, data, random):
+    cls = SCHEMA.messages[name]
+    if not cls.DESCRIPTOR.fields:
+        return
+    encoded = data.draw(wire.sound(cls.DESCRIPTOR, 1))
+    message = cls.FromString(encoded)
+    field = random.choice(cls.DESCRIPTOR.fields)
+    value = getattr(message, field.name)
+    touched = {field.number}
+    if field.containing_oneof is not None:
+        touched |= {member.number for member in field.containing_oneof.fields}
+    if random.random() < 0.3:
+        message.ClearField(field.name)
+    elif not field.is_repeated:
+        if field.message_type is not None:
+            value.SetInParent()
+        elif field.type == wire.F.TYPE_STRING:
+            message.__setattr__(field.name, "text")
+        elif field.type == wire.F.TYPE_BYTES:
+            message.__setattr__(field.name, b"bytes")
+        else:
+            message.__setattr__(field.name, value)
+    elif field.message_type is not None:
+        value.add()
+    else:
+        value.append({wire.F.TYPE_STRING: "text", wire.F.TYPE_BYTES: b"bytes"}.get(field.type, 0))
+    kept = [record for record in records(message.SerializeToString()) if record[0] not in touched]
+    assert kept == [record for record in records(encoded) if record[0] not in touched]
+
+
+@EVERY_MESSAGE
+@settings(max_examples=12)
+@given(data=st.data())
+def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
+    encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 2))
+    official = wire.official_class(name).FromString(encoded)
+    ours = SCHEMA.messages[name].FromString(encoded)
+    assert ours.SerializeToString(deterministic=True) == official.SerializeToString(deterministic=True)
+    assert ours.SerializeToString() == encoded
+
+
+PADDED = [
+    wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
+    wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),
+    wire.number(1, 9),
+]  # fmt: skip
+
+
+def padded_model(graph):
+    """Sound bytes that no encoder makes, around a graph."""
+    return b"".join(PADDED[:2]) + PADDED[2] + wire.varint(len(graph), 2) + graph + b"".join(PADDED[3:])
+
+
+def padded_graph(node):
+    nodes = [wire.span(1, wire.span(4, b"one"), 3), wire.span(1, node), wire.span(1, wire.span(4, b"three", 1), 1)]
+    return wire.span(2, b"name", 2) + nodes[0] + wire.number(77, 7, pad=5) + nodes[1] + nodes[2] + wire.group(78)
+
+
+def test_an_edit_deep_in_a_model_leaves_all_around_it_as_it_was():
+    rest = wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
+    model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.span(4, b"old", 1) + rest)))
+    model.graph.node[1].op_type = "new"
+    encoded, wanted = (records(data) for data in (model.SerializeToString(), padded_model(b"")))
+    assert [record for record in encoded if record[0] != 7] == [record for record in wanted if record[0] != 7]
+    graph = next(data for number, data in encoded if number == 7)
+    assert graph.endswith(padded_graph(wire.span(4, b"new") + rest))
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        """del g.node[1]; g.node.add(op_type='new'); g.node.insert(1, N(op_type='new')); g.node[0].op_type = 'new';
+        g.name = 'new'; g.doc_string = 'new'; g.node[2].ClearField('op_type'); g.initializer.add(); m.ir_version = 5;
+        m.producer_name = 'new'; g.ClearField('name'); m.metadata_props.add(key='k'); g.node.reverse(); g.node.pop(0)"""
+    ),
+)
+def test_the_elements_that_were_not_edited_come_out_as_they_were(act):
+    node = wire.span(4, b"two", 1) + wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
+    data = padded_model(padded_graph(node))
+    model, official = onnxwire.ModelProto.FromString(data), onnx.ModelProto.FromString(data)
+    for one, cls in ((model, onnxwire.NodeProto), (official, onnx.NodeProto)):
+        exec(act, {"m": one, "g": one.graph, "N": cls})
+    encoded = model.SerializeToString()
+    assert onnx.ModelProto.FromString(encoded) == official
+    graph = next(part for number, part in records(encoded) if number == 7)
+    assert (node in graph) is (act != "del g.node[1]")
+    assert (wire.span(4, b"three", 1) in graph) is ("ClearField('op_type')" not in act)
+    assert wire.number(77, 7, pad=5) in graph
+    assert PADDED[5] in encoded and PADDED[6] in encoded and PADDED[1] in encoded
+
+
+def test_an_edited_and_restored_scalar_leaves_the_others_as_they_were():
+    data = padded_model(padded_graph(b""))
+    model = onnxwire.ModelProto.FromString(data)
+    model.producer_name = "edited"
+    model.ClearField("producer_name")
+    assert records(model.SerializeToString()) == [record for record in records(data) if record[0] != 2]
+
+
+# --- sharing
+
+SHARINGS = {
+    "append": lambda target, source: target.graph.initializer.append(source.graph.initializer[0]),
+    "extend": lambda target, source: target.graph.initializer.extend(source.graph.initializer),
+    "extend from a list": lambda target, source: target.graph.initializer.extend(list(source.graph.initializer)),
+    "insert": lambda target, source: target.graph.initializer.insert(0, source.graph.initializer[0]),
+    "MergeFrom of a sequence": lambda target, source: target.graph.initializer.MergeFrom(source.graph.initializer),
+    "CopyFrom": lambda target, source: target.graph.CopyFrom(source.graph),
+    "CopyFrom of a root": lambda target, source: target.CopyFrom(source),
+    "MergeFrom": lambda target, source: target.graph.MergeFrom(source.graph),
+    "add and CopyFrom": lambda target, source: target.graph.initializer.add().CopyFrom(source.graph.initializer[0]),
+    "a keyword": lambda target, source: target.graph.initializer.add(**{"segment": {}}).CopyFrom(
+        onnxwire.GraphProto(initializer=source.graph.initializer).initializer[0]
+    ),
+}
+PAYLOAD = 64 << 20
+
+
+def anonymous():
+    """Bytes of memory that are the process's own, which pages of files are not."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
+
+
+def big_file(path):
+    """A model with a payload that takes no room on the disk."""
+    payload = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD)
+    tensor_size = len(payload) + PAYLOAD
+    tensor = wire.tag(5, wire.LEN) + wire.varint(tensor_size) + payload
+    graph = wire.tag(7, wire.LEN) + wire.varint(len(tensor) + PAYLOAD) + tensor
+    with open(path, "wb") as file:
+        file.write(wire.number(1, 8) + graph)
+        file.truncate(len(wire.number(1, 8) + graph) + PAYLOAD)
+    return path
+
+
+@needs_proc
+@pytest.mark.parametrize("way", SHARINGS)
+def test_a_message_put_into_another_document_copies_no_payload(tmp_path, way):
+    target, source = onnxwire.load(DATA), onnxwire.load(big_file(tmp_path / "big.onnx"))
+    gc.collect()
+    tracemalloc.start()
+    before = anonymous()
+    try:
+        SHARINGS[way](target, source)
+        target.graph.initializer[-1].name = "edited"
+        after, peak = anonymous(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert after - before < 8 << 20
+    assert peak < 1 << 20
+    assert target.ByteSize() > PAYLOAD
+    assert max(len(tensor.raw_data) for tensor in target.graph.initializer) == PAYLOAD
+
+
+@pytest.mark.parametrize("way", SHARINGS)
+def test_a_copy_in_another_document_outlives_the_closing_of_its_source(path, way):
+    target = onnxwire.ModelProto()
+    with onnxwire.load(path) as source:
+        source.graph.initializer[0].name = "edited before"
+        SHARINGS[way](target, source)
+    tensor = target.graph.initializer[0]
+    assert tensor.name == "edited before"
+    tensor.float_data.append(1.5)
+    tensor.dims[0] = 3
+    assert list(tensor.float_data) == [0.5, 0.0, 1.5]
+    official = onnx.ModelProto.FromString(target.SerializeToString()).graph.initializer[0]
+    assert (official.name, list(official.dims)) == ("edited before", [3])
+
+
+@pytest.mark.parametrize("way", SHARINGS)
+def test_later_edits_of_the_source_do_not_reach_the_copy_nor_the_other_way(path, way):
+    target, source = onnxwire.ModelProto(), onnxwire.load(path)
+    SHARINGS[way](target, source)
+    source.graph.initializer[0].float_data[0] = 7.0
+    source.graph.initializer[0].name = "source"
+    copied = target.graph.initializer[0]
+    assert (copied.name, list(copied.float_data)) == ("w0", [0.5, 0.0])
+    copied.float_data.extend([8.0])
+    copied.doc_string = "copy"
+    assert source.graph.initializer[0].doc_string == ""
+    source.graph.initializer.clear()
+    assert list(copied.float_data) == [0.5, 0.0, 8.0]
+    del source.graph.initializer[:]
+    source.Clear()
+    assert onnx.ModelProto.FromString(target.SerializeToString()).graph.initializer[0].doc_string == "copy"
+
+
+def test_a_closed_source_of_several_documents_leaves_all_copies_usable(path):
+    with onnxwire.load(path) as a, onnxwire.load(path) as b:
+        a.graph.initializer.extend(b.graph.initializer)
+        b.graph.node.extend(a.graph.node)
+        made = onnxwire.ModelProto(graph=a.graph)
+        made.graph.node.extend(b.graph.node)
+    assert [tensor.name for tensor in made.graph.initializer] == ["w0", "w1", "w2"] * 2
+    assert len(made.graph.node) == 9
+    made.graph.node[4].input[0] = "edited"
+    assert onnx.ModelProto.FromString(made.SerializeToString()).graph.node[4].input[0] == "edited"
+
+
+@pytest.mark.parametrize("origin", ["path", "bytes", "bytearray", "file object", "ParseFromString", "MergeFromString"])
+def test_an_edit_is_the_same_wherever_the_message_came_from(path, origin):
+    sources = {"path": path, "bytes": DATA, "bytearray": bytearray(DATA), "file object": io.BytesIO(DATA)}
+    official = small_model()
+    if origin in sources:
+        opened = onnxwire.load(sources[origin])
+    else:
+        opened = onnxwire.ModelProto()
+        getattr(opened, origin)(DATA)
+    for model in (opened, official):
+        model.graph.node[1].op_type = "edited"
+        model.graph.node[1].attribute[0].ints.extend([5, 6])
+        model.graph.initializer[2].dims.append(9)
+        model.graph.initializer[0].ClearField("float_data")
+        del model.graph.node[0]
+        model.opset_import.add(domain="d")
+    assert opened.SerializeToString(deterministic=True) == official.SerializeToString()
+    assert onnx.ModelProto.FromString(opened.SerializeToString()) == official
+
+
+# --- memory
+
+
+def edited_model():
+    model = onnxwire.ModelProto.FromString(DATA)
+    model.graph.name = "edited"
+    model.graph.node.add(op_type="a").attribute.add().g.node.add().input.append("x")
+    model.graph.initializer[0].float_data.extend(range(100))
+    model.graph.node.sort(key=lambda node: node.op_type)
+    kept = model.graph.node.pop()
+    model.training_info.add().algorithm.CopyFrom(model.graph)
+    copied = copy.deepcopy(model)
+    copied.graph.MergeFrom(model.graph)
+    model.graph.ClearField("node")
+    assert kept.op_type and len(copied.SerializeToString()) > len(model.SerializeToString())
+    return model, copied, kept
+
+
+def test_edited_messages_are_not_tracked_by_the_garbage_collector():
+    model, copied, kept = edited_model()
+    views = [model, copied, kept, model.graph, model.graph.node, copied.graph.node, copied.graph.node[0], kept.input]
+    views += [iter(copied.graph.node), iter(kept.input), model.graph.initializer[0].dims, onnxwire.NodeProto()]
+    views += [onnxwire.ModelProto().graph, onnxwire.ModelProto().graph.node, onnxwire.ModelProto().graph.node.add()]
+    assert [type(view).__name__ for view in views if gc.is_tracked(view)] == []
+    assert not any(hasattr(view, "__dict__") for view in views)
+
+
+def test_editing_makes_no_reference_cycles():
+    edited_model()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            edited_model()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@needs_proc
+def test_all_memory_of_edits_is_given_back():
+    for _ in range(300):
+        edited_model()
+    gc.collect()
+    before, objects = anonymous(), len(gc.get_objects())
+    for _ in range(1500):
+        edited_model()
+    gc.collect()
+    assert anonymous() - before < 2 << 20
+    assert len(gc.get_objects()) - objects < 50
+
+
+@needs_proc
+def test_a_field_that_is_set_many_times_takes_no_more_memory_each_time():
+    model = onnxwire.ModelProto.FromString(DATA)
+    tensor, nodes = model.graph.initializer[0], model.graph.node
+
+    def act(times):
+        for i in range(times):
+            tensor.raw_data = bytes(10_000)
+            tensor.dims[:] = [i, i]
+            nodes.add(op_type="a" * 1000)
+            nodes.pop()
+            model.graph.doc_string = "d" * 1000
+            model.SerializeToString()
+
+    act(300)
+    before = anonymous()
+    act(2000)
+    assert anonymous() - before < 4 << 20
+
+
+def test_the_last_message_that_shares_bytes_lets_go_of_them():
+    class Bytes(np.ndarray):
+        pass
+
+    data = np.frombuffer(DATA, np.uint8).view(Bytes)
+    gone = weakref.ref(data)
+    source, target = onnxwire.load(data), onnxwire.ModelProto()
+    del data
+    target.graph.initializer.append(source.graph.initializer[1])
+    target.graph.initializer[0].name = "edited"
+    source.graph.node[0].op_type = "edited"
+    del source
+    gc.collect()
+    assert gone() is not None
+    assert list(target.graph.initializer[0].float_data) == [0.5, 1.0]
+    del target
+    assert gone() is None
+
+
+def test_what_was_taken_out_keeps_no_more_than_itself_alive():
+    source = onnxwire.ModelProto.FromString(DATA)
+    kept = source.graph.node.pop(0)
+    names = kept.input
+    del source
+    gc.collect()
+    names.append("kept")
+    assert list(kept.input) == ["x", "w0", "kept"]
+
+
+def test_an_array_got_before_an_edit_keeps_its_values(path):
+    model = onnxwire.load(path)
+    values = model.graph.initializer[1].float_data
+    array = np.asarray(values)
+    for act in ("values.append(2.5)", "values[0] = 9.0", "values.clear()", "model.Clear()"):
+        attempt(exec, act, {"values": values, "model": model})
+        assert array.tolist() == [0.5, 1.0]
+
+
+def test_an_array_got_after_an_edit_has_the_edited_values():
+    model = onnxwire.ModelProto.FromString(DATA)
+    values = model.graph.initializer[1].float_data
+    assert np.asarray(values).tolist() == [0.5, 1.0]
+    values.append(2.5)
+    values[0] = 9.0
+    assert np.asarray(values).tolist() == [9.0, 1.0, 2.5]
+    assert np.asarray(model.graph.initializer[1].dims).tolist() == [2]
+    model.graph.initializer[1].dims.insert(0, 5)
+    assert np.asarray(model.graph.initializer[1].dims).tolist() == [5, 2]

@@ -1,0 +1,589 @@
+"""Singular fields and whole messages are edited as those of the official runtime are."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import wire
+from wire import attempt, same, snippets
+
+import onnxwire
+
+EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
+SINGULAR = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
+U, V = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
+TEXT = "ä€𝄞"
+
+
+def sample(name, other=False):
+    """A value, or another one, that a scalar field of the table takes."""
+    kind = name.partition("_")[2]
+    if kind in ("string", "text"):
+        return "b" if other else "a"
+    if kind == "bytes":
+        return b"b" if other else b"a"
+    if kind == "shade":
+        return 70 if other else -1
+    if kind == "bool":
+        return not other
+    return 2 if other else 1
+
+
+def evaluate(maker, expression):
+    """What an expression over the classes gives, or the error that it raises."""
+    return attempt(eval, expression, {**vars(maker), "np": np, "copy": copy, "pickle": pickle, "U": U, "V": V, **EXTRA})
+
+
+class Dict(dict):
+    pass
+
+
+EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
+
+
+# --- assignment
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+def test_a_field_takes_or_refuses_a_value_as_officially(value):
+    def body(m):
+        for name in SINGULAR:
+            message = m.Everything()
+            yield name, attempt(setattr, message, name, wire.VALUES[value]), message, getattr(message, name)
+
+    same(body)
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
+    def body(m):
+        for name in SINGULAR:
+            yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
+
+    same(body)
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+def test_a_refused_value_leaves_the_field_and_its_oneof_as_they_were(value):
+    def body(m):
+        for name in SINGULAR:
+            message = m.Everything(**{name: sample(name)})
+            if isinstance(attempt(setattr, message, name, wire.VALUES[value]), Exception):
+                yield name, message
+            message = m.Everything(pick_far={}, other_tree={"value": 1})
+            if isinstance(attempt(setattr, message, name, wire.VALUES[value]), Exception):
+                yield name, message, message.WhichOneof("pick"), message.WhichOneof("other")
+
+    same(body)
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_a_field_that_is_set_again_has_the_new_value(name):
+    def body(m):
+        message = m.Everything(**{name: sample(name)})
+        setattr(message, name, sample(name, other=True))
+        yield message, getattr(message, name), message.HasField(name), message.SerializeToString()
+
+    same(body)
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_a_field_set_to_its_default_is_present(name):
+    def body(m):
+        message = m.Everything()
+        setattr(message, name, getattr(message, name))
+        yield message, message.HasField(name), message.SerializeToString()
+
+    same(body)
+
+
+@pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
+@pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
+def test_what_is_no_scalar_field_can_not_be_assigned_to(name, value):
+    def body(m):
+        message = m.ModelProto()
+        yield attempt(setattr, message, name, value), message
+
+    same(body)
+
+
+def test_a_message_or_sequence_can_not_be_assigned_even_its_own_kind():
+    def body(m):
+        message = m.ModelProto()
+        yield attempt(setattr, message, "graph", m.GraphProto())
+        yield attempt(setattr, message, "opset_import", message.opset_import)
+        yield message
+
+    same(body)
+
+
+@pytest.mark.parametrize("name", ["ir_version", "graph", "opset_import", "no_such_field"])
+def test_a_field_can_not_be_deleted(name):
+    def body(m):
+        message = m.ModelProto(ir_version=1, graph={})
+        yield attempt(delattr, message, name), message
+
+    same(body)
+
+
+def test_augmented_assignment_changes_a_field():
+    def body(m):
+        message = m.ModelProto()
+        message.ir_version += 7
+        message.producer_name += TEXT
+        message.producer_name += TEXT
+        yield message
+
+    same(body)
+
+
+@pytest.mark.parametrize("value", ["INTS", "FLOAT", "UNDEFINED", "no_such_name", "", 7, 0, 16, -1, 999, 1 << 31, None])
+def test_an_enum_of_onnx_takes_names_and_known_numbers(value):
+    def body(m):
+        message = m.AttributeProto(type="GRAPH")
+        yield attempt(setattr, message, "type", value), message.type, message
+
+    same(body)
+
+
+def test_an_enum_constant_of_a_class_can_be_assigned():
+    def body(m):
+        yield m.AttributeProto(type=m.AttributeProto.INTS)
+        yield m.AttributeProto(type=m.AttributeProto.AttributeType.Value("INTS"))
+        yield m.TensorProto(data_type=m.TensorProto.FLOAT, data_location="EXTERNAL")
+        yield attempt(m.TensorProto, data_type="FLOAT")  # an int32 to protobuf
+
+    same(body)
+
+
+def test_a_long_string_and_long_bytes_can_be_assigned():
+    def body(m):
+        message = m.Everything(one_string="a" * 70_000, one_bytes=b"\0" * 70_000)
+        message.child.one_string = TEXT * 10_000
+        yield message, message.ByteSize()
+
+    same(body)
+
+
+# --- clearing
+
+
+@pytest.mark.parametrize(
+    "name",
+    snippets("one_int64; one_string; child; many_int64; many_string; children; pick; pick_far; pick_int; other")
+    + ["one_bytes", "no_such_field", "", "\ud800", b"one_int64", b"child", b"\xff", 1, None, ["child"]],
+)
+def test_clearing_a_field_gives_or_raises_what_it_does_officially(name):
+    def body(m):
+        message = m.Everything(
+            one_int64=1, one_string="a", child={"one_int32": 1}, many_int64=[1, 2], many_string=["a"]
+        )
+        message.children.add(many_bool=[True])
+        message.pick_far.text = "far"
+        for _ in range(2):  # the second time there is nothing to clear
+            yield attempt(message.ClearField, name), message, message.WhichOneof("pick")
+
+    same(body)
+
+
+def test_clearing_another_member_of_a_oneof_leaves_the_one_that_is_set():
+    def body(m):
+        message = m.TypeProto(tensor_type={"elem_type": 1})
+        message.ClearField("sequence_type")
+        yield message, message.WhichOneof("value")
+
+    same(body)
+
+
+def test_a_field_that_was_cleared_can_be_set_again():
+    def body(m):
+        message = m.ModelProto(ir_version=1, graph={"name": "a"}, opset_import=[{"version": 1}])
+        for name in ("ir_version", "graph", "opset_import"):
+            message.ClearField(name)
+        message.graph.doc_string = "b"
+        message.opset_import.add(version=2)
+        message.ir_version = 3
+        yield message, message.SerializeToString()
+
+    same(body)
+
+
+def test_clear_removes_everything_unknown_fields_too():
+    def body(m):
+        message = m.ModelProto.FromString(U + wire.number(1, 5) + wire.span(7, U))
+        yield message.Clear(), message, message.SerializeToString(), message.ByteSize(), message.ListFields()
+        message.graph.Clear()
+        yield message
+
+    same(body)
+
+
+def test_clearing_a_field_leaves_unknown_fields():
+    def body(m):
+        message = m.ModelProto.FromString(U + wire.number(1, 5) + wire.span(7, U) + V)
+        message.ClearField("graph")
+        yield message
+
+    same(body)
+
+
+def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
+    def body(m):
+        message = m.AttributeProto.FromString(wire.number(20, 99))
+        message.type = "INTS"
+        yield message, message.type
+        message.ClearField("type")
+        yield message, message.HasField("type")
+
+    same(body)
+
+
+# --- copying and merging
+
+
+@pytest.mark.parametrize("method", ["CopyFrom", "MergeFrom"])
+@pytest.mark.parametrize(
+    "source",
+    snippets(
+        r"""ModelProto(); GraphProto(); None; 1; {}; b''; 'text'; ModelProto; ModelProto().graph;
+        ModelProto(ir_version=5, producer_name='p', graph={'doc_string': 'd', 'node': [{'op_type': 'z'}]});
+        ModelProto.FromString(V + U); ModelProto.FromString(b'B\0' * 3); Everything(); [ModelProto()]"""
+    ),
+)
+def test_copying_and_merging_do_what_they_do_officially(method, source):
+    def body(m):
+        message = m.ModelProto.FromString(U + wire.number(1, 5))
+        message.domain = "d"
+        message.graph.node.add(op_type="a")
+        yield attempt(getattr(message, method), evaluate(m, source)), message
+
+    same(body)
+
+
+@pytest.mark.parametrize("method", snippets("CopyFrom; MergeFrom; ParseFromString; MergeFromString"))
+@pytest.mark.parametrize("arguments", [(), (1, 2)])
+def test_the_number_of_arguments_is_checked(method, arguments):
+    def body(m):
+        message = m.ModelProto(ir_version=1)
+        yield attempt(getattr(message, method), *arguments), message
+
+    same(body)
+
+
+def test_a_message_copied_from_or_merged_with_itself_stays_as_it_is():
+    def body(m):
+        message = m.Everything(
+            one_int32=1, many_int32=[1, 2], children=[{"one_int32": 3}], child={"many_string": ["a"]}
+        )
+        for method in (message.CopyFrom, message.MergeFrom):
+            yield method(message), message
+        message.child.MergeFrom(message.child)
+        yield message
+
+    same(body)
+
+
+def test_merging_overwrites_scalars_merges_messages_and_appends_repeated_values():
+    def body(m):
+        one = {"one_int32": 1, "one_string": "a", "many_int32": [1], "many_bytes": [b"a"], "packed_double": [0.5]}
+        message = m.Everything(**one, child=one, children=[one], tree={"trunk": {"value": 1}})
+        other = m.Everything(one_int32=2, many_int32=[2, 3], many_bytes=[b"", b"c"], packed_double=[1.5])
+        other.child.CopyFrom(copy.deepcopy(other))
+        other.children.append(copy.deepcopy(other))
+        other.tree.trunk.branches.add(value=2)
+        message.MergeFrom(other)
+        yield message, other, message.SerializeToString()
+
+    same(body)
+
+
+@pytest.mark.parametrize("one", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
+@pytest.mark.parametrize("other", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
+def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message(one, other):
+    values = {
+        "pick_int": 1,
+        "pick_text": "a",
+        "pick_message": {"one_int32": 1},
+        "pick_shade": 2,
+        "pick_far": {"text": "a"},
+    }
+
+    def body(m):
+        message = m.Everything(**{one: values[one]} if one else {})
+        source = m.Everything(**{other: values[other]} if other else {})
+        if other == "pick_message":
+            source.pick_message.one_string = "b"
+        message.MergeFrom(source)
+        yield message, message.WhichOneof("pick")
+
+    same(body)
+
+
+def test_merging_appends_unknown_fields_at_every_depth():
+    def body(m):
+        message = m.ModelProto.FromString(U + wire.span(7, U + V) + V)
+        message.MergeFrom(m.ModelProto.FromString(V + wire.span(7, V) + U + V))
+        yield message
+
+    same(body)
+
+
+def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
+    def body(m):
+        source = m.ModelProto(graph={"name": "a", "node": [{"input": ["x"]}]})
+        message = m.ModelProto()
+        message.CopyFrom(source)
+        source.graph.node[0].input[0] = "source"
+        message.graph.node[0].input.append("copy")
+        yield source, message
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    ("method", "into", "source"),
+    [
+        ("CopyFrom", "m", "m.trunk"), ("CopyFrom", "m", "m.trunk.trunk"), ("CopyFrom", "m", "m.branches[0]"),
+        ("CopyFrom", "m", "m.branches[0].trunk"), ("MergeFrom", "m", "m.trunk"), ("MergeFrom", "m.trunk", "m"),
+        ("MergeFrom", "m.trunk.trunk", "m"), ("MergeFrom", "m.branches[0]", "m"), ("MergeFrom", "m", "m.branches[0]"),
+        ("CopyFrom", "m.trunk", "m.branches[0]"), ("MergeFrom", "m.trunk.trunk.trunk.trunk", "m"),
+    ],
+)  # fmt: skip
+def test_a_message_copies_and_merges_what_is_in_it_or_around_it(method, into, source):
+    def body(m):
+        tree = m.Everything.Tree(value=1, branches=[{"value": 5, "trunk": {"value": 6}}])
+        tree.trunk.value, tree.trunk.trunk.value = 2, 3
+        place, taken = (eval(path, {"m": tree}) for path in (into, source))
+        yield attempt(getattr(place, method), taken), tree
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    "into", snippets("m.trunk; m.branches[0]; m.trunk.trunk; m.branches.add(); m.branches[0].trunk")
+)
+def test_a_message_can_be_copied_into_one_inside_it(into):
+    # The official runtime dies of it.
+    tree = wire.makers()[0].Everything.Tree(value=1, branches=[{"value": 5}], trunk={"value": 2})
+    place = eval(into, {"m": tree})
+    before = tree.SerializeToString()
+    place.CopyFrom(tree)
+    assert place.SerializeToString() == before
+    assert tree.value == 1
+
+
+# --- parsing and encoding
+
+ENCODED = wire.number(1, 3) + wire.span(2, b"p") + U
+
+
+@pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", ENCODED, bytearray(ENCODED), memoryview(ENCODED), memoryview(ENCODED + ENCODED)[::-1][::-1]]
+    + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
+    ids=repr,
+)
+def test_parsing_takes_and_gives_what_it_does_officially(method, data):
+    def body(m):
+        message = m.ModelProto(graph={"name": "a"}, opset_import=[{"version": 1}])
+        result = attempt(getattr(message, method), data)
+        yield result
+        if not isinstance(result, Exception):
+            yield message
+
+    same(body)
+
+
+@pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
+def test_parsing_takes_no_keyword(method):
+    same(lambda m: iter([attempt(getattr(m.ModelProto(), method), serialized=b"")]))
+
+
+@pytest.mark.parametrize("data", [b"\x08", b"\x12\x05p", b"\xff", b"\x08\1\x0c", b"\0\0", b"\x08\1\x3a"])
+@pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString", "FromString"])
+def test_parsing_damaged_bytes_raises_decode_error(method, data):
+    def body(m):
+        message = m.ModelProto(ir_version=5)
+        yield attempt(getattr(message, method), data)
+        message.Clear()
+        message.ir_version = 6
+        yield message
+
+    same(body)
+
+
+def test_merging_bytes_merges_and_parsing_bytes_replaces():
+    def body(m):
+        message = m.ModelProto(ir_version=1, graph={"name": "a", "node": [{}]}, opset_import=[{"version": 1}])
+        data = m.ModelProto(
+            ir_version=2, graph={"doc_string": "d", "node": [{}]}, opset_import=[{}]
+        ).SerializeToString()
+        yield message.MergeFromString(data), message
+        yield message.ParseFromString(data), message
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    "call",
+    snippets(
+        """SerializeToString(); SerializeToString(deterministic=True); SerializeToString(deterministic=False);
+        SerializeToString(deterministic=None); SerializeToString(deterministic=1); SerializeToString(other=1);
+        SerializePartialToString(); SerializePartialToString(deterministic=True); ByteSize(); ByteSize(1);
+        IsInitialized(); IsInitialized([]); Clear(); Clear(1); SetInParent(); SetInParent(1); ListFields(1);
+        DiscardUnknownFields(); DiscardUnknownFields(1); ClearField(); ClearField('a', 'b'); HasField()"""
+    ),
+)
+def test_a_method_gives_or_raises_what_it_does_officially(call):
+    def body(m):
+        message = m.ModelProto(ir_version=1, graph={"node": [{"op_type": "a"}]})
+        yield attempt(eval, f"m.{call}", {"m": message}), message
+
+    same(body)
+
+
+def test_unknown_fields_are_discarded_at_every_depth():
+    def body(m):
+        node = wire.span(1, U + wire.span(4, b"Relu") + U) + V
+        data = U + wire.number(1, 3) + wire.span(7, node + node) + V + wire.span(8, U) + wire.number(20, 7)
+        message = m.ModelProto.FromString(data)
+        graph, node = message.graph, message.graph.node[1]
+        yield message.DiscardUnknownFields(), message, graph, node, message.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_unknown_enum_values_are_discarded_as_unknown_fields():
+    def body(m):
+        data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
+        message = m.Everything.FromString(data)
+        message.DiscardUnknownFields()
+        yield message, m.AttributeProto.FromString(data)
+
+    same(body)
+
+
+def test_fields_are_listed_and_encoded_by_number_whatever_the_order_of_assignment():
+    def body(m):
+        message = m.Everything()
+        for name in reversed(SINGULAR):
+            setattr(message, name, sample(name))
+        message.tree.SetInParent()
+        message.children.add().last = -1
+        message.packed_bool.append(True)
+        yield [field.name for field, _ in message.ListFields()], message.SerializeToString(), message.ByteSize()
+
+    same(body)
+
+
+# --- presence
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        """g.name; g.HasField('name'); g.ListFields(); len(g.node); list(g.node); g.node[:]; g.node == [];
+        g == GraphProto(); g.ByteSize(); g.SerializeToString(); copy.deepcopy(g); copy.copy(g); pickle.dumps(g);
+        repr(g); g.IsInitialized(); copy.deepcopy(g.node); g.CopyFrom(g); g.node.sort(); g.node.clear();
+        setattr(g, 'name', ''); setattr(g, 'name', 'a'); g.SetInParent(); g.Clear(); g.ClearField('node');
+        g.ClearField('name'); g.CopyFrom(GraphProto()); g.MergeFrom(GraphProto()); g.MergeFrom(g);
+        g.ParseFromString(b''); g.MergeFromString(b''); g.DiscardUnknownFields(); g.node.extend([]);
+        g.node.extend(iter([])); g.node.MergeFrom([]); g.node.reverse(); g.node.add(); g.node.append(NodeProto());
+        g.node.insert(0, NodeProto()); g.node.__delitem__(slice(None)); g.input.add().type.tensor_type.elem_type;
+        g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
+    ),
+)
+def test_an_act_on_an_absent_message_sets_it_where_it_does_officially(act):
+    def body(m):
+        message = m.ModelProto()
+        result = attempt(eval, act, {**vars(m), "g": message.graph, "copy": copy, "pickle": pickle})
+        yield isinstance(result, Exception), message.HasField("graph"), message
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        """d.append(1); d.extend([]); d.extend(d); d.extend([1]); d.insert(0, 1); d.sort(); d.reverse(); d.clear();
+        d.MergeFrom([]); d.MergeFrom(d); d.__delitem__(slice(None)); d.__setitem__(slice(None), []); list(d);
+        d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
+    ),
+)
+def test_an_act_on_numbers_of_an_absent_message_sets_it_where_it_does_officially(act):
+    def body(m):
+        message = m.SparseTensorProto()
+        result = attempt(eval, act, {"d": message.values.dims, "copy": copy, "np": np})
+        yield isinstance(result, Exception), message.HasField("values"), message
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    "act",
+    snippets(
+        r"""setattr(g, 'name', 5); setattr(g, 'node', []); setattr(g, 'no_such_field', 1); g.ClearField('none');
+        g.CopyFrom(1); g.MergeFrom(1); g.node.append(1); g.node.extend([1]); g.node.add(no_such_field=1);
+        g.node.pop(); g.node.remove(1); g.node.insert(0, 1); g.node.append(GraphProto()); g.node[0];
+        g.MergeFromString(''); g.ParseFromString(b'\xff'); g.node.__delitem__(0); g.node.add(1)"""
+    ),
+)
+def test_an_act_that_fails_does_not_set_an_absent_message(act):
+    # Officially many of these do.
+    message = onnxwire.ModelProto()
+    with pytest.raises(Exception):  # noqa: B017
+        eval(act, {**vars(onnxwire), "g": message.graph})
+    assert not message.HasField("graph")
+    assert message.SerializeToString() == b""
+
+
+def test_writing_at_any_depth_sets_all_messages_above():
+    def body(m):
+        tree = m.Everything.Tree()
+        tree.trunk.trunk.trunk.branches.add().trunk.value = 3
+        yield tree, tree.SerializeToString()
+        model = m.ModelProto()
+        model.graph.node.add().attribute.add().g.node.add().attribute.add().t.dims.append(1)
+        yield model, model.SerializeToString()
+
+    same(body)
+
+
+# --- oneofs
+
+PICKS = snippets(
+    """pick_int = 1; pick_text = ''; pick_shade = 'DARK'; pick_message.one_int32 = 1; pick_far.SetInParent();
+    pick_message.child.child.many_int32.append(1); pick_far.message.texts.extend([]); pick_message.Clear();
+    pick_far.text; pick_message.children; ClearField('pick'); ClearField('pick_int'); pick_int = 'a'"""
+)
+
+
+@pytest.mark.parametrize("last", PICKS)
+@pytest.mark.parametrize("first", PICKS)
+def test_setting_a_member_of_a_oneof_clears_the_others(first, last):
+    def body(m):
+        message = m.Everything(other_double=1.5)
+        for act in (first, last):
+            error = attempt(exec, f"message.{act}", {"message": message})
+            yield error, message, message.WhichOneof("pick"), message.WhichOneof("other"), message.pick_int
+
+    same(body)
+
+
+def test_the_oneofs_of_onnx_hold_one_member():
+    def body(m):
+        message = m.TypeProto(denotation="d")
+        for act in ("tensor_type.elem_type = 1", "sequence_type.elem_type.tensor_type.shape.dim.add(dim_param='N')"):
+            exec(f"message.{act}", {"message": message})
+            yield message, message.WhichOneof("value"), message.HasField("tensor_type"), message.HasField("map_type")
+        dimension = m.TensorShapeProto.Dimension(dim_value=3)
+        dimension.dim_param = ""
+        yield dimension, dimension.WhichOneof("value"), dimension.dim_value, dimension.HasField("dim_value")
+
+    same(body)

@@ -1,0 +1,509 @@
+"""Messages are made as official ones are: by keywords, by people's builder functions, by `onnx.helper` itself."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from types import MappingProxyType, SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+import wire
+from onnx import compose, external_data_helper, helper, numpy_helper
+from wire import attempt, same, snippets
+
+
+class Dict(dict):
+    pass
+
+
+TOOLS = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType}
+
+
+# --- keywords
+
+
+@pytest.mark.parametrize(
+    "expression",
+    snippets(
+        r"""NodeProto(); NodeProto(op_type='Relu', input=['x']); NodeProto('Relu'); NodeProto({'op_type': 'Relu'});
+        NodeProto(None); NodeProto(NodeProto()); NodeProto(b''); NodeProto(no_such_field=1);
+        NodeProto(no_such_field=None); NodeProto(op_type=None, input=None, attribute=None); NodeProto(DESCRIPTOR=1);
+        NodeProto(op_type='a', no_such_field=2); NodeProto(**{1: 2}); NodeProto(**{'input': []}); NodeProto(**{});
+        NodeProto(input='abc'); NodeProto(input=b'abc'); NodeProto(input=['a', None]); NodeProto(input=1);
+        NodeProto(input=['a', b'c', '€']); NodeProto(input=[b'\xff']); NodeProto(input=('a', 'b'));
+        NodeProto(input={'a': 1, 'b': 2}); NodeProto(input=(x for x in 'ab')); NodeProto(input=np.array(['a', 'b']));
+        NodeProto(input=NodeProto(input=['q']).input); NodeProto(input=NodeProto().input); NodeProto(input=NodeProto);
+        ModelProto(graph=None, ir_version=None); ModelProto(graph={}); ModelProto(graph=dict(no_such_field=1));
+        ModelProto(graph=dict(name='g', node=[dict(op_type='a', input=['x'])])); ModelProto(graph={1: 1});
+        ModelProto(graph={'name': None}); ModelProto(graph=GraphProto(name='x')); ModelProto(graph=NodeProto());
+        ModelProto(graph=1); ModelProto(graph=[]); ModelProto(graph=[('name', 'x')]); ModelProto(graph='');
+        ModelProto(graph=GraphProto); ModelProto(graph=ModelProto().graph); ModelProto(graph=Dict(name='x'));
+        ModelProto(graph=OrderedDict(name='x')); ModelProto(graph=MappingProxyType({'name': 'x'}));
+        ModelProto(ir_version='1'); ModelProto(ir_version=1 << 70); ModelProto(ir_version=True);
+        ModelProto(opset_import={}); ModelProto(opset_import={'a': 1}); ModelProto(opset_import=[{}]);
+        ModelProto(opset_import=[{'domain': 'a', 'version': 2}, OperatorSetIdProto(version=3)]);
+        ModelProto(opset_import=[None]); ModelProto(opset_import=[1]); ModelProto(opset_import=[GraphProto()]);
+        ModelProto(opset_import=[{'no_such_field': 1}]); ModelProto(opset_import=1); ModelProto(opset_import='ab');
+        ModelProto(opset_import=(OperatorSetIdProto(version=i) for i in range(2))); ModelProto(opset_import=[Dict()]);
+        ModelProto(opset_import=OperatorSetIdProto()); ModelProto(opset_import=[MappingProxyType({})]);
+        ModelProto(opset_import=ModelProto(opset_import=[{}]).opset_import); ModelProto(opset_import=[[]]);
+        TensorProto(dims=np.array([1, 2])); TensorProto(dims=np.array([1, 2], np.int8)); TensorProto(dims=[True]);
+        TensorProto(dims=np.array([1.0, 2])); TensorProto(dims=np.array([True])); TensorProto(dims=range(3));
+        TensorProto(dims=np.array([[1], [2]])); TensorProto(float_data=np.array([1.5, 2])); TensorProto(dims=5);
+        TensorProto(float_data=np.array([1.5, 2], np.float16)); TensorProto(float_data=[1e39]); TensorProto(dims={3});
+        TensorProto(data_type='FLOAT'); TensorProto(data_location='EXTERNAL'); TensorProto(data_location='NOPE');
+        TensorProto(data_location=5); TensorProto(segment={'begin': 1}); TensorProto(external_data=[{'key': 'k'}]);
+        AttributeProto(type='INTS', ints=[1, 2], name='a', s=b'x', floats=[1], strings=[b'a', b'b']);
+        AttributeProto(type=None); AttributeProto(strings=['b']); AttributeProto(s='b');
+        AttributeProto(t=TensorProto(), tensors=[TensorProto(name='a'), {}]); AttributeProto(g={'node': [{}, {}]});
+        TypeProto(tensor_type=TypeProto.Tensor(elem_type=1), sequence_type=TypeProto.Sequence());
+        TypeProto(sequence_type={}, tensor_type={}); TypeProto(tensor_type={}, sequence_type=None);
+        TypeProto(value=1); TypeProto(tensor_type={'shape': {'dim': [{'dim_value': 3}, {'dim_param': 'N'}, {}]}});
+        TensorShapeProto.Dimension(dim_value=1, dim_param='a');
+        TensorShapeProto.Dimension(dim_param='a', dim_value=1); TensorShapeProto(dim=[TensorShapeProto.Dimension()]);
+        TensorShapeProto(dim=[TensorShapeProto()]); Everything(many_color=['RED', 1, 'BLUE']);
+        Everything(many_color=['no']); Everything(many_color='RED'); Everything(many_shade=[-1, 'HIGHEST']);
+        Everything(many_shade=[1]); Everything(packed_bool=[1, 0, True]); Everything(child={'child': {'child': {}}});
+        Everything(children=[{'children': [{'one_int32': 3}]}]);
+        Everything(last=1, one_double=2.0, pick_far={'text': 'a'}, one_bool=True, many_double=[1.5]);
+        Holder(nothing={}); Holder(nothing={'a': 1}); Holder(nothings=[{}, Nothing()]); Nothing(a=1); Nothing(1);
+        Sparse(message={'message': {'numbers': [-1, 2]}}, texts=['a'], shade='DARK'); Everything.Tree(branches=[{}])"""
+    ),
+)  # fmt: skip
+def test_a_class_called_with_keywords_makes_or_refuses_what_it_does_officially(expression):
+    def body(m):
+        made = attempt(eval, expression, {**vars(m), **TOOLS})
+        yield made
+        yield b"" if isinstance(made, Exception) else made.SerializeToString()
+
+    same(body)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"op_type": "b", "input": ["y"]}, {"attribute": [{"name": "b"}]}, {"no": 1}])
+def test_calling_init_again_does_what_it_does_officially(keywords):
+    def body(m):
+        node = m.NodeProto(op_type="a", input=["x"])
+        yield attempt(node.__init__, **keywords), node
+
+    same(body)
+
+
+def test_what_keywords_were_given_is_copied():
+    def body(m):
+        graph, node = m.GraphProto(name="a"), {"op_type": "a", "input": ["x"]}
+        model = m.ModelProto(graph=graph)
+        again = m.GraphProto(node=[node, node])
+        graph.name = "changed"
+        node["input"].append("changed")
+        again.node[0].op_type = "first"
+        yield model, graph, again
+
+    same(body)
+
+
+# --- builders as people write them
+
+
+def value_info(m, name, elem_type, shape):
+    info = m.ValueInfoProto(name=name)
+    info.type.tensor_type.elem_type = elem_type
+    info.type.tensor_type.shape.dim.extend([])
+    for size in shape:
+        info.type.tensor_type.shape.dim.add(**{"dim_param" if isinstance(size, str) else "dim_value": size})
+    return info
+
+
+def attribute(m, name, value):
+    one = m.AttributeProto(name=name)
+    if isinstance(value, m.TensorProto):
+        one.type = "TENSOR"
+        one.t.CopyFrom(value)
+    elif isinstance(value, m.GraphProto):
+        one.type = m.AttributeProto.GRAPH
+        one.g.MergeFrom(value)
+    elif isinstance(value, list):
+        one.type = "INTS"
+        one.ints[:] = value
+    elif isinstance(value, str):
+        one.type, one.s = m.AttributeProto.STRING, value.encode()
+    elif isinstance(value, float):
+        one.type, one.f = m.AttributeProto.FLOAT, value
+    else:
+        one.type, one.i = m.AttributeProto.INT, value
+    return one
+
+
+def node(m, op_type, inputs, outputs, **attributes):
+    made = m.NodeProto(op_type=op_type, input=inputs, output=outputs)
+    made.attribute.extend(attribute(m, *pair) for pair in sorted(attributes.items()))
+    return made
+
+
+def tensor(m, name, array):
+    made = m.TensorProto(name=name, dims=array.shape)
+    made.data_type = m.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
+    if array.size > 4:
+        made.raw_data = array.tobytes()
+    elif array.dtype.kind == "f":
+        made.float_data.extend(array.ravel())
+    else:
+        made.int64_data.extend(array.ravel().tolist())
+    return made
+
+
+def build(m):
+    """A model with weights, attributes of most kinds, a subgraph and a function."""
+    body = m.GraphProto(name="body", node=[node(m, "Relu", ["h"], ["r"])])
+    body.output.append(value_info(m, "r", 1, []))
+    graph = m.GraphProto(name="main")
+    graph.input.extend([value_info(m, "x", 1, ["batch", 3]), value_info(m, "c", 9, [])])
+    graph.initializer.extend([tensor(m, "w", np.ones((3, 5), "f")), tensor(m, "b", np.arange(3))])
+    graph.node.append(
+        node(
+            m, "Gemm", ["x", "w"], ["h"], alpha=0.5, transB=1, mode="ä", axes=[1, -2], t=tensor(m, "", np.ones(2, "f"))
+        )
+    )
+    graph.node.append(node(m, "If", ["c"], ["y"], then_branch=body, else_branch=body))
+    graph.output.add().CopyFrom(value_info(m, "y", 1, ["batch", 5]))
+    model = m.ModelProto(ir_version=10, producer_name="test")
+    model.graph.CopyFrom(graph)
+    model.opset_import.add(version=21)
+    model.functions.add(
+        name="f", domain="d", input=["a"], output=["b"], node=[node(m, "Abs", ["a"], ["b"])], attribute=["k"]
+    )
+    for key in ("one", "two"):
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, key.upper()
+    return model
+
+
+def test_a_model_built_by_hand_is_byte_for_byte_the_official_one():
+    def body(m):
+        model = build(m)
+        yield model.SerializeToString(), model
+
+    same(body)
+
+
+def rename(model):
+    for one in model.graph.node:
+        one.name = one.name or f"{one.op_type}_{len(one.input)}"
+        one.input[:] = [f"p/{name}" for name in one.input]
+        for i, name in enumerate(one.output):
+            one.output[i] = f"p/{name}"
+    for one in (*model.graph.input, *model.graph.output, *model.graph.initializer):
+        one.name = f"p/{one.name}"
+
+
+def drop_subgraphs(model):
+    for one in list(model.graph.node):
+        if any(attribute_.HasField("g") for attribute_ in one.attribute):
+            model.graph.node.remove(one)
+    for one in model.graph.node:
+        kept = [attribute_ for attribute_ in one.attribute if attribute_.type != attribute_.TENSOR]
+        del one.attribute[:]
+        one.attribute.extend(kept)
+
+
+def freeze_batch(model):
+    for info in (*model.graph.input, *model.graph.output):
+        for size in info.type.tensor_type.shape.dim:
+            if size.WhichOneof("value") == "dim_param":
+                size.dim_value = 1
+
+
+def sort_everything(model):
+    model.graph.node.sort(key=lambda one: one.op_type, reverse=True)
+    model.graph.initializer.sort(key=lambda one: one.name)
+    model.metadata_props.reverse()
+    for one in model.graph.node:
+        one.attribute.sort(key=lambda attribute_: attribute_.name)
+
+
+def replace_weights(model):
+    for one in model.graph.initializer:
+        for name in ("raw_data", "float_data", "int64_data"):
+            one.ClearField(name)
+        one.raw_data = np.zeros(tuple(one.dims), "f").tobytes()
+        one.data_type = one.FLOAT
+
+
+def insert_nodes(model):
+    made = type(model.graph.node[0])(op_type="Identity", input=["x"], output=["x2"])
+    model.graph.node.insert(0, made)
+    model.graph.node.insert(1, model.graph.node[0])
+    model.graph.node[1].input[0] = model.graph.node[0].output[0]
+    model.graph.node.append(model.graph.node.pop(2))
+
+
+@pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+@pytest.mark.parametrize("act", [rename, drop_subgraphs, freeze_batch, sort_everything, replace_weights, insert_nodes])
+def test_a_pass_over_a_model_leaves_what_it_leaves_officially(act, parsed):
+    def body(m):
+        model = build(m)
+        model = m.ModelProto.FromString(model.SerializeToString()) if parsed else model
+        act(model)
+        yield model, model.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_several_passes_over_a_model_leave_what_they_leave_officially():
+    def body(m):
+        model = m.ModelProto.FromString(build(m).SerializeToString())
+        for act in (rename, insert_nodes, sort_everything, freeze_batch, replace_weights, drop_subgraphs):
+            act(model)
+            yield act.__name__, model
+            model = m.ModelProto.FromString(model.SerializeToString())
+
+    same(body)
+
+
+# --- equality
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("", "one_int32=0"), ("one_int32=0", "one_int32=0"), ("one_double=nan", "one_double=nan"),
+        ("one_double=0.0", "one_double=-0.0"), ("one_float=nan", "one_float=-nan"), ("child={}", ""),
+        ("child={}", "child={'child': {}}"), ("many_int32=[1, 2]", "many_int32=[2, 1]"), ("many_int32=[]", ""),
+        ("many_double=[nan]", "many_double=[nan]"), ("children=[{}]", "children=[{}, {}]"),
+        ("children=[{}]", "children=[{}]"), ("pick_int=1", "pick_text='a'"), ("pick_message={}", "pick_far={}"),
+        ("one_string=''", "one_bytes=b''"),
+        ("many_int32=[1]", "packed_int32=[1]"), ("one_bool=1", "one_bool=True"), ("one_color='BLUE'", "one_color=2"),
+        ("one_float=0.1", "one_float=0.10000000149011612"), ("one_int64=1", "one_uint64=1"), ("", ""),
+    ],
+)  # fmt: skip
+def test_made_messages_are_equal_where_the_official_ones_are(one, other):
+    def body(m):
+        a, b = (eval(f"E({keywords})", {"E": m.Everything, "nan": float("nan")}) for keywords in (one, other))
+        parsed = type(b).FromString(b.SerializeToString())
+        yield a == b, a != b, b == a, parsed == a, a == parsed, b == parsed
+
+    same(body)
+
+
+def test_equality_follows_edits():
+    def body(m):
+        one = build(m)
+        other = m.ModelProto.FromString(one.SerializeToString())
+        yield one == other
+        for code in snippets(
+            """r.graph.node[0].input.append('w'); r.ir_version = 9; r.graph.node[0].attribute[3].t.dims[0] = 4;
+            del r.opset_import[0]; r.ClearField('graph'); r.producer_name = ''"""
+        ):  # fmt: skip
+            exec(code, {"r": one})
+            yield one == other, other == one
+            exec(code, {"r": other})
+            yield one == other, other == one
+
+    same(body)
+
+
+def test_an_absent_message_equals_an_empty_one_and_nothing_else():
+    def body(m):
+        root = m.ModelProto()
+        yield (
+            root.graph == m.GraphProto(),
+            m.GraphProto() == root.graph,
+            root.graph == m.NodeProto(),
+            root.graph == root.graph,
+        )
+        yield root.graph != m.GraphProto(name="a"), root.graph == None, attempt(hash, root.graph), root  # noqa: E711
+
+    same(body)
+
+
+def test_edited_unknown_fields_count_for_equality():
+    def body(m):
+        one = m.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
+        other = m.ModelProto(ir_version=5)
+        yield one == other
+        one.DiscardUnknownFields()
+        yield one == other
+        other.MergeFromString(wire.span(100, b"a"))
+        one.MergeFromString(wire.span(100, b"a"))
+        yield one == other, one.graph == other.graph
+
+    same(body)
+
+
+# --- onnx's own builders, with their classes replaced
+
+
+@contextmanager
+def onnx_of(m):
+    """Have the functions of onnx use the classes of a maker."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (helper, numpy_helper, compose, external_data_helper):
+            for name, cls in vars(m).items():
+                if name in vars(module):
+                    patch.setattr(module, name, cls)
+            if "onnx" in vars(module):
+                patch.setattr(module, "onnx", SimpleNamespace(**{**vars(onnx), **vars(m)}))
+        # It knows official classes only.
+        patch.setattr(compose, "checker", SimpleNamespace(check_model=lambda model: None))
+        yield
+
+
+def helper_model(m, name="main", **keywords):
+    """A model with what `onnx.helper` can make; to be called where it uses the classes of the maker."""
+    weights = helper.make_tensor("w", m.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    raw = helper.make_tensor("r", m.TensorProto.INT64, [2], np.arange(2), raw=True)
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("s", m.TensorProto.FLOAT, [1], [0.5]),
+        helper.make_tensor("i", m.TensorProto.INT64, [1], [2]),
+        [9],
+    )
+    body = helper.make_graph([helper.make_node("Relu", ["h"], ["r"], name="relu")], "body", [], [], [weights])
+    values = {"tensor": raw, "tensors": [raw, weights], "strings": ["a", b"b"], "floats": [1.5, 2], "graphs": [body]}
+    values |= {
+        "sparse": sparse,
+        "sparses": [sparse],
+        "type": helper.make_tensor_type_proto(1, [1]),
+        "ints": np.arange(3),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], name="conv", domain="", strides=[1, 2], alpha=0.5, flag=True),
+        helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body, doc_string="doc", overload="o"),
+        helper.make_node("Misc", [], [], **values),
+    ]
+    x = helper.make_tensor_value_info("x", m.TensorProto.FLOAT, ["batch", 3, None], "doc", ["N", "C", "W"])
+    infos = [
+        helper.make_tensor_value_info("scalar", 1, []),
+        helper.make_tensor_value_info("any", 1, None),
+        helper.make_sparse_tensor_value_info("sparse", 1, [3, "n"]),
+        helper.make_tensor_sequence_value_info("seq", 1, [2]),
+        helper.make_value_info("map", helper.make_map_type_proto(7, helper.make_sequence_type_proto(x.type))),
+        helper.make_value_info("optional", helper.make_optional_type_proto(x.type)),
+        helper.make_empty_tensor_value_info("e"),
+    ]
+    c = helper.make_tensor_value_info("c", m.TensorProto.BOOL, [])
+    graph = helper.make_graph(nodes, name, [x, c], [helper.make_tensor_value_info("y", 1, ["batch"])], [weights, raw],
+                              doc_string="ä€𝄞", value_info=infos, sparse_initializer=[sparse])  # fmt: skip
+    function = helper.make_function(
+        "d",
+        f"f{name}",
+        ["a"],
+        ["b"],
+        nodes[:1],
+        [helper.make_opsetid("", 21)],
+        ["k"],
+        [helper.make_attribute("q", 1)],
+        "doc",
+        "o",
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_operatorsetid("", 21)], functions=[function], producer_name="test", **keywords
+    )
+    helper.set_model_props(model, {"k": "v", "l": ""})
+    model.training_info.append(helper.make_training_info(body, [("a", "b")], body, [("c", "d")]))
+    return model
+
+
+def test_a_model_made_by_onnx_helper_is_byte_for_byte_the_official_one():
+    def body(m):
+        with onnx_of(m):
+            model = helper_model(m)
+            yield type(model) is m.ModelProto, model.SerializeToString(), model
+
+    same(body)
+
+
+TENSORS = [name for name in onnx.TensorProto.DataType.keys() if name not in ("UNDEFINED", "STRING")]  # noqa: SIM118
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_made_by_onnx_are_byte_for_byte_the_official_ones(name):
+    def body(m):
+        with onnx_of(m):
+            data_type = m.TensorProto.DataType.Value(name)
+            yield helper.make_tensor("t", data_type, [2, 2], [0, 1, 1, 0]).SerializeToString()
+            array = np.array([[0, 1], [1, 0]]).astype(helper.tensor_dtype_to_np_dtype(data_type))
+            made = numpy_helper.from_array(array, "n")
+            yield made.SerializeToString(), made, numpy_helper.to_array(made).tobytes()
+
+    same(body)
+
+
+def test_tensors_sequences_maps_and_optionals_of_numpy_helper_are_byte_for_byte_the_official_ones():
+    def body(m):
+        with onnx_of(m):
+            yield numpy_helper.from_array(np.array(["a", "bc"], object)).SerializeToString()
+            yield helper.make_tensor("t", m.TensorProto.STRING, [2], ["a", b"b"]).SerializeToString()
+            arrays = [np.arange(3), np.arange(2)]
+            yield numpy_helper.from_list(arrays, "l").SerializeToString()
+            yield numpy_helper.from_list([arrays, arrays]).SerializeToString()
+            made = numpy_helper.from_dict({1: np.arange(2), 2: np.arange(2)}, "d")
+            yield made.SerializeToString(), made.keys, len(numpy_helper.to_dict(made))
+            yield numpy_helper.from_optional(np.arange(3), "o").SerializeToString()
+            yield helper.make_optional(
+                "p", m.OptionalProto.SEQUENCE, numpy_helper.from_list(arrays)
+            ).SerializeToString()
+            yield attempt(helper.make_sequence, "s", m.SequenceProto.TENSOR, [m.NodeProto()])
+
+    same(body)
+
+
+def test_attributes_of_onnx_helper_are_the_official_ones():
+    def body(m):
+        with onnx_of(m):
+            for value in (
+                1,
+                1.5,
+                "ä",
+                b"b",
+                [1, 2],
+                [0.5, 1],
+                ["a"],
+                np.int64(3),
+                np.float32(0.1),
+                np.array([1, 2]),
+                (1,),
+                range(3),
+            ):
+                made = helper.make_attribute("a", value, "doc")
+                yield made.SerializeToString(), made, helper.get_attribute_value(made)
+            yield (
+                helper.make_attribute("a", [], attr_type=m.AttributeProto.STRINGS),
+                attempt(helper.make_attribute, "a", []),
+            )
+            yield helper.make_attribute_ref("a", m.AttributeProto.INT), attempt(helper.make_attribute, "a", {})
+
+    same(body)
+
+
+def test_models_merged_and_prefixed_by_onnx_compose_are_the_official_ones():
+    def body(m):
+        with onnx_of(m):
+            one, other = helper_model(m, "one"), helper_model(m, "other")
+            one.functions[0].name = "other name"
+            merged = compose.merge_models(one, other, [("y", "x")], prefix1="a/", prefix2="b/")
+            yield merged.SerializeToString(deterministic=True), merged
+            prefixed = compose.add_prefix(m.ModelProto.FromString(one.SerializeToString()), "p/", inplace=True)
+            yield prefixed
+            yield attempt(compose.merge_models, one, other, [("y", "no_such_input")])
+
+    same(body)
+
+
+def test_weights_moved_to_a_file_by_onnx_leave_the_official_model(tmp_path):
+    def body(m):
+        with onnx_of(m):
+            model = m.ModelProto.FromString(helper_model(m).SerializeToString())
+            external_data_helper.convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
+            yield model
+            for tensor_ in model.graph.initializer:
+                if external_data_helper.uses_external_data(tensor_):
+                    (tmp_path / "weights.bin").unlink(missing_ok=True)
+                    external_data_helper.save_external_data(tensor_, str(tmp_path))
+                    tensor_.ClearField("raw_data")
+                    yield tensor_, (tmp_path / "weights.bin").read_bytes()
+            external_data_helper.load_external_data_for_model(model, str(tmp_path))
+            external_data_helper.convert_model_from_external_data(model)
+            yield model
+
+    same(body)

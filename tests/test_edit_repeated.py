@@ -1,0 +1,530 @@
+"""Repeated fields are edited as those of the official runtime are; and what fails leaves them as they were."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import MutableSequence
+
+import numpy as np
+import pytest
+import wire
+from wire import attempt, plain, same, settled, snippets
+
+import onnxwire
+
+EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
+REPEATED = [field.name for field in EVERYTHING.fields if field.is_repeated and field.message_type is None]
+NUMBERS = [name for name in REPEATED if name not in ("many_string", "many_bytes")]
+SAMPLES = {"string": ["a", "b", "c"], "bytes": [b"a", b"b", b"c"], "bool": [True, False, True], "shade": [2, -1, 70]}
+SAMPLES |= {"double": [0.5, -0.0, 1.5], "float": [0.5, -0.0, 1.5], "color": [2, 0, 1]}
+
+
+def sample(name):
+    return SAMPLES.get(name.partition("_")[2], [1, 3, 2])
+
+
+def act(code, names):
+    """What an expression gives or a statement leaves behind, or the error that it raises."""
+    try:
+        compile(code, "", "eval")
+    except SyntaxError:
+        return attempt(exec, code, names)
+    return attempt(eval, code, names)
+
+
+def yields(*values):
+    """A generator that raises what errors it comes to."""
+    for value in values:
+        if isinstance(value, type):
+            raise value("from a generator")
+        yield value
+
+
+HELPERS = {"np": np, "copy": copy, "gen": yields, "Index": wire.Index, "Key": KeyError}
+
+
+# --- values
+
+WAYS = {
+    "append": "s.append(v)",
+    "extend": "s.extend([s[0], v, s[1]])",
+    "generator": "s.extend(gen(s[0], v))",
+    "insert": "s.insert(1, v)",
+    "item": "s[1] = v",
+    "slice": "s[1:2] = [s[2], v]",
+    "extended slice": "s[::2] = [s[1], v]",
+    "MergeFrom": "s.MergeFrom([v])",
+}
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sequence_takes_or_refuses_a_value_as_officially(way, value):
+    def body(m):
+        for name in REPEATED:
+            message = m.Everything(**{name: sample(name)})
+            before = plain(message)
+            result = act(WAYS[way], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]})
+            yield name, result, settled(m, result, before, message)
+
+    same(body)
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+def test_a_sequence_is_extended_by_what_the_official_one_is(value):
+    def body(m):
+        for name in REPEATED:
+            for method in ("extend", "MergeFrom"):
+                message = m.Everything(**{name: sample(name)})
+                before = plain(message)
+                result = attempt(getattr(getattr(message, name), method), wire.VALUES[value])
+                yield name, result, settled(m, result, before, message)
+            yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
+
+    same(body)
+
+
+DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f8; S3; U3; V4")
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_sequence_takes_or_refuses_an_array_as_officially(dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
+    arrays = [array, array[:3], array[::2], array[::-1], array[:0], array.reshape(1, 7), array[0]]
+
+    def body(m):
+        for name in REPEATED:
+            for i, one in enumerate(arrays):
+                message = m.Everything(**{name: sample(name)})
+                before = plain(message)
+                result = attempt(getattr(message, name).extend, one)
+                yield name, i, result, settled(m, result, before, message)
+
+    same(body)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
+def test_the_ends_of_the_range_of_an_array_are_taken_or_refused_as_officially(dtype):
+    limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
+    array = np.array([limits.min, limits.max], dtype)
+
+    def body(m):
+        for name in NUMBERS:
+            for part in (array, array[:1], array[1:]):
+                message = m.Everything(**{name: sample(name)})
+                before = plain(message)
+                result = attempt(getattr(message, name).extend, part)
+                yield name, result, settled(m, result, before, message)
+
+    same(body)
+
+
+def test_a_big_array_is_taken_whole():
+    def body(m):
+        message = m.TensorProto()
+        rng = np.random.default_rng(0)
+        message.float_data.extend(rng.standard_normal(10_000))
+        message.int64_data.extend(rng.integers(-(1 << 63), 1 << 63, 10_000) >> rng.integers(0, 63, 10_000))
+        yield message, message.SerializeToString()
+
+    same(body)
+
+
+# --- methods
+
+INDEXES = snippets("0; 1; 2; 3; -1; -3; -4; None; 1.0; 'a'; True; Index(1); np.int8(-2)")
+SLICES = snippets("0:2; :; 1:1; 5:9; 2:1; -2:; ::2; ::-1; 1::-1")
+ACTS = [
+    *snippets(
+        """s.append(); s.append(v[0], v[1]); s.append(v[2]); s.extend(); s.extend(v, v);
+        s.extend([]); s.extend(v); s.extend(tuple(v)); s.extend(gen(*v)); s.extend(gen(v[0], Key)); s.extend(());
+        s.extend(s); s.extend(iter(s)); s.extend(reversed(s)); s.extend(s[1:]); s.extend(dict.fromkeys(v));
+        s.MergeFrom(v); s.MergeFrom(s); s.MergeFrom(gen(v[0], Key)); s.MergeFrom(None); s.MergeFrom();
+        s.extend(None); s.extend(0); s.extend(Key); s.extend(set(v[:1])); s.extend(copy.deepcopy(s));
+        s.insert(0); s.insert(); s.insert(4, v[0]); s.insert(100, v[0]); s.insert(-100, v[0]);
+        s.pop(); s.pop(2); s.pop(0, 0); s.pop('1'); s.pop(-2);
+        s.clear(); s.clear(1); s.reverse(); s.reverse(1);
+        s.remove(v[0]); s.remove(v[1]); s.remove(v[2]); s.remove('no'); s.remove(None); s.remove(s); s.remove();
+        s.sort(); s.sort(reverse=True); s.sort(reverse=False); s.sort(key=None); s.sort(key=str); s.sort(key=1);
+        s.sort(key=hash, reverse=True); s.sort(key=lambda x: 1 / 0); s.sort(None); s.sort(str); s.sort(other=1);
+        s.sort(key=lambda x: 'a' if x == v[0] else 1); s.sort(reverse='a'); s.sort(reverse=1); s.sort(cmp=str);
+        s.sort(key=lambda x: 0); s.sort(key=lambda x: 0, reverse=True); s.sort(key=lambda x: float('nan'));
+        s + v; v + s; s * 2; s.no_such_method; s.no_such_field = 1; s.append = 1; hash(s); s == v; s != v;
+        len(s); bool(s); s[0]; s[3]; s[-4]; s[1:]; v[0] in s; 'no' in s; list(s); list(reversed(s));
+        s == list(v); s == tuple(v); s == s; s == v[:1]; s < v; s == copy.deepcopy(s)"""
+    ),
+    *[f"s.insert({i}, v[1])" for i in INDEXES],
+    *[f"s.pop({i})" for i in INDEXES if i not in ("3", "-4")],
+    *[f"s[{i}] = v[2]" for i in INDEXES],
+    *[f"del s[{i}]" for i in INDEXES],
+    *[f"s[{i}] = {v}" for i in SLICES for v in snippets("[]; v[:1]; v[:2]; v; gen(*v); None; 5; s[::-1]; v * 2")],
+    *[f"s[{i}] = {v}" for i in SLICES for v in ("s", "gen(v[0], Key)") if (i, v) != ("::-1", "s")],
+    *[f"s[{i}] = v[:2]" for i in ("::0", "'a':")],
+    *[f"del s[{i}]" for i in [*SLICES, "::-2", "1::5", "::0", "'a':"]],
+]
+# To delete an extended slice of nothing kills the official runtime, or deletes something.
+DEADLY = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
+# On an absent sequence the official runtime does not look at the arguments, or looks at the index first.
+FREE_IF_EMPTY = snippets(
+    """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
+    s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
+)
+ORIGINS = ["made", "parsed", "parsed in two ways", "parsed and edited", "cleared", "absent"]
+
+
+def sequence(m, name, origin):
+    """A message, and its sequence of three values that came about in some way, or of none."""
+    values = sample(name)
+    made = m.Everything(**{name: values})
+    if origin == "made":
+        return made, getattr(made, name)
+    encoded = made.SerializeToString()
+    if origin == "parsed in two ways" and name in NUMBERS:
+        # The last value is packed where its field is not, and the other way round.
+        other = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
+        number = EVERYTHING.fields_by_name[name].number
+        tail = m.Everything(**{other: values[2:]}).SerializeToString()
+        wire_type = tail[0] & 7
+        tail = wire.tag(number, wire_type) + tail[len(wire.tag(EVERYTHING.fields_by_name[other].number, wire_type)) :]
+        encoded = m.Everything(**{name: values[:2]}).SerializeToString() + wire.number(3, 5) + tail
+    message = m.Everything() if origin == "absent" else m.Everything.FromString(encoded)
+    if origin == "parsed and edited":
+        getattr(message, name).append(values[0])
+        getattr(message, name).pop()
+    if origin == "cleared":
+        message.ClearField(name)
+    return message, getattr(message, name)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize(
+    "name", snippets("many_int64; many_string; many_bytes; packed_double; packed_bool; many_shade")
+)
+def test_an_act_on_a_sequence_does_what_it_does_officially(name, origin):
+    def body(m):
+        for code in ACTS:
+            if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
+                continue
+            message, values = sequence(m, name, origin)
+            before = plain(message)
+            result = act(code, {**HELPERS, "s": values, "v": sample(name)})
+            yield code, result, settled(m, result, before, message)
+            if not isinstance(result, Exception):
+                yield values, getattr(message, name), len(values), bool(values)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of popping from nothing
+        same(body)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_run_of_edits_leaves_what_it_leaves_officially(name, origin):
+    def body(m):
+        message, values = sequence(m, name, origin)
+        one, two, three = sample(name)
+        for code in snippets(
+            "s.extend(v); s.insert(1, v[2]); s.reverse(); s[::2] = v[:len(s[::2])] * 9; s.remove(v[0])"
+        ):
+            attempt(exec, code, {"s": values, "v": [one, two, three]})
+            yield code, values
+        values.sort()
+        values.extend(values)
+        values[1:3] = [three]
+        yield values, values.pop(), values.pop(0), message, message.SerializeToString(deterministic=True)
+        del values[:]
+        yield message, message.SerializeToString()
+
+    same(body)
+
+
+@pytest.mark.parametrize("place", [3, 100, -4, -100])
+def test_popping_out_of_range_raises_index_error(place):
+    # Protobuf 7 takes the last element, and warns that it won't for ever.
+    message = wire.makers()[0].Everything(many_int32=[1, 2, 3], children=[{}, {}, {}])
+    for values in (message.many_int32, message.children):
+        with pytest.raises(IndexError):
+            values.pop(place)
+        assert len(values) == 3
+
+
+def test_popping_from_nothing_raises_index_error():
+    for name in ("many_int32", "many_string", "children"):
+        with pytest.raises(IndexError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            getattr(wire.makers()[0].Everything(), name).pop()
+
+
+@pytest.mark.parametrize("name", ["many_int32", "many_string", "children"])
+def test_augmented_assignment_does_what_it_does_officially(name):
+    # Protobuf 7 has no += for its sequences.
+    def body(m):
+        message = m.Everything()
+        yield act("s += []", {"s": getattr(message, name)}), act(f"m.{name} += []", {"m": message}), message
+
+    same(body)
+
+
+@pytest.mark.parametrize("code", [*DEADLY, "del s[5::2]", "del s[2:1:2]", "del s[0:2:-2]", "del s[0:2:-1]"])
+def test_deleting_an_extended_slice_of_nothing_deletes_nothing(code):
+    for count in (0, 3) if code not in DEADLY else (0,):
+        message = wire.makers()[0].Everything(many_int32=range(count), many_string="abc"[:count], children=[{}] * count)
+        for values in (message.many_int32, message.many_string, message.children):
+            exec(code, {"s": values})
+            assert len(values) == count
+
+
+def test_a_sequence_can_be_assigned_to_itself_backwards():
+    # The official runtime overwrites what it has not yet read.
+    values = wire.makers()[0].Everything(many_int32=[1, 2, 3, 4]).many_int32
+    values[::-1] = values
+    assert values == [4, 3, 2, 1]
+
+
+def test_sequences_are_mutable_sequences():
+    message = onnxwire.GraphProto()
+    assert isinstance(message.node, MutableSequence)
+    assert isinstance(message.node.add().input, MutableSequence)
+
+
+def test_strings_that_are_no_utf8_move_with_their_sequence():
+    def body(m):
+        for code in snippets(
+            "s.reverse(); s.append('b'); s.insert(0, 'b'); s.pop(1); del s[1]; s[1] = 'b'; s[1:] = []"
+        ):
+            message = m.NodeProto.FromString(wire.span(1, b"\xff") + wire.span(1, b"a"))
+            yield code, act(code, {"s": message.input}), message
+
+    same(body)
+
+
+def test_unknown_enum_values_stay_when_their_sequence_is_edited():
+    def body(m):
+        for number, name in ((69, "packed_color"), (36, "many_color")):
+            encoded = wire.span(number, b"\0\7\1") + wire.number(number, 8) + wire.number(number, 2)
+            message = m.Everything.FromString(encoded)
+            values = getattr(message, name)
+            yield values, message
+            values.append("GREEN")
+            values[0] = 2
+            yield values, message
+            message.ClearField(name)
+            yield values, message
+
+    same(body)
+
+
+def test_an_edit_within_an_edit_does_what_it_does_officially():
+    def body(m):
+        for code in (
+            "s.extend(s.append(7) or x for x in (5, 6))", "s.extend(s.clear() or x for x in (5, 6))",
+        ):  # fmt: skip
+            message = m.Everything(many_int32=[3, 1, 2])
+            yield code, act(code, {"s": message.many_int32}), message
+
+    same(body)
+
+
+@pytest.mark.parametrize(
+    "code",
+    snippets(
+        """s.sort(key=lambda x: s.clear() or 1); s.sort(key=lambda x: s.append(s[0]) or 1); s.insert(clear, s[0]);
+        s[0:2] = (s.clear() or x for x in list(s)); s[clear] = s[0]; del s[clear]; s.pop(clear); s.remove(clear);
+        s[clear:] = list(s); del s[:clear]; s.extend(s.pop() for _ in s[:]); del s[::clear]; s.extend(pops)"""
+    ),
+)
+@pytest.mark.parametrize("name", ["many_int32", "many_string", "packed_double"])
+def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
+    message = wire.makers()[0].Everything(**{name: sample(name) * 30})
+    values = getattr(message, name)
+
+    class Clear:
+        def __index__(self):
+            values.clear()
+            return 1
+
+        def __eq__(self, other):
+            values.clear()
+            return False
+
+        __hash__ = None
+
+    act(code, {"s": values, "clear": Clear(), "pops": (values.pop() for _ in range(5))})
+    kept = list(values)
+    assert len(values) == len(kept)
+    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == kept
+
+
+# --- repeated messages
+
+MESSAGE_ACTS = [
+    *snippets(
+        """s.add(); s.add(value=5); s.add(value=5, branches=[{'value': 6}]); s.add(value=None); s.add(trunk={});
+        s.append(T()); s.append(T(value=5)); s.append(s[0]); s.append(s[0].trunk); s.append(); s.append(T(), T());
+        s.extend([]); s.extend([T(value=5), T(value=6)]); s.extend(gen(T(value=5), T(value=6))); s.extend(());
+        s.extend(s[:]); s.extend(reversed(s)); s.extend(x for x in s[:]); s.extend(copy.deepcopy(s)); s.extend();
+        s.extend(T(branches=[T(value=5)] * 3).branches); s.MergeFrom(T(branches=[T(value=5)] * 3).branches);
+        s.extend(None); s.extend(1); s.extend(T()); s.MergeFrom(None); s.MergeFrom([T(value=7)]); s.MergeFrom();
+        s.insert(0, s[2]); s.insert(2, s[0]); s.insert(0); s.insert(100, T()); s.insert(-100, T());
+        s.pop(); s.pop(2); s.pop(-2); s.pop(0, 0); s.pop('1');
+        s.remove(T(value=1)); s.remove(s[1]); s.remove(T()); s.remove(1); s.remove(None); s.remove({'value': 1});
+        s.reverse(); s.sort(); s.sort(key=lambda t: t.value); s.sort(key=lambda t: -t.value); s.sort(None);
+        s.sort(key=lambda t: t.value, reverse=True); s.sort(key=lambda t: 1 / 0); s.sort(key=len); s.sort(cmp=1);
+        s.sort(key=lambda t: 0, reverse=True); s.clear(); s.clear(1); s[0] = T(); s[0] = s[1]; s[0] = None;
+        s[0] = {}; s['a'] = T(); s[0:1] = [T()]; s[:] = []; s[::2] = s;
+        s + []; s * 2; [] + s; hash(s); s == list(s); s == s; s == []; s != s; s == 1; T(value=1) in s;
+        s.no_such_method; s.no_such_field = 1; s[0].CopyFrom(s[1]); s[0].MergeFrom(s[1]); s[-1].ClearField('value');
+        s == copy.deepcopy(s); s[0:2]; s[3]; len(s); s[1].branches.extend(s[0].branches); s[0].branches.add()"""
+    ),
+    *[f"s.insert({i}, T(value=5))" for i in INDEXES],
+    *[f"s.pop({i})" for i in INDEXES if i not in ("3", "-4")],
+    *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
+]
+# What fails after a part of it has officially been done.
+HALF_DONE = snippets(
+    """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
+        s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
+        s.add(value=1, branches=[1]); s.extend([T(), N()]); s.extend([T(), None]); s.extend(gen(T(), Key));
+        s.extend([T(), {'value': 1}]); s.extend('ab'); s.MergeFrom([T(), N()]); s.MergeFrom(Nothings().nothings)"""
+)
+
+
+def trees(m, origin):
+    """A message, and its sequence of three messages that came about in some way, or of none."""
+    made = m.Everything.Tree(value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}])
+    encoded = made.SerializeToString()
+    if origin == "made":
+        return made, made.branches
+    if origin == "parsed in two ways":
+        encoded = encoded[2:] + wire.span(3, b"") + encoded[:2] + wire.span(77, b"unknown")
+    message = m.Everything.Tree() if origin == "absent" else m.Everything.Tree.FromString(encoded)
+    if origin == "parsed and edited":
+        message.branches.add()
+        message.branches.pop()
+    if origin == "cleared":
+        message.ClearField("branches")
+    return message, message.branches
+
+
+def names(m, values):
+    holder = lambda: m.Holder(nothings=[{}, {}])  # noqa: E731
+    return {**HELPERS, "s": values, "T": m.Everything.Tree, "N": m.Nothing, "Nothings": holder}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("code", MESSAGE_ACTS)
+def test_an_act_on_a_sequence_of_messages_does_what_it_does_officially(code, origin):
+    if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
+        return
+
+    def body(m):
+        message, values = trees(m, origin)
+        before = plain(message)
+        result = act(code, names(m, values))
+        yield result, settled(m, result, before, message)
+        if not isinstance(result, Exception):
+            yield values, message.branches, len(values), bool(values)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same(body)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("code", HALF_DONE)
+def test_an_act_that_fails_leaves_a_sequence_of_messages_as_it_was(code, origin):
+    same(lambda m: iter([act(code, names(m, trees(m, origin)[1]))]))
+    message, values = trees(wire.makers()[0], origin)
+    before, count = message.SerializeToString(), len(values)
+    assert isinstance(act(code, names(wire.makers()[0], values)), Exception)
+    assert (message.SerializeToString(), len(values)) == (before, count)
+
+
+@pytest.mark.parametrize("code", snippets("s.extend(s); s.MergeFrom(s); s.extend(list(s)); s.extend(copy.deepcopy(s))"))
+def test_a_sequence_of_messages_can_be_extended_by_itself(code):
+    # The official runtime runs out of memory over the first two.
+    values = trees(wire.makers()[0], "made")[1]
+    act(code, {"s": values, "copy": copy})
+    assert len(values) == 6
+    assert values[:3] == values[3:] == trees(wire.makers()[0], "made")[1]
+
+
+@pytest.mark.parametrize("code", ["t.branches.append(t)", "t.branches.insert(0, t)", "t.branches.extend([t])"])
+def test_a_message_can_be_put_into_itself(code):
+    # Officially the copy that is appended has an empty branch too many: itself.
+    tree, values = trees(wire.makers()[0], "made")
+    before = copy.deepcopy(tree)
+    act(code, {"t": tree})
+    place = 0 if "insert" in code else -1
+    copied = values.pop(place)
+    assert tree == before
+    if copied != before:
+        assert copied.branches.pop() == type(tree)()
+        assert copied == before
+
+
+def test_what_is_appended_is_a_copy():
+    def body(m):
+        node, graph = m.NodeProto(op_type="mine"), m.GraphProto()
+        graph.node.append(node)
+        graph.node.insert(0, node)
+        graph.node.extend([node, node])
+        node.op_type = "changed"
+        graph.node[1].input.append("x")
+        yield graph, node
+
+    same(body)
+
+
+def test_add_gives_the_message_that_was_added():
+    def body(m):
+        graph = m.GraphProto()
+        graph.node.add(op_type="a").input.append("x")
+        node = graph.node.add()
+        node.name = "n"
+        yield graph, node, graph.SerializeToString()
+
+    same(body)
+
+
+def test_messages_of_another_class_are_refused_in_every_way():
+    def body(m):
+        for sequence_, other in (
+            (m.GraphProto().node, m.GraphProto()), (m.GraphProto().initializer, m.SparseTensorProto()),
+            (m.Everything().children, m.Everything.Tree()), (m.Everything.Tree().branches, m.Everything()),
+        ):  # fmt: skip
+            yield attempt(sequence_.append, other), attempt(sequence_.insert, 0, other)
+            yield attempt(sequence_.extend, [other]), attempt(sequence_.MergeFrom, [other])
+
+    same(body)
+
+
+def test_many_messages_are_added_taken_out_and_sorted():
+    def body(m):
+        graph = m.GraphProto()
+        for i in range(500):
+            graph.node.add(op_type=str(i * 7919 % 500), input=[str(i)])
+        graph.node.sort(key=lambda node: int(node.op_type))
+        del graph.node[::3]
+        for i in range(50):
+            graph.node.insert(i * 5, graph.node.pop(-i - 1))
+        yield graph, graph.SerializeToString(), graph.node[17], graph.node[-17]
+
+    same(body)
+
+
+def test_messages_of_a_big_parsed_sequence_are_taken_out_and_put_in():
+    def body(m):
+        encoded = b"".join(wire.span(1, wire.span(4, str(i).encode())) for i in range(1000))
+        graph = m.GraphProto.FromString(encoded)
+        yield graph.node[500]
+        del graph.node[100:900]
+        graph.node.insert(50, m.NodeProto(op_type="new"))
+        graph.node[150].op_type = "changed"
+        yield graph, graph.SerializeToString(), [node.op_type for node in graph.node]
+
+    same(body)

@@ -1,0 +1,136 @@
+"""`onnxwire encode` makes of text what protoc and the official runtime make of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from google.protobuf import json_format, text_format
+
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+TEXT = 'ir_version: 8\nproducer_name: "é"\ngraph { node { op_type: "Relu" input: [\'x\'] } }\n'
+JSON = '{"irVersion": "8", "producerName": "é", "graph": {"node": [{"opType": "Relu", "input": ["x"]}]}}'
+BYTES = text_format.Parse(TEXT, onnx.ModelProto()).SerializeToString()
+
+
+def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
+    command = [sys.executable, "-P", "-m", "onnxwire", "encode", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, stdout=stdout, stderr=subprocess.PIPE, check=False)
+
+
+def check_refusal(done, start):
+    """Assert that a command ended in one line and status 2."""
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(f"onnxwire: {start}".encode())
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+@pytest.mark.parametrize(("text", "options"), [(TEXT, []), (JSON, ["--json"])])
+def test_stdin_becomes_a_binary_file_on_stdout(text, options, arguments):
+    done = encode(*options, *arguments, stdin=text.encode())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == BYTES
+
+
+@pytest.mark.parametrize(("text", "options"), [(TEXT, []), (JSON, ["--json"])])
+def test_a_file_becomes_a_file(text, options, tmp_path):
+    path, out = tmp_path / "model.txt", tmp_path / "model.onnx"
+    path.write_text(text, encoding="utf-8")
+    out.write_bytes(b"something older, and longer than what takes its place" * 100)
+    done = encode(path, *options, "-o", out)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert out.read_bytes() == BYTES
+
+
+def test_any_message_is_encoded():
+    done = encode("--type", "TensorProto", stdin=b'dims: 2 data_type: 1 raw_data: "\\000\\377"')
+    assert done.stdout == onnx.TensorProto(dims=[2], data_type=1, raw_data=b"\0\xff").SerializeToString()
+    assert encode("--type", "NoProto").returncode == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_dump_prints_is_encoded_to_the_same_model(options, tmp_path):
+    assert main(["dump", str(DIGITS), *options, "-o", str(tmp_path / "text")]) == 0
+    assert main(["encode", str(tmp_path / "text"), *options, "-o", str(tmp_path / "model.onnx")]) == 0
+    assert (tmp_path / "model.onnx").read_bytes() == DIGITS.read_bytes()
+
+
+def test_what_the_official_runtime_prints_is_encoded_to_the_same_model():
+    model = onnx.load(DIGITS)
+    assert encode(stdin=text_format.MessageToBytes(model)).stdout == model.SerializeToString()
+    assert encode("--json", stdin=json_format.MessageToJson(model).encode()).stdout == model.SerializeToString()
+
+
+@pytest.mark.skipif(shutil.which("protoc") is None, reason="needs protoc")
+def test_bytes_are_those_of_protoc(tmp_path):
+    proto = Path(onnx.__file__).parent / "onnx-ml.proto"
+    command = ["protoc", "--encode=onnx.ModelProto", f"-I{proto.parent}", proto]
+    done = subprocess.run(command, input=TEXT.encode(), capture_output=True, check=True)
+    assert encode(stdin=TEXT.encode()).stdout == done.stdout
+
+
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(tmp_path):
+    path, out = tmp_path / "model\n.txt", tmp_path / "out.onnx"
+    path.write_text('graph {\n  nod { }\n}\nproducer_name: "x"')
+    out.write_bytes(b"as before")
+    name = str(path).replace("\n", "\\n")
+    check_refusal(encode(path, "-o", out), f"{name}: graph: line 2, column 3: GraphProto has no field 'nod'")
+    check_refusal(encode(path, "--json", "-o", out), f"{name}: line 1, column 1: expected an object, found 'graph'")
+    check_refusal(
+        encode("-o", out, stdin=b"ir_version: 1 \xff"), "<stdin>: line 1, column 15: the byte 0xff is no utf-8"
+    )
+    check_refusal(encode("-o", out, stdin=b'"'), "<stdin>: line 1, column 1: expected a field, found")
+    assert out.read_bytes() == b"as before"
+    assert sorted(os.listdir(tmp_path)) == ["model\n.txt", "out.onnx"]
+
+
+def test_files_that_can_not_be_opened_are_named(tmp_path):
+    (tmp_path / "model.txt").write_text(TEXT)
+    check_refusal(encode(tmp_path / "absent.txt"), f"{tmp_path / 'absent.txt'}: No such file or directory")
+    check_refusal(encode(tmp_path), f"{tmp_path}: Is a directory")
+    check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path / "no" / "out.onnx"), str(tmp_path / "no"))
+    check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path), str(tmp_path))
+
+
+def test_the_text_is_not_written_over(tmp_path):
+    (tmp_path / "model.txt").write_text(TEXT)
+    (tmp_path / "link").symlink_to(tmp_path / "model.txt")
+    check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path / "link"), f"{tmp_path / 'link'}: this is the file")
+    assert (tmp_path / "model.txt").read_text() == TEXT
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
+def test_a_terminal_is_given_no_binary_file():
+    ours, theirs = os.openpty()
+    try:
+        done = encode(stdin=TEXT.encode(), stdout=theirs)
+        assert done.returncode == 2
+        assert (
+            done.stderr == b"onnxwire: <stdout>: a terminal can't show a binary file; name one after -o, or redirect\n"
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = encode(stdin=TEXT.encode(), stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_shows_examples(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["encode", "--help"])
+    assert caught.value.code == 0
+    assert "onnxwire encode model.txt -o model.onnx" in capsys.readouterr().out

@@ -1,0 +1,469 @@
+"""JSON is read as the official runtime reads it: the same texts, and the same messages from them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import random
+from pathlib import Path
+from unittest import mock
+
+import onnx
+import pytest
+import wire
+from google.protobuf import json_format
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, pair, read
+from test_json import mend
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_broken_text
+from test_text_parser import Repeating, Slow, kinds_of_text, mutated, peak_of
+
+import onnxwire
+from onnxwire import json_parser, text_parser
+from onnxwire.text import BATCH
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
+
+
+def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldValue, **options):
+    """As the official runtime, but without taking the numbers of enums modulo 2**32."""
+    if field.enum_type is not None and isinstance(value, str | int | float):
+        with contextlib.suppress(ValueError):
+            if not -(1 << 31) <= int(value) < 1 << 31:
+                raise json_format.ParseError(f"{value} is no number of an enum")
+    return convert(value, field, *rest, **options)
+
+
+def official_reading(official, text):
+    """The bytes of the message that the official runtime reads, None where it refuses the text."""
+    message = official()
+    with mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value):
+        try:
+            json_format.Parse(text, message)
+        except Exception:
+            return None
+    return message.SerializeToString(deterministic=True)
+
+
+def reading(pair_of_classes, text):
+    """The same of onnxwire."""
+    ours, official = pair_of_classes
+    try:
+        message = onnxwire.from_json(text, ours)
+    except onnxwire.DecodeError as error:
+        assert "line " in str(error)
+        return None
+    return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
+
+
+def check(pair_of_classes, text):
+    """Assert that both readers make the same of a text; returns whether they take it."""
+    wanted = official_reading(pair_of_classes[1], text)
+    assert reading(pair_of_classes, text) == wanted
+    return wanted is not None
+
+
+@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
+def pieces(request, monkeypatch):
+    """The text is read so many characters at a time."""
+    if request.param:
+        for module in (text_parser, json_parser):
+            monkeypatch.setattr(module, "PIECE", request.param)
+
+
+# --- what is printed is read
+
+STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}, {"indent": 0}]
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_the_official_runtime_prints_is_read(name, data):
+    ours, official = PAIRS[name]
+    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    for style in STYLES:
+        check(PAIRS[name], json_format.MessageToJson(message, **style))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_printed_reads_back(name, data):
+    ours, official = PAIRS[name]
+    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    message.DiscardUnknownFields()
+    if has_broken_text(message):
+        mend(message)
+    for indent in (2, None):
+        text = onnxwire.to_json(ours.FromString(message.SerializeToString()), indent=indent)
+        assert check(PAIRS[name], text)
+        assert onnxwire.to_json(onnxwire.from_json(text, ours), indent=indent) == text
+
+
+def test_bundled_files_read_back():
+    for file in FILES:
+        ours, official = pair(file)
+        message = onnxwire.from_json(onnxwire.to_json(ours.FromString(read(file))), ours)
+        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+
+
+# --- the language
+
+NUMBERS = r"""
+0 1 -1 -0 017 +5 1e3 1E-3 1.0 1.5 -0.0 2147483647 2147483648 -2147483648 -2147483649 4294967295 4294967296
+9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809 18446744073709551615
+18446744073709551616 1e22 1e400 -1e400 3.4028234663852886e38 3.5e38 -3.5e38 1e39 1e-400 NaN Infinity -Infinity nan true
+false null True "1" "-1" "1.0" "1_0" "1e3" "1e400" "0x1" "01" "+1" "٣" "NaN" "nan" "NAN" "-nan" "Infinity" "-Infinity"
+"inf" "-inf" "1e39" "" "true" "RED" "GREEN" "red" "LOWEST" "DARK" RED "70" 70 2 3 "3" 99 [] {} [1] [[]] {"a":1} .5 5. -
+1.5e 0.1 1.5.2 01 0x1 1_0 1e5x "a" "\u0031" "1 '1' nul truee 1-2 1,2 // #
+""".replace("\n", " ").split()  # fmt: skip
+NUMBERS += ['" 1"', '"1 "', '"\\t1\\n"', '"1\u00a0"', "9" * 50, "9" * 400, "9" * 5000, '"' + "9" * 5000 + '"']
+NUMBERS += ["0." + "1" * 99, '"0.' + "1" * 99 + '"', "- 1", "1 2", '"1" "2"', "1\x0c", "1\u00a0"]
+STRINGS = [
+    '""', '"a"', '"ab"', '"abc"', '"abcd"', '"aGk="', '"aGk"', '"aA"', '"ab-_"', '"ab+/"', r'"ab\/\/"', '"a=b="',
+    '"=="', '"YQ==YQ=="', r'"YWJj\nYWJj"', '"!!!!"', '"a!b!"', '"!a"', '"YW JjZGVmZ2hpamtsbW5vcA=="',
+    '"YWJjZGVmZ2hpamts="', '"é€𝄞"', r'"\u00e9"', r'"\ud83d\ude00"', r'"\ud83d"', r'"\ude00\ud83d"', r'"\ude00"',
+    r'"\ud83d\u0041"', r'"\uD83D\uDE00"', r'"\n\t\r\b\f\\\/\""', r'"\q"', r'"\u12"', r'"\u12g4"', r'"\u 123"',
+    r'"\x41"', r'"\0"', r'"\u0000"', '"\x7f"', '"\u2028"', '"\x01"', '"a\nb"', '"\x1f"', '"\t"', '"\udc80"',
+    '"\ud83d\ude00"', '"', '"a', '"\\', '"\\"', "'a'", "a", "5", "null", "true", "[]", "{}", '["a"]', '"a" "b"',
+    '"a"b', '"' + "a" * 999 + '"', '"' + "é" * 999 + '"', '"' + r"\u00e9" * 99 + '"', '"' + "\\\\" * 99 + '"',
+    '"' + r"\"" * 99 + '"', '"' + r"\ud83d\ude00" * 99 + '"', '"' + r"\uD83D\uDF00" * 99 + '"',
+    '"' + r"\ud83d\udc00" * 99 + '"', '"' + r"\ude00" * 99 + '"', '"' + "\\\\" * 99, '"' + "YWJj" * 99 + '"',
+    '"' + "YWJj" * 99 + 'YQ"', '"' + "YWJj" * 50 + "\\n" + "YWJj" * 50 + '"', '"' + "YWJj" * 99 + 'Y"',
+]  # fmt: skip
+TEXTS = r"""
+{}| { } |[]|""|null|true|5|"a"|[1]|["one_int32"]|[{}]|{|}|[|]|{}{}|{},|{} {}|{}x|x{}| |{"oneInt32"}|{"oneInt32":}|{:1}
+{"oneInt32":1}|{"one_int32":1}|{"oneInt32" : 1 }|{"oneInt32":1,}|{,"oneInt32":1}|{"oneInt32":1,,"oneInt64":2}
+{"oneInt32"=1}|{"oneInt32":1 "oneInt64":2}|{"oneInt32":1;"oneInt64":2}|{oneInt32:1}|{'oneInt32':1}|{"OneInt32":1}
+{"oneint32":1}|{1:1}|{"oneInt32":1,"oneInt32":2}|{"oneInt32":1,"one_int32":2}|{"oneInt32":null,"one_int32":2}
+{"oneInt32":2,"one_int32":null}|{"child":{"oneInt32":1},"child":{}}|{"child":{"oneInt32":1,"oneInt32":1}}
+{"nothing":1}|{"":1}|{"gone":1}|{"[a.b]":1}|{"[]":1}|{"child":{}}|{"child":null}|{"child":""}|{"child":[]}
+{"child":"a"}|{"child":["oneInt32"]}|{"child":5}|{"child":false}|{"child":[{}]}|{"child":[null]}
+{"child":{"child":{"child":{"oneInt32":5}}}}|{"child":{}|{"child":{}}}|{"child":"{}"}|{"children":[]}
+{"children":[{}]}|{"children":[{},{"oneInt32":1},""]}|{"children":[null]}|{"children":{}}|{"children":""}
+{"children":null}|{"children":[{},]}|{"children":[,{}]}|{"children":[{} {}]}|{"children":[[]]}|{"children":[5]}
+{"children":["a"]}|{"children":[{"children":[{},{"children":[{"oneInt32":1}]}]}]}|{"children":[{}|{"children":[
+{"children":[{"a":1}]}|{"children":[[[]]]}|{"manyInt32":[1,2]}|{"manyInt32":[]}|{"manyInt32":[1,]}|{"manyInt32":[,]}
+{"manyInt32":[1 2]}|{"manyInt32":[1,"2",3.0,4e0]}|{"manyInt32":1}|{"manyInt32":"1"}|{"manyInt32":[null]}
+{"manyInt32":[1,null]}|{"manyInt32":[[1]]}|{"manyInt32":[{}]}|{"manyInt32":[1|{"manyInt32":[1,2147483648]}
+{"manyInt32":["1","2147483648"]}|{"manyInt32":["1"," 2"]}|{"manyInt32":[true]}|{"manyInt32":["]"]}
+{"manyInt32":[1],"many_int32":[2,3]}|{"manyInt32":[1],"many_int32":null}|{"manyInt32":[1]]}|{"manyInt32":[1}
+{"manyInt32":["1,2"]}|{"manyFloat":[1,2.5,"NaN","-Infinity",true,"1e39"]}|{"manyFloat":[NaN]}|{"manyFloat":[1e39]}
+{"manyFloat":[1.5,1e400]}|{"manyDouble":[1e39,1e308]}|{"manyDouble":[1.5,1e400]}|{"manyDouble":[1,0.5,-0.0]}
+{"manyBool":[true,false]}|{"manyBool":[1]}|{"manyShade":["DARK",0,"70",2.0]}|{"manyShade":["DARK",5]}
+{"manyShade":[true]}|{"manyColor":["RED",true,1.5]}|{"manyShade":["DRAK"]}|{"manyString":["a","","é","]",","]}
+{"manyString":["a",5]}|{"manyBytes":["YQ","","!"]}|{"manyBytes":["a"]}|{"manyString":["a",null]}
+{"pickInt":1,"pickText":"a"}|{"pickInt":1,"pickText":null}|{"pickInt":null,"pickText":"a"}
+{"pickText":null,"pickInt":null}|{"pickInt":1,"pick_int":2}|{"pickMessage":{},"pickInt":1}
+{"pickMessage":{"pickInt":1},"otherDouble":1}|{"pickFar":{},"pickShade":0}|{"otherTree":{},"otherDouble":"1"}
+{"pick":1}|{"last":"9223372036854775807"}|{"tree":{"value":1,"branches":[{"trunk":{}}]}}
+{"child":{"oneInt32":1},"tree":{"value":5},"children":[{"oneInt32":5}]}|{"oneInt32":1}/**/|{"oneInt32":/**/1}|// a
+""".strip().replace("\n", "|").split("|")  # fmt: skip
+TEXTS += [
+    "", "\ufeff{}", "{}\n\r\t ", "\x0c{}", "\u00a0{}", "{}\x00", '{"one_int32\udc80":1}', '{"oneInt32":1}\udc80',
+    '{"a\nb":1}', '{"one\\u0049nt32":1}', '{"oneInt32\\q":1}', '{"oneInt32":\n\n1\n}', '{"' + "a" * 999 + '":1}',
+    '{"children":' + "[" * 5000, '{"children":[' + "{}," * 300 + "{}]}", '{"children":[' + "{}," * 300 + '{"a":1}]}',
+    '{"manyInt32":[' + "1," * 300 + '"x"]}', '{"manyInt64":[' + '"1",' * 300 + "2]}",
+    '{"manyDouble":[' + "0.5," * 300 + '"1"]}', '{"manyDouble":[' + "0.5," * 300 + "]}",
+]  # fmt: skip
+
+
+def camel(name):
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
+def in_fields(values, field):
+    """Texts of one field."""
+    for value in values:
+        for around in ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},"):
+            yield f'{{"{camel(field.name)}":{around.replace("{}", value)}}}'
+
+
+@pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
+def test_numbers_are_those_of_the_official_runtime(name):
+    taken = [check(EVERYTHING, text) for text in in_fields(NUMBERS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])]
+    assert True in taken
+    assert False in taken
+
+
+@pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
+def test_strings_are_those_of_the_official_runtime(name, pieces):
+    taken = [check(EVERYTHING, text) for text in in_fields(STRINGS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])]
+    assert True in taken
+    assert False in taken
+
+
+def test_the_language_is_that_of_the_official_runtime(pieces):
+    taken = [text for text in TEXTS if check(EVERYTHING, text)]
+    assert len(TEXTS) // 5 < len(taken) < len(TEXTS) * 3 // 4
+
+
+def test_every_name_and_key_of_a_field_is_taken():
+    for ours, official in PAIRS.values():
+        for field in official.DESCRIPTOR.fields:
+            for key in (field.name, field.json_name):
+                assert check((ours, official), json.dumps({key: [] if field.is_repeated else None}))
+
+
+def random_value(draw, field, depth):
+    if draw.random() < 0.05:
+        return draw.choice(["null", "[]", '""', "{}", "1", '"x"', "[null]", '["i"]', "[[]]", "true", '{"a":1}'])
+    if field.message_type is not None:
+        return random_text(draw, field.message_type, depth - 1)
+    if not wire.is_number(field):
+        return draw.choice(draw.choice([STRINGS[:9], STRINGS[:9], STRINGS]))
+    if draw.random() < 0.2:
+        return draw.choice(NUMBERS)
+    if field.enum_type is not None:
+        return json.dumps(draw.choice([n for value in field.enum_type.values for n in (value.name, value.number)]))
+    if field.type == field.TYPE_BOOL:
+        return draw.choice(["true", "false"])
+    if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return draw.choice(["1.5", "0", "-1", "1e3", '"NaN"', '"-Infinity"', "0.1"])
+    return draw.choice(["0", "1", "7", '"5"', "1.0", "1e2"])
+
+
+def random_text(draw, descriptor, depth):
+    """JSON of a message, sound or nearly so."""
+
+    def joined(parts, brackets):
+        space = [draw.choice(["", "", " ", "\n"]) for _ in range(3)]
+        return f"{brackets[0]}{space[0]}{f'{space[1]},{space[2]}'.join(parts)}{space[1]}{brackets[1]}"
+
+    if depth < 0:
+        return draw.choice(["{}", "{}", "{ }", "[]", '""'])
+    fields = draw.sample(list(descriptor.fields), min(len(descriptor.fields), draw.choice([0, 1, 1, 2, 3, 4])))
+    parts = []
+    for field in fields:
+        keys = [field.name, camel(field.name)]
+        for key in keys if draw.random() < 0.1 else [draw.choice(keys)]:
+            value = random_value(draw, field, depth)
+            if field.is_repeated and draw.random() < 0.95:
+                values = [random_value(draw, field, depth) for _ in range(draw.choice([0, 1, 2, 3, 5]))]
+                value = joined(values, "[]")
+            before, after = draw.choice(["", "", " "]), draw.choice(["", " ", "\n"])
+            parts.append(f'"{key}"{before}:{after}{value}')
+    return joined(parts, "{}")
+
+
+SNIPPETS = (
+    [*'{}[]:,"\\/ \n\t\r\x0c\xa0\ufeff#0é-x', "null", "{}", "[]", '"a":1', '"pick":1', '"[a.b]":1'] + NUMBERS + STRINGS
+)
+
+
+@pytest.mark.parametrize("pair_of_classes", [EVERYTHING, SPARSE, HOLDER], ids=["Everything", "Sparse", "Holder"])
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_any_text_is_read_or_refused_as_by_the_official_runtime(pair_of_classes, seed):
+    draw = random.Random(seed)
+    for _ in range(20):
+        check(pair_of_classes, mutated(draw, random_text(draw, pair_of_classes[0].DESCRIPTOR, 3), SNIPPETS))
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
+    draw = random.Random(seed)
+    for _ in range(10):
+        text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
+        wanted = reading(EVERYTHING, text)
+        size = draw.choice([1, 2, 3, 10, 30, 200])
+        with mock.patch.object(text_parser, "PIECE", size), mock.patch.object(json_parser, "PIECE", size):
+            assert reading(EVERYTHING, text) == wanted
+
+
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_mutations_of_printed_json_are_read_or_refused_as_by_the_official_runtime(name, data, seed):
+    ours, official = PAIRS[name]
+    draw = random.Random(seed)
+    text = json_format.MessageToJson(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
+    if len(text) < 5000:
+        for _ in range(5):
+            check(PAIRS[name], mutated(draw, text, SNIPPETS))
+
+
+# --- numbers in batches
+
+
+@settings(max_examples=30)
+@given(values=st.lists(FLOATS, max_size=200))
+@example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+def test_floats_read_back(values):
+    tensor = TENSOR[1](float_data=values, double_data=values)
+    assert check(TENSOR, json_format.MessageToJson(tensor))
+
+
+@pytest.mark.parametrize("size", [1000, text_parser.PIECE])
+@pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
+def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
+    n = BATCH + extra
+    values = range(-5, n - 5)
+    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
+    message.many_bool.extend(value % 3 == 0 for value in values)
+    message.many_shade.extend([0, 70] * (n // 2))
+    for module in (text_parser, json_parser):
+        monkeypatch.setattr(module, "PIECE", size)
+    for style in STYLES:
+        text = json_format.MessageToJson(message, **style)
+        assert onnxwire.from_json(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
+
+
+@pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2", "null", "[]", "1,"])
+def test_a_fault_behind_many_numbers_has_its_place(fault, pieces):
+    text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
+    with pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.from_json(text, EVERYTHING[0])
+    # The others are faults only of what follows the number.
+    is_number = fault[:2] in ("1 ", "1:", "1,")
+    assert is_number or str(caught.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
+    assert official_reading(EVERYTHING[1], text) is None
+
+
+# --- what a text may be
+
+
+def test_text_may_be_a_str_bytes_or_a_file(tmp_path):
+    text = '{"oneString": "é€𝄞",\n"manyInt32": [1, 2]}\n'
+    wanted = official_reading(EVERYTHING[1], text)
+    for kind in kinds_of_text(text):
+        assert reading(EVERYTHING, kind) == wanted
+    path = tmp_path / "text.json"
+    path.write_text(text, encoding="utf-8")
+    for mode, encoding in (("rb", None), ("r", "utf-8")):
+        with open(path, mode, encoding=encoding) as file:
+            assert reading(EVERYTHING, file) == wanted
+
+
+def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
+    for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
+        assert official_reading(EVERYTHING[1], data) is None
+        for kind in (data, io.BytesIO(data), Slow(data)):
+            with pytest.raises(onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is no utf-8 here"):
+                onnxwire.from_json(kind, EVERYTHING[0])
+
+
+def test_without_a_type_it_is_a_model():
+    model = onnxwire.from_json(onnxwire.to_json(onnxwire.load(DIGITS)))
+    assert type(model) is onnxwire.ModelProto
+    assert model == onnxwire.load(DIGITS)
+
+
+def test_numbers_of_enums_are_not_taken_modulo_two_to_the_32nd():
+    text = f'{{"oneShade": {(1 << 32) + 70}}}'
+    assert json_format.Parse(text, EVERYTHING[1]()).one_shade == 70
+    assert reading(EVERYTHING, text) is None
+
+
+@pytest.mark.parametrize("form", [('{"child":', "}"), ('{"children":[', "]}")])
+def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
+    for depth in (98, 99, 100, 101, 5000):
+        for inner in ("{}", '""'):
+            text = form[0] * depth + inner + form[1] * depth
+            assert check(EVERYTHING, text) is (depth < 100)
+            if depth >= 100:
+                with pytest.raises(onnxwire.DecodeError, match="nested 100 deep or more"):
+                    onnxwire.from_json(text, EVERYTHING[0])
+
+
+# --- errors
+
+FAULTS = {
+    '{"graph": {\n  "node": [{}, {\n    "nmae": "x" }] } }': (
+        "graph.node[1]: line 3, column 5: NodeProto has no field 'nmae'; did you mean 'name'?"
+    ),
+    '{"graph": {"node": [{"input": ["a", 5]}]}}': (
+        "graph.node[0].input[1]: line 1, column 37: expected a string, found 5"
+    ),
+    '{"irVersion": 1,\n"irVersion": 1}': "ir_version: line 2, column 1: the key 'irVersion' is there a second time",
+    '{"irVersion": 9223372036854775808}': (
+        "ir_version: line 1, column 15: 9223372036854775808 is out of the range of int64"
+    ),
+    '{"irVersion": "x"}': 'ir_version: line 1, column 15: expected an integer, found "x"',
+    '{"irVersion": true}': "ir_version: line 1, column 15: expected an integer, found true",
+    '{"irVersion": [1]}': "ir_version: line 1, column 15: expected one value, found an array",
+    '{"irVersion":': "ir_version: line 1, column 14: expected a value, found the end of the text",
+    '{"irVersion" 5}': "ir_version: line 1, column 14: expected ':', found '5'",
+    '{"irVersion": 5': "line 1, column 16: expected ',' or '}', found the end of the text",
+    "{": "line 1, column 2: expected a field's name in double quotes, found the end of the text",
+    "{irVersion: 5}": "line 1, column 2: expected a field's name in double quotes, found 'irVersion'",
+    '{"graph": 5}': "graph: line 1, column 11: expected an object, found '5'",
+    '{"graph": {"node": {}}}': "graph.node: line 1, column 20: expected an array, found an object",
+    '{"graph": {"node": [null]}}': "graph.node[0]: line 1, column 21: null can't be an element of a repeated field",
+    "{} {}": "line 1, column 4: expected the end of the text, found an object",
+    "\ufeff{}": "line 1, column 1: expected an object, found a byte order mark",
+    '{"domain": "a\n"}': "domain: line 1, column 12: the string is none of JSON: Invalid control character at",
+    '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has half of a surrogate pair, which is no text"),
+    '{"graph": {"initializer": [{"rawData": "a"}]}}': (
+        "graph.initializer[0].raw_data: line 1, column 40: the string is no base64 (Invalid base64-encoded string: "
+        "number of data characters (1) cannot be 1 more than a multiple of 4)"
+    ),
+    '{"graph": {"node": [{"attribute": [{"type": "FLAOT"}]}]}}': (
+        'graph.node[0].attribute[0].type: line 1, column 45: onnx.AttributeProto.AttributeType has no value "FLAOT"'
+    ),
+    '{"graph": {"node": [{"attribute": [{"floats": [1, 2, NaN]}]}]}}': (
+        "graph.node[0].attribute[0].floats[2]: line 1, column 54: "
+        'expected a finite number; "NaN", "Infinity" and "-Infinity" stand in quotes'
+    ),
+    '{"graph": {"input": [{"type": {"tensorType": {}, "mapType": {}}}]}}': (
+        "graph.input[0].type.map_type: line 1, column 61: another member of the oneof value is there too"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_errors_name_the_place_the_field_and_what_was_expected(text, pieces):
+    for kind in (text, text.encode(), io.StringIO(text)):
+        with pytest.raises(onnxwire.DecodeError) as caught:
+            onnxwire.from_json(kind)
+        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+    assert official_reading(onnx.ModelProto, text) is None
+
+
+def test_errors_are_short_whatever_the_text():
+    long = "x" * 100_000
+    for text in (f'{{"{long}', f'{{"{long}": 1}}', f'{{"irVersion": "{long}"}}', f'{{"irVersion": {long}}}', long):
+        with pytest.raises(onnxwire.DecodeError) as caught:
+            onnxwire.from_json(text)
+        assert len(str(caught.value)) < 200
+
+
+# --- memory
+
+
+@pytest.mark.parametrize("unit", ["YWJj", "YW-_YWJjYW+/", r"YWJj\/\/\/\/YWJj", "YWJj\\n"])
+def test_long_bytes_take_little_more_memory_than_their_value(unit):
+    text = Repeating('{"rawData": "', unit, 5_000_000, 'YWI", "name": "x"}')
+    value = base64.urlsafe_b64decode(json.loads(f'"{unit}"').replace("+", "-").replace("/", "_") * text.times + "YWI=")
+    message, peak = peak_of(onnxwire.from_json, text, TENSOR[0])
+    assert message.raw_data == value
+    assert message.name == "x"
+    # Base64 with line breaks in it is kept until it is all there.
+    assert peak < (6 if "\\n" in unit else 2.3) * len(value) + 1_600_000
+
+
+@pytest.mark.parametrize("unit", ["abc", "é", r"\n", r"\ud83d\ude00", r"\\", r"\""])
+def test_a_long_string_takes_little_more_memory_than_its_value(unit):
+    text = Repeating('{"docString": "', unit, 5_000_000, '", "name": "x"}')
+    value = json.loads(f'"{unit}"') * text.times
+    message, peak = peak_of(onnxwire.from_json, text, TENSOR[0])
+    assert message.doc_string == value
+    assert message.name == "x"
+    assert peak < 5 * len(value.encode()) + 1_600_000
+
+
+@pytest.mark.parametrize("unit", [" ", "\n\t"])
+def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
+    for module in (text_parser, json_parser):
+        monkeypatch.setattr(module, "PIECE", 10_000)
+    text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
+    message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
+    assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
+    assert peak < 200_000

@@ -1,0 +1,552 @@
+"""The text format is read as the official runtime reads it: the same texts, and the same messages from them."""
+
+from __future__ import annotations
+
+import io
+import random
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from unittest import mock
+
+import onnx
+import pytest
+import wire
+from google.protobuf import text_format
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, pair, read
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
+
+import onnxwire
+from onnxwire import text_parser
+from onnxwire.text import BATCH
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+SPARSE = PAIRS["test.Sparse"]
+
+# Both readers leave it to Python to say so.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
+]
+
+
+def parse_enum(field, value, parse=text_format.ParseEnum):
+    """As the official runtime, but without taking numbers modulo 2**32."""
+    try:
+        number = int(value, 0)
+    except ValueError:
+        number = 0
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{number} is no number of an enum")
+    return parse(field, value)
+
+
+def official_reading(official, text):
+    """The bytes of the message that the official runtime reads, None where it refuses the text."""
+    message = official()
+    with mock.patch.object(text_format, "ParseEnum", parse_enum):
+        try:
+            text_format.Parse(text, message)
+        except Exception:
+            return None
+    return message.SerializeToString(deterministic=True)
+
+
+def reading(pair_of_classes, text):
+    """The same of onnxwire."""
+    ours, official = pair_of_classes
+    try:
+        message = onnxwire.from_text(text, ours)
+    except onnxwire.DecodeError as error:
+        assert "line " in str(error)
+        return None
+    return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
+
+
+def check(pair_of_classes, text):
+    """Assert that both readers make the same of a text; returns whether they take it."""
+    wanted = official_reading(pair_of_classes[1], text)
+    assert reading(pair_of_classes, text) == wanted
+    return wanted is not None
+
+
+@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
+def pieces(request, monkeypatch):
+    """The text is read so many characters at a time, and no more than is needed."""
+    if request.param:
+        monkeypatch.setattr(text_parser, "PIECE", request.param)
+        monkeypatch.setattr(text_parser, "AHEAD", 0)
+
+
+# --- what is printed is read
+
+STYLES = [
+    {},
+    {"as_one_line": True},
+    {"use_short_repeated_primitives": True},
+    {"use_short_repeated_primitives": True, "as_one_line": True, "pointy_brackets": True},
+    {"as_utf8": False, "force_colon": True},
+    {"use_index_order": True},
+]
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_the_official_runtime_prints_is_read(name, data):
+    ours, official = PAIRS[name]
+    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    for style in STYLES:
+        check(PAIRS[name], text_format.MessageToString(message, **style))
+
+
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_printed_reads_back(name, data):
+    ours, official = PAIRS[name]
+    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    message.DiscardUnknownFields()
+    for as_protoc in (False, True):
+        text = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=as_protoc)
+        if check(PAIRS[name], text):
+            assert onnxwire.to_text(onnxwire.from_text(text, ours), as_protoc=as_protoc) == text
+
+
+def test_bundled_files_read_back():
+    for file in FILES:
+        ours, official = pair(file)
+        message = onnxwire.from_text(onnxwire.to_text(ours.FromString(read(file))), ours)
+        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+
+
+# --- the language
+
+NUMBERS = """
+0 1 -1 7 +5 017 -017 +017 08 00 -0 1_0 0_0 0x1F -0x1f 0X1 0x 0b11 0o17 2147483647 2147483648 -2147483648 -2147483649
+4294967295 4294967296 9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809
+18446744073709551615 18446744073709551616 1.5 .5 5. 1. 1e3 1E-3 1.e5 1f 1.5F 1ff 1fF inf -inf +inf INF infinity
+-Infinityf inff nan -nan nanf NaN -nanf 01.5 -01 +01 00.1 1e400 -1e400 1e39 3.5e38 1e-400 - -- --1 + . 1.2.3 1-2 1+1 - 1
+٣ 1٣ ² true false t f True False TRUE tru RED GREEN red LOWEST DARK BRIGHT HIGHEST 2 3 70 99 x a-b "1" '1' {} [] [1]
+""".replace("\n", " ").split()
+NUMBERS += ["- 1", "1" * 5000, "0." + "1" * 500, "1 2", "1, 2"]
+STRINGS = [
+    '""', "''", '"a"', "'b'", '"\'"', "'\"'", '"a" "b"', "\"a\"'b'", '"a"\n\t"b" # c\n"c"', '"a" # "\n', '"é€𝄞"',
+    "'é'", r'"\n\t\r\a\b\f\v\\\'\"\?"', r'"\q"', r'"\8"', r'"\1\12\123\1234"', r'"\377"', r'"\400"', r'"\777"',
+    r'"\0"', r'"\x"', r'"\x4"', r'"\x41"', r'"\x414"', r'"\xg"', r'"\X41"', r'"\\x4"', r'"\\\x4"', r'"\xff"',
+    r'"\303\251"', r'"\303"', r'"\u00e9"', r'"\u12"', r'"\u20ac"', r'"\ud83d\ude00"', r'"\U0001F600"',
+    r'"\U00110000"', r'"\U1"', r'"\\u00e9"', r'"\u005cn"', r'"\1\u0032"', r'"\x1\u0032"', r'"\u005c"',
+    r'"\N{EURO SIGN}"', r'"\N{DIGIT TWO}"', r'"\N{X}"', '"\\€"', '"\\é"', '"\\\\€"', '"', "'", '"a', "'a", '"a\\',
+    '"a\\"', "\"a'", '"\\\\"', '"a\nb"', '"\\\nb"', '"\x00\x01\x7f"', '"\r"', '"\t"', '"\udc80"', '"\ud83d\ude00"',
+    '"#"', '"{"', '"a","b"', "a", "1", "[]", '"a" b"', '["a" \'b\', "c"]', '"' + r"\000\001\377" * 99 + '"',
+    '"' + "\\\\" * 99 + '"', '"' + "\\\\" * 99 + '\\"', '"' + "€" * 99 + '"', '"\\n' + "a" * 600 + '"',
+    '"' + '\\"' * 300 + '"', '"' + "a" * 5000 + '"', '"' + "b\\n" * 2000 + '" "b"', '"' + r"\1\u0032" * 99 + '"',
+    '"' + r"\u00e9" * 99 + '"',
+]  # fmt: skip
+TEXTS = r"""
+child {}|child: {}|child <>|child: <>|child {>|child <}|child {|child }|child|child:|child: 1|child: ""|}|>|{|{}|:
+child {}}|child{}child{}|child {} child {}|child { one_int32: 1 } one_int32: 2|children {} children {}
+children: [{}, {}]|children[{}]|children [{}, <>]|children: []|children []|children: [{},]|children: [{} {}]
+children: [,]|children: [{};{}]|children: [|children: [{}|children: [{}] children {} children: [<>] ;|children: [[]]
+child: []|child: [{}]|children: [{},{}],|children: [{}>]|children: [{one_int32: 1 one_int32: 2}]|children: [1]
+children [{children [{children [{}, {one_int32: 5}]}]}, {}]|children: ["a"]|children: [{}, "a"]|children:: {}
+many_int32: [1, 2]|many_int32: []|many_int32 [1]|many_int32: [1,]|many_int32: [1 2]|many_int32: [,1]|many_int32: [1;2]
+many_int32: [|many_int32: [1|many_int32: [1,|many_int32: [1, 0x10, 017, -3, +4 , 2147483647]|many_int32: [[1]]
+many_int32: [1, 2147483648]|many_int32: [1] many_int32: 2 many_int32: [3, 4],many_int32:5;|many_int32: 1 2
+many_float: [1, .5, inf, nan, -inf, 1f, 01, 1e5]|many_float: [1, .5, inf, nan, -inf, 1f, 1e5]|many_bool: [2]
+many_shade: [DARK, 0, LIGHT]|many_shade: [DARK, 5]|many_color: [RED, 1, GREEN]|many_bool: [true, f, 1, 0, t]
+many_string: ["a" "b", 'c']|many_string: ["a",]|many_bytes: ["\377", ""]|many_string: [a]|many_string: ["a" 1]
+one_int32: 1 one_int32: 1|one_int32: 1; child {} child {}|one_string: "" one_string: ""|one_int32: 0 one_int32: 0
+pick_int: 1 pick_text: "a"|pick_int: 1 pick_int: 1|pick_message {} pick_message {}|pick_message {} pick_int: 1
+pick_int: 1 pick_message {}|pick_message { pick_int: 1 } other_double: 1|other_tree {} other_double: 2
+pick_shade: DARK pick_far {}|pick_text: "a" pick_shade: DARK|pick_far: {} pick_far: <>|pick_int: 1 other_tree {}
+one_int32 : 1|one_int32:1|one_int32 :1|one_int32: 1,|one_int32: 1;|one_int32: 1,,|one_int32: 1;;|one_int32: 1,;
+,one_int32: 1|;|one_int32, 1|one_int32: 1one_int64: 2|one_int32: 1,one_int64:2|one_string:"a"one_int64:2
+one_string: "a"; "b"|one_string: "a", "b"|one_bool: true"a"|one_int32: 1}|one_int32: 1 }|one_int32 1|one_int32 {}
+one_int32: {}|one_int32:|one_int32|one_int32: one_int64: 1|one_string: one_int32: 1|one_int32:: 1|one_int32: 1: 2
+nothing: 1|One_int32: 1|ONE_INT32: 1|Child {}|3: 1|1one: 1|"one_int32": 1|'one_int32': 1|one-int: 1|é: 1|é|²: 1
+one_int32é: 1|[a.b]: 1|[a]{}|[a.b/c.d] {}|[|[]|[1]: 1|child { [a.b]: 1 }|-1: 1|.: 1|%|\|/|one_int32: 1\
+one_int32: 1 / one_int64: 2|gone: 1|last: 5|last: 9223372036854775807 last: 1|child { child { child < > } } child {}
+tree { value: 1 branches { value: 2 } branches: [{ trunk { value: 3 } }] trunk <> }|tree { value: 1 }, tree {}
+""".strip().replace("\n", "|").split("|")  # fmt: skip
+TEXTS += [
+    "", " ", "\n", "#", "# c", "#\n", "# c\n\n# d", "\n\n one_int32 \n : \n 1 \n , \n", "one_int32: 1 # c", "# {\n}",
+    "one_int32: # c\n1", "one_int32 # c\n: 1", "one_int32: 1 # c\n, # d\none_int64: 1", "#one_int32: 1",
+    "one_int32: 1 #, one_int64: 2", "one_string: \"a\" # c\n# d\n'b'", "child # c\n{ # c\n} # c\n;",
+    "many_int32: # a\n[ # b\n1 # c\n, # d\n2 # e\n] # f\n, # g", "\ufeffone_int32: 1", "one_int32:\u30001",
+    "one_int32:\x851", "one_int32:\xa01\xa0", "\x0c\x0bone_int32\x1c:\x1d1\x1e", "one_int32:\u200b1",
+    "one_int32: 1\0", "one_int32: 1\r\n", "one_int32: 1 # \r, 2", "one_int32:\r1", "# \udc80", "\udc80",
+    "one_int32: \udc80", "one_int32: 1 # \udc80\none_string: 'a'", "# \udc80\none_string: 'é'",
+    "# \udc80\nmany_int32: [1, 2] child {}", "many_string: 'a'\n" * 300, "many_int32: 5\n" * 300 + ", many_int32: 6",
+    "many_double: 0.5 # c\n" * 200, "many_int32: 5\n" * 300 + "many_int32: 2147483648", "many_double: 01\n" * 70,
+    "many_bool: t\n" * 200 + ";;", "many_shade: DARK\n" * 99 + "many_shade: 5",
+    "many_float: 1\n" * 99 + "many_float: 1_0\n" + "many_float: 1\n" * 99,
+]  # fmt: skip
+
+
+def in_fields(values, name):
+    """Texts of one field, with anything behind it that may follow."""
+    return [f"{name}: {value}{end}" for value in values for end in ("", ",", " one_int64: 1")]
+
+
+@pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
+def test_numbers_are_those_of_the_official_runtime(name):
+    taken = [check(EVERYTHING, text) for text in in_fields(NUMBERS, name)]
+    assert True in taken
+    assert False in taken
+
+
+@pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
+def test_strings_are_those_of_the_official_runtime(name, pieces):
+    taken = [check(EVERYTHING, text) for text in in_fields(STRINGS, name)]
+    assert True in taken
+    assert False in taken
+
+
+def test_the_language_is_that_of_the_official_runtime(pieces):
+    taken = [text for text in TEXTS if check(EVERYTHING, text)]
+    for text in TEXTS:
+        check(EVERYTHING, f"one_uint32: 3 {text} one_uint64: 8 tree {{ value: 1 }}")
+        check(EVERYTHING, f"tree {{ }} child {{ {text} }} one_string: 'a'")
+    assert len(TEXTS) // 4 < len(taken) < len(TEXTS) * 3 // 4
+
+
+def random_number(draw, field):
+    if draw.random() < 0.2:
+        return draw.choice(NUMBERS)
+    if field.enum_type is not None:
+        return str(draw.choice([number for value in field.enum_type.values for number in (value.name, value.number)]))
+    if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return draw.choice(["1.5", "0", "-1", "1e3", "inf", "-inf", "nan", "1f", ".5", "-0.0"])
+    return draw.choice(["true", "false", "t", "1", "0"] if field.type == field.TYPE_BOOL else ["0", "1", "7", "017"])
+
+
+def random_value(draw, field, depth):
+    """What stands behind a field's name."""
+    is_list = field.is_repeated and draw.random() < 0.3
+    count = draw.randrange(4) if is_list else 1
+    if field.message_type is not None:
+        colon = draw.choice(["", " ", ":", ": "])
+        values = [random_text(draw, field.message_type, depth - 1) for _ in range(count)]
+        values = [draw.choice([f"{{{value}}}", f"{{\n  {value}\n}}", f"< {value}>"]) for value in values]
+    else:
+        colon = draw.choice([":", ": ", " : ", ":\n", ": # c\n"])
+        if wire.is_number(field):
+            values = [random_number(draw, field) for _ in range(count)]
+        else:
+            values = draw.choices(draw.choice([STRINGS[:12], STRINGS[:12], STRINGS]), k=count)
+    return f"{colon}[{draw.choice([',', ', ', ' # c', ',']).join(values)}]" if is_list else colon + values[0]
+
+
+def random_text(draw, descriptor, depth):
+    """A text of a message, sound or nearly so, in any notation."""
+    parts = []
+    fields = [field for field in descriptor.fields if depth or field.message_type is None]
+    for _ in range(draw.randrange(5) if fields else 0):
+        field = draw.choice(fields)
+        for _ in range(draw.choice([1, 1, 1, 2, 70]) if field.is_repeated and draw.random() < 0.3 else 1):
+            parts.append(field.name + random_value(draw, field, depth))
+            parts.append(draw.choice(["\n", "\n", "\n", " ", ", ", ";", " ; ", "\n,", " # c\n", "  ", "\n\n", ""]))
+    return "".join(parts)
+
+
+SNIPPETS = (
+    [*":{}<>[],; \n\t#'\"\\/.-_é1a\ufeff\x85", "# c\n", ": {", "}\n", "[a.b]", "one_int32: 1"] + NUMBERS + STRINGS
+)
+
+
+def mutated(draw, text, snippets):
+    """A text of which a few places were changed."""
+    for _ in range(draw.choice([0, 0, 1, 1, 2])):
+        start = draw.randrange(len(text) + 1)
+        snippet = draw.choice([*snippets, text[start : start + 20]]) if draw.random() < 0.7 else ""
+        text = text[:start] + snippet + text[start + draw.choice([0, 0, 1, 1, 2, 5]) :]
+    return text
+
+
+@pytest.mark.parametrize("pair_of_classes", [EVERYTHING, SPARSE], ids=["Everything", "Sparse"])
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_any_text_is_read_or_refused_as_by_the_official_runtime(pair_of_classes, seed):
+    draw = random.Random(seed)
+    for _ in range(20):
+        check(pair_of_classes, mutated(draw, random_text(draw, pair_of_classes[0].DESCRIPTOR, 3), SNIPPETS))
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
+    draw = random.Random(seed)
+    for _ in range(10):
+        text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
+        wanted = reading(EVERYTHING, text)
+        with mock.patch.multiple(text_parser, PIECE=draw.choice([1, 2, 3, 10, 30, 200]), AHEAD=draw.choice([0, 5])):
+            assert reading(EVERYTHING, text) == wanted
+
+
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_mutations_of_printed_text_are_read_or_refused_as_by_the_official_runtime(name, data, seed):
+    ours, official = PAIRS[name]
+    draw = random.Random(seed)
+    text = text_format.MessageToString(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
+    if len(text) < 5000:
+        for _ in range(5):
+            check(PAIRS[name], mutated(draw, text, SNIPPETS))
+
+
+# --- numbers in batches
+
+
+@settings(max_examples=30)
+@given(values=st.lists(FLOATS, max_size=200))
+@example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+def test_floats_read_back(values):
+    tensor = TENSOR[1](float_data=values, double_data=values)
+    for style in STYLES:
+        assert check(TENSOR, text_format.MessageToString(tensor, **style))
+
+
+@pytest.mark.parametrize("size", [1000, text_parser.PIECE])
+@pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
+def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
+    n = BATCH + extra
+    values = range(-5, n - 5)
+    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
+    message.many_bool.extend(value % 3 == 0 for value in values)
+    message.many_shade.extend([0, 70] * (n // 2))
+    monkeypatch.setattr(text_parser, "PIECE", size)
+    for style in STYLES[:3]:
+        text = text_format.MessageToString(message, **style)
+        assert onnxwire.from_text(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
+
+
+@pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2"])
+def test_a_fault_behind_many_numbers_has_its_place(fault):
+    for text, place in (
+        ("many_int32: 1\n" * 5000 + f"many_int32: {fault}", "many_int32[5000]: line 5,001, column 13: "),
+        ("many_int32: [\n" + "1,\n" * 5000 + f"{fault}]", "many_int32[5000]: line 5,002, column 1: "),
+    ):
+        with pytest.raises(onnxwire.DecodeError) as caught:
+            onnxwire.from_text(text, EVERYTHING[0])
+        # The others are faults only of what follows the number.
+        assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {place}")
+        assert official_reading(EVERYTHING[1], text) is None
+
+
+# --- what a text may be
+
+
+class Slow:
+    """A file that gives one character or byte at a time."""
+
+    def __init__(self, content):
+        self.content = content
+        self.place = 0
+
+    def read(self, n=-1):
+        self.place += 1
+        return self.content[self.place - 1 : self.place]
+
+
+def kinds_of_text(text):
+    """A text in all the forms that it may have."""
+    data = text.encode()
+    return [text, data, bytearray(data), memoryview(data), io.StringIO(text), io.BytesIO(data), Slow(text), Slow(data)]
+
+
+def test_text_may_be_a_str_bytes_or_a_file(tmp_path):
+    text = 'one_string: "é€𝄞" # é\nmany_int32: [1, 2]\n'
+    wanted = official_reading(EVERYTHING[1], text)
+    for kind in kinds_of_text(text):
+        assert reading(EVERYTHING, kind) == wanted
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    for mode, encoding in (("rb", None), ("r", "utf-8")):
+        with open(path, mode, encoding=encoding) as file:
+            assert reading(EVERYTHING, file) == wanted
+
+
+def test_a_file_is_read_from_where_it_stands():
+    file = io.BytesIO(b"rubbish one_int32: 5")
+    file.seek(8)
+    assert onnxwire.from_text(file, EVERYTHING[0]).one_int32 == 5
+
+
+def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
+    for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
+        assert official_reading(EVERYTHING[1], data) is None
+        for kind in (data, io.BytesIO(data), Slow(data)):
+            with pytest.raises(onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is no utf-8 here"):
+                onnxwire.from_text(kind, EVERYTHING[0])
+
+
+@pytest.mark.parametrize("read_text", [onnxwire.from_text, onnxwire.from_json])
+def test_wrong_arguments_are_refused(read_text):
+    for text in (None, 5, ["a"], DIGITS):
+        with pytest.raises(TypeError, match="expected a str, bytes or a file object, not"):
+            read_text(text)
+    for cls in (onnx.ModelProto, int, "ModelProto", onnxwire.ModelProto()):
+        with pytest.raises(TypeError, match="expected a message class of onnxwire"):
+            read_text("", cls)
+
+    class Numbers:
+        def read(self, n):
+            return 5
+
+    with pytest.raises(TypeError, match="gives int, not str or bytes"):
+        read_text(Numbers())
+
+
+def test_without_a_type_it_is_a_model():
+    model = onnxwire.from_text(onnxwire.to_text(onnxwire.load(DIGITS)))
+    assert type(model) is onnxwire.ModelProto
+    assert model == onnxwire.load(DIGITS)
+
+
+def test_the_parsers_are_imported_when_they_are_asked_for():
+    code = (
+        "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
+        "onnxwire.from_text; onnxwire.from_json; print('onnxwire.json_parser' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "_parser'" not in done[0]
+    assert done[1] == "True"
+
+
+# --- where the official runtime is not followed
+
+
+def test_numbers_of_enums_are_not_taken_modulo_two_to_the_32nd():
+    text = f"one_shade: {(1 << 32) + 70}"
+    assert text_format.Parse(text, EVERYTHING[1]()).one_shade == 70
+    assert reading(EVERYTHING, text) is None
+
+
+@pytest.mark.parametrize("form", [("child {", "}"), ("children: [<", ">]")])
+def test_messages_nest_as_deep_as_binary_readers_take_them(form, pieces):
+    for depth in (99, 100, 101, 5000):
+        text = form[0] * depth + form[1] * depth
+        if depth <= 100:
+            assert check(EVERYTHING, text)
+        else:
+            with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+                onnxwire.from_text(text, EVERYTHING[0])
+
+
+# --- errors
+
+FAULTS = {
+    "graph {\n  node { }\n  node {\n    nmae: 'x' } }": (
+        "graph.node[1]: line 4, column 5: NodeProto has no field 'nmae'; did you mean 'name'?"
+    ),
+    "graph {\n\tnode { input: 'a' input: 5 } }": (
+        "graph.node[0].input[1]: line 2, column 27: expected a string, found '5'"
+    ),
+    "ir_version: 1\nir_version: 1": "ir_version: line 2, column 1: the field is there a second time",
+    "ir_version: 9223372036854775808": (
+        "ir_version: line 1, column 13: '9223372036854775808' is out of the range of int64"
+    ),
+    "ir_version: x": "ir_version: line 1, column 13: expected an integer, found 'x'",
+    "ir_version:": "ir_version: line 1, column 12: expected an integer, found the end of the text",
+    "ir_version 5": "ir_version: line 1, column 12: expected ':', found '5'",
+    "graph {": "graph: line 1, column 8: expected '}', found the end of the text",
+    "graph: <}": "graph: line 1, column 9: expected a field or '>', found '}'",
+    "graph: 5": "graph: line 1, column 8: expected '{', found '5'",
+    "[a.b]: 5": "line 1, column 1: expected a field; extensions and Any have no place here",
+    "graph { initializer: [{}, {}, {} {}] }": "graph.initializer[2]: line 1, column 34: expected ',' or ']', found '{'",
+    "graph { initializer { raw_data: '\\400' } }": (
+        "graph.initializer[0].raw_data: line 1, column 33: "
+        "the string has an escape that is none (ordinal not in range(256))"
+    ),
+    "domain: 'a\n'": "domain: line 1, column 9: the string is not closed by ' on its line",
+    "domain: '\\377'": "domain: line 1, column 15: the string is no UTF-8 (at its byte 0: invalid start byte)",
+    "graph { input { type { tensor_type { shape { dim { dim_value: 1 dim_param: 'n' } } } } } }": (
+        "graph.input[0].type.tensor_type.shape.dim[0].dim_param: line 1, column 65: "
+        "dim_value is there too, of which the oneof value allows no more than one"
+    ),
+    "graph { node { attribute { type: FLAOT } } }": (
+        "graph.node[0].attribute[0].type: line 1, column 34: onnx.AttributeProto.AttributeType has no value 'FLAOT'"
+    ),
+    "graph { node { attribute { floats: [1, 2, x] } } }": (
+        "graph.node[0].attribute[0].floats[2]: line 1, column 43: expected a number, found 'x'"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_errors_name_the_place_the_field_and_what_was_expected(text, pieces):
+    for kind in (text, text.encode(), io.StringIO(text)):
+        with pytest.raises(onnxwire.DecodeError) as caught:
+            onnxwire.from_text(kind)
+        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+    assert official_reading(onnx.ModelProto, text) is None
+
+
+def test_errors_name_the_file(tmp_path):
+    path = tmp_path / "model.txt"
+    path.write_text("graph {\n  nod {}\n}")
+    with open(path) as file, pytest.raises(onnxwire.DecodeError) as caught:
+        onnxwire.from_text(file)
+    assert (caught.value.source, caught.value.path, caught.value.offset) == (str(path), "graph", None)
+    assert caught.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
+
+
+def test_errors_are_short_whatever_the_text():
+    for text in ("x" * 100_000, "ir_version: " + "9" * 100_000, f"[{'x' * 100_000}", "domain: '" + "x" * 100_000):
+        with pytest.raises(onnxwire.DecodeError) as caught:
+            onnxwire.from_text(text)
+        assert len(str(caught.value)) < 200
+
+
+# --- memory
+
+
+class Repeating:
+    """A text file that is made while it is read: `unit` over and over, `n` characters or more of it."""
+
+    def __init__(self, start, unit, n, end):
+        self.times = n // len(unit) + 1
+        self.parts = [start, *[unit * 1000] * (self.times // 1000), unit * (self.times % 1000), end][::-1]
+
+    def read(self, n):
+        text = ""
+        while self.parts and len(text) < n:
+            text += self.parts.pop()
+        self.parts.append(text[n:])
+        return text[:n]
+
+
+def peak_of(read_text, text, cls):
+    """The message, and the bytes of memory that reading it took."""
+    read_text("" if read_text is onnxwire.from_text else "{}", cls)  # imports what is imported at first use
+    tracemalloc.start()
+    try:
+        message = read_text(text, cls)
+        return message, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("unit", [r"\000\377a", "abc", r"\\", r"\"", r"\n", "é", r"\001\"'", "\\101" + "a" * 1000])
+def test_a_long_string_takes_little_more_memory_than_its_value(unit):
+    text = Repeating('raw_data: "', unit, 5_000_000, '" name: "x"')
+    value = text_format.Parse(f'raw_data: "{unit}"', TENSOR[1]()).raw_data * text.times
+    message, peak = peak_of(onnxwire.from_text, text, TENSOR[0])
+    assert message.raw_data == value
+    assert message.name == "x"
+    assert peak < 2.3 * len(value) + 1_600_000
+
+
+@pytest.mark.parametrize(
+    "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
+)
+def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
+    monkeypatch.setattr(text_parser, "PIECE", 10_000)
+    message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
+    assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
+    assert peak < 200_000
