@@ -13,7 +13,9 @@ from libc.string cimport memcpy
 
 from onnxwire._document cimport EMPTY, Spans, part_of_bytes
 from onnxwire._encode cimport encode_small
-from onnxwire._overlay cimport CLEARED, copy_overlay, copy_span, drop_value, exchange, new_overlay
+from onnxwire._overlay cimport (
+    CLEARED, TOUCHED, copy_overlay, copy_span, drop_value, exchange, index_overlay, new_overlay,
+)
 from onnxwire._table cimport (
     BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
     has_value,
@@ -23,6 +25,8 @@ from onnxwire._view cimport attach, fill, is_edited, new_view, overlay_view
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    int PyGC_Disable()
+    int PyGC_Enable()
     unsigned long long PyLong_AsUnsignedLongLong(object value) except? <unsigned long long>-1
 
 from onnxwire.errors import (
@@ -54,20 +58,21 @@ cdef Overlay start_edit(View self):
             put_in_place(<Overlay>self.overlay)
             fill(self)
         return <Overlay>self.overlay
+    if document.overlays is None:
+        document.overlays = {}
     overlay = new_overlay(self.table, document.depth + 1)
     memcpy(overlay.slots, self.slots, self.table.n_fields * sizeof(self.slots[0]))
     overlay.start = self.start
     overlay.end = self.end
     overlay.flags = self.flags
-    if document.overlays is None:
-        document.overlays = {}
     document.overlays[<size_t>self.start] = overlay
+    index_overlay(document, self.start, <PyObject*>overlay)
     if self.parts != NULL:
         parts = <Spans>self.parts
         overlay.parts = owned(parts)
         for i in range(1, parts.n):
             document.overlays[<size_t>parts.items[i].p] = None
-    document.edited = None
+            index_overlay(document, parts.items[i].p, <PyObject*>None)
     document.next_epoch()
     attach(self, overlay)
     self.epoch = document.epoch
@@ -103,10 +108,10 @@ cdef void claim(Overlay self, const Field* field) noexcept:
     for i in range(field.n_peers):
         drop_value(self, field.peers[i])
         # Also of a member that is not there: its records would come after the new value's.
-        self.touched[field.peers[i]] = True
+        self.touched[field.peers[i]] |= TOUCHED
     if self.held[field.slot] != NULL:
         drop_value(self, field.slot)
-    self.touched[field.slot] = True
+    self.touched[field.slot] |= TOUCHED
 
 
 # --- values of singular fields
@@ -274,7 +279,7 @@ cdef int set_number(View self, PyObject* value, void* closure) except -1:
         claim(overlay, field)
     overlay.slots[field.slot].p = set_mark()
     overlay.slots[field.slot].n = raw
-    overlay.touched[field.slot] = True
+    overlay.touched[field.slot] |= TOUCHED
     return 0
 
 
@@ -318,6 +323,7 @@ cdef void* singular_setter(int kind) noexcept:
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
     """A copy of a message, to be held by an overlay of `depth`: an Overlay, or a document and the span in it."""
     cdef Document document
+    cdef int is_collecting
     if is_edited(source) or source.parts != NULL:
         data = encode_small(source, None)
         if data is not None:
@@ -330,11 +336,29 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
         return content_copy(source, depth + 1)
     p[0] = source.start
     n[0] = <uint64_t>(source.end - source.start)
-    return copy_span(<Document>source.document, source.start, source.end, depth + 1)
+    document = <Document>source.document
+    if document.overlays is None:
+        return copy_span(document, source.start, source.end, depth + 1)
+    is_collecting = PyGC_Disable()
+    try:
+        return copy_span(document, source.start, source.end, depth + 1)
+    finally:
+        if is_collecting:
+            PyGC_Enable()
 
 
 cdef Overlay content_copy(View source, uint32_t depth):
     """An overlay with what a message has."""
+    # The collector could run code that changes the lists that are walked here.
+    cdef int is_collecting = PyGC_Disable()
+    try:
+        return content_copy_undisturbed(source, depth)
+    finally:
+        if is_collecting:
+            PyGC_Enable()
+
+
+cdef Overlay content_copy_undisturbed(View source, uint32_t depth):
     cdef Document document = <Document>source.document
     cdef Overlay content
     fill(source)
@@ -401,7 +425,8 @@ cdef int clear_field(View self, const Field* field) except -1:
         drop_value(overlay, field.slot)
     elif field.repeated or field.kind == MESSAGE:
         # Views of what is not there, that were handed out, are no longer the message's.
-        edit(self).touched[field.slot] = CLEARED
+        overlay = edit(self)
+        overlay.touched[field.slot] |= CLEARED
     elif self.overlay != NULL:
         edit(self)
     return 0

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._canonical cimport canonical, is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
+from onnxwire._overlay cimport DEEPEST, TOUCHED, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
 from onnxwire._table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
@@ -437,8 +437,10 @@ cdef int emit_records(Encoder self, Content* content) except -1:
                 first = emit_new(self, content, overlay, states, first, field.number)
                 run = run_end = record.start
             known -= 1
-        if overlay is not None and overlay.touched[field.slot]:
+        if overlay is not None and overlay.touched[field.slot] & TOUCHED:
             flush_run(self, content, &run, run_end)
+            if field.closed and record.tag & 7 == WIRE_LEN and not drops:
+                emit_hidden(self, field, &record)
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
                 emit_touched(self, content, overlay, field)
@@ -484,7 +486,7 @@ cdef int64_t emit_new(
 ) except -1:
     """Put the touched fields below a number that have no records; returns the place of the next field."""
     while first < content.table.n_fields and content.table.fields[first].number < number:
-        if overlay.touched[first] and not states[first] & IN_BYTES:
+        if overlay.touched[first] & TOUCHED and not states[first] & IN_BYTES:
             emit_touched(self, content, overlay, &content.table.fields[first])
         first += 1
     return first
@@ -627,7 +629,7 @@ cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t
         field = &table.fields[i]
         if slots[i].p == NULL:
             continue
-        if overlay is not None and overlay.touched[i]:
+        if overlay is not None and overlay.touched[i] & TOUCHED:
             emit_touched(self, content, overlay, field)
         else:
             emit_read(self, content, field, &slots[i], flags)
@@ -759,20 +761,26 @@ cdef int emit_unknown(Encoder self, Content* content) except -1:
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
-    cdef const uint8_t* p
-    cdef uint64_t value
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while next_record(&cursor, 0, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
         if is_unknown(field, &record):
             put_bytes(self, record.start, <uint64_t>(cursor.p - record.start), content.document, NULL)
         elif field.closed and record.tag & 7 == WIRE_LEN:
-            p = record.value
-            while p != NULL and p < record.value + record.n:
-                p = read_varint(p, record.value + record.n, &value)
-                if p != NULL and not has_value(field, <int32_t>value):
-                    put_tag(self, field, WIRE_VARINT)
-                    put_varint(self, value)
+            emit_hidden(self, field, &record)
+    return 0
+
+
+cdef int emit_hidden(Encoder self, const Field* field, const Record* record) except -1:
+    """Put the unknown values of a packed run of a closed enum."""
+    cdef const uint8_t* p = record.value
+    cdef const uint8_t* end = record.value + record.n
+    cdef uint64_t value
+    while p != NULL and p < end:
+        p = read_varint(p, end, &value)
+        if p != NULL and not has_value(field, <int32_t>value):
+            put_tag(self, field, WIRE_VARINT)
+            put_varint(self, value)
     return 0
 
 

@@ -25,6 +25,10 @@ from onnxwire._view cimport (
 from onnxwire._repeated import tell_set_fields
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
+
 ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 cdef enum:
@@ -60,7 +64,11 @@ cdef object iterate(const Field* field, values):
 
 cdef object element_of(const Field* field, values):
     element = new_message(field.sub)
-    set_fields(element, values)
+    Py_EnterRecursiveCall(b" while a message was made of a dict")
+    try:
+        set_fields(element, values)
+    finally:
+        Py_LeaveRecursiveCall()
     return element
 
 
@@ -236,7 +244,7 @@ cdef class Message(View):
         What was not edited comes out as it stands in the document, unknown fields included, in the same order.
         deterministic: encode everything anew, with the fields by number and every number in its shortest form, as
         protobuf's own serializer does.
-        Raises EditError where messages are nested more than 2,000 deep, DecodeError where what must be read is damaged.
+        Raises EditError where messages are nested more than 500 deep, DecodeError where what must be read is damaged.
         """
         return encode(self, bool(deterministic))
 

@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport Document, decode_error, packed_error
 from onnxwire._edit cimport edit, field_error, read_number
-from onnxwire._overlay cimport Overlay
+from onnxwire._overlay cimport TOUCHED, Overlay
 from onnxwire._repeated cimport bind, changed_error, is_of_records, iterable, place_of, tell_length
 from onnxwire._table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
@@ -132,9 +132,19 @@ cdef class RepeatedScalar(Repeated):
         else:
             start_records(cursor, self.first, self.end, NULL, NULL)
 
+    cdef bint is_of_records(self) except -1:
+        cdef const uint8_t* first = self.first
+        if not is_of_records(self):
+            return False
+        if self.first != first:
+            # What was not there is there now.
+            self.items = NULL
+            self.n = 0
+        return True
+
     cdef int decode(self) except -1:
         """Make `items` and `n` what the sequence is of now."""
-        if is_of_records(self):
+        if self.is_of_records():
             return self.decode_records()
         self.items = (<Numbers>self.bound).items
         self.n = (<Numbers>self.bound).n
@@ -157,6 +167,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
+        cdef object parts
         cdef uint64_t total
         cdef uint64_t done = 0
         cdef uint64_t count
@@ -177,6 +188,8 @@ cdef class RepeatedScalar(Repeated):
             self.items = window
             return 0
         numbers = Numbers.allocate(total, field)
+        # Held while other threads run, which may exchange the message's.
+        parts = None if self.message.parts == NULL else <object>self.message.parts
         self.start(&cursor)
         document.pins += 1
         try:
@@ -198,6 +211,7 @@ cdef class RepeatedScalar(Repeated):
                 done += count
         finally:
             document.pins -= 1
+            parts = None
         numbers.n = done
         # While a long run was decoded, another thread may have been first, and handed its numbers out.
         if self.items == NULL:
@@ -235,7 +249,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
-        if not is_of_records(self) or self.field.closed:
+        if not self.is_of_records() or self.field.closed:
             self.decode()
             return self.n > 0
         if self.first == NULL:
@@ -248,7 +262,7 @@ cdef class RepeatedScalar(Repeated):
 
     def __len__(self):
         cdef const uint8_t* window = NULL
-        if is_of_records(self) and self.items == NULL and self.first != NULL and not self.field.closed:
+        if self.is_of_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             return self.count_elements(&window)
         self.decode()
         return self.n
@@ -465,7 +479,7 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     if n or self.bound is not None:
         return self.splice(n, n, incoming)
     overlay = edit(self.message)
-    if not is_of_records(self):
+    if not self.is_of_records():
         return self.splice(n, n, incoming)
     incoming.origin = self.first
     hold(self, overlay, incoming)
@@ -476,7 +490,7 @@ cdef void hold(RepeatedScalar self, Overlay overlay, Numbers numbers):
     """Make numbers the field's."""
     Py_INCREF(numbers)
     overlay.held[self.field.slot] = <PyObject*>numbers
-    overlay.touched[self.field.slot] = True
+    overlay.touched[self.field.slot] |= TOUCHED
     self.bound = numbers
     self.store = None
     tell_length(self, numbers.n)

@@ -10,8 +10,10 @@ from onnxwire._document cimport Document
 from onnxwire._table cimport Field, Slot, Table
 
 cdef enum:
-    CLEARED = 3          # what `touched` is of a field that was cleared while it was not there; else 0 or 1
-    DEEPEST = 2000       # overlays in one another, so that no chain of them can use up the stack
+    # What `touched` tells of a field: it is no longer what the bytes say; it was cleared while it was not there.
+    TOUCHED = 1
+    CLEARED = 2
+    DEEPEST = 500        # overlays in one another, so that no chain of them can use up the stack
 
 
 cdef extern from *:
@@ -95,6 +97,7 @@ cdef class OverlayIndex:
     """The overlays of a document by ascending address."""
     cdef Pair* pairs
     cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
 
     cdef Py_ssize_t first(self, const uint8_t* p) noexcept
 
@@ -103,6 +106,7 @@ cdef Overlay new_overlay(Table* table, uint32_t depth)
 cdef void drop_value(Overlay self, uint32_t slot) noexcept
 cdef void exchange(Overlay self, Overlay other) noexcept
 cdef OverlayIndex index_of(Document document)
+cdef int index_overlay(Document document, const uint8_t* start, PyObject* overlay) except -1
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
 cdef Overlay overlay_at(Document document, const uint8_t* start)
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)

@@ -217,11 +217,33 @@ cdef OverlayIndex index_of(Document document):
         index.pairs[i].overlay = overlay
         ascending = ascending and (i == 0 or index.pairs[i - 1].address < index.pairs[i].address)
         i += 1
-    index.n = i
+    index.n = index.capacity = i
     if not ascending:
         qsort(index.pairs, <size_t>i, sizeof(Pair), compare_pairs)
     document.edited = index
     return index
+
+
+cdef int index_overlay(Document document, const uint8_t* start, PyObject* overlay) except -1:
+    """Keep the index, where there is one, in step with an overlay, or None, that the document got."""
+    cdef OverlayIndex index = document.edited
+    cdef Py_ssize_t i
+    cdef Pair* pairs
+    if index is None:
+        return 0
+    i = index.first(start)
+    if i == index.n or index.pairs[i].address != <size_t>start:
+        if index.n == index.capacity:
+            pairs = <Pair*>realloc(index.pairs, 2 * <size_t>index.n * sizeof(Pair))
+            if pairs == NULL:
+                raise MemoryError
+            index.pairs = pairs
+            index.capacity = 2 * index.n
+        memmove(&index.pairs[i + 1], &index.pairs[i], <size_t>(index.n - i) * sizeof(Pair))
+        index.n += 1
+    index.pairs[i].address = <size_t>start
+    index.pairs[i].overlay = overlay
+    return 0
 
 
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1:
@@ -260,6 +282,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
         if overlay is not None:
             overlay = copy_overlay(<Overlay>overlay, document, excerpt.depth + 1)
         excerpt.overlays[index.pairs[i].address] = overlay
+        excerpt.edited = None
         i += 1
     return 0
 
@@ -351,5 +374,5 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
                 source = element.held
             copy_edits(<Document>element.held, element.p, element.p + element.n, excerpt)
             copy.insert(i, element.p, element.n, excerpt)
-            last = element.p
+            last = element.p + element.n
     return copy

@@ -39,6 +39,7 @@ cdef class RepeatedSpan(Repeated):
 cdef class SpanIterator:
     cdef RepeatedSpan sequence
     cdef Cursor cursor
+    cdef object parts            # Spans that the cursor points into, or None
     cdef Elements elements       # None as long as it is of records
     cdef uint32_t changes
     cdef uint32_t epoch

@@ -10,10 +10,10 @@ from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport Document, decode_error, part_of_bytes
-from onnxwire._edit cimport copy_message, depth_of, edit, field_error, new_message, read_text
+from onnxwire._document cimport EMPTY, Document, decode_error, part_of_bytes
+from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text
 from onnxwire._encode cimport Encoder, encode_small
-from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, set_mark
+from onnxwire._overlay cimport TOUCHED, Element, Numbers, Overlay, has_edits, new_overlay, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
@@ -101,7 +101,9 @@ cdef bint is_of_records(Repeated self) except -1:
     if self.bound is not None:
         self.is_detached = held != <PyObject*>self.bound
         return False
-    if held == NULL and self.message.slots[self.field.slot].p == self.first:
+    if self.first != NULL and self.document is not document_of(self.message):
+        pass  # a message of other bytes by now, though they may be equal
+    elif held == NULL and self.message.slots[self.field.slot].p == self.first:
         if self.first != NULL or self.state == state_of(self.message, self.field):
             return True
     elif (
@@ -284,6 +286,8 @@ cdef class RepeatedSpan(Repeated):
         iterator.left = self.n_records
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
         if iterator.left:
+            if self.message.parts != NULL:
+                iterator.parts = <object>self.message.parts
             start_cursor(&iterator.cursor, self.message, self.first)
         return iterator
 
@@ -401,7 +405,7 @@ cdef class RepeatedSpan(Repeated):
             elements = self.gather(self.make_index())
             Py_INCREF(elements)
             overlay.held[self.field.slot] = <PyObject*>elements
-            overlay.touched[self.field.slot] = True
+            overlay.touched[self.field.slot] |= TOUCHED
             self.bound = elements
             self.document = document_of(self.message)
             tell_length(self, elements.n)
@@ -499,12 +503,11 @@ cdef class RepeatedSpan(Repeated):
         cdef Overlay overlay
         if self.field.kind != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
-        view = new_message(self.field.sub)
+        view = overlay_view(self.field.sub, EMPTY, new_overlay(self.field.sub, depth_of(self.message) + 1))
         if fields:
             initialise(view, fields)
         elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
-        overlay.depth = depth_of(self.message) + 1
         elements.insert(elements.n, set_mark(), 0, overlay)
         elements.changes += 1
         tell_length(self, elements.n)
@@ -587,14 +590,15 @@ cdef Elements take_values(View message, Field* field, values):
             and source.parts == NULL and not has_edits(document, source.start, source.end)
         ):
             incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), excerpt)
-            last = source.start
+            last = source.end
             continue
         held = copy_message(source, depth, &p, &n)
         incoming.insert(incoming.n, p, n, held)
-        if isinstance(held, Document):
+        excerpt = None
+        if isinstance(held, Document) and (<Document>held).backing is (<Document>source.document).backing:
             document = <Document>source.document
             excerpt = held
-            last = p
+            last = p + n
     if encoded:
         # With a byte in between: an empty message at the end of one would have the address of the next.
         place_encoded(incoming, b"\0".join(encoded), <object>field.sub.cls, depth)

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._document cimport Document, Span, Spans, Steps
-from onnxwire._overlay cimport Overlay
+from onnxwire._overlay cimport TOUCHED, Overlay
 from onnxwire._table cimport Field, Slot, Table
 from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
 
@@ -97,7 +97,7 @@ cdef inline uint32_t generation_of(View self) noexcept:
 
 cdef inline bint is_touched(View self, const Field* field) noexcept:
     """Whether the field is no longer what the bytes say."""
-    return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
+    return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot] & TOUCHED
 
 
 cdef inline int fill(View self) except -1:

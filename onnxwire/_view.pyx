@@ -294,6 +294,7 @@ cdef int follow(View self) except -1:
         self.epoch = (<Document>self.document).epoch
         return 0
     if parent.slots[overlay.field.slot].p == NULL:
+        take_document(self, parent)
         self.epoch = (<Document>self.document).epoch
         return 0
     found = get_message(parent, overlay.field)
@@ -311,12 +312,17 @@ cdef int follow(View self) except -1:
         Py_XINCREF(found.parts)
         Py_XDECREF(self.parts)
         self.parts = found.parts
-    Py_INCREF(<object>found.document)
-    old = <object>self.document
-    Py_DECREF(old)
-    self.document = found.document
+    take_document(self, found)
     self.epoch = found.epoch
     return 0
+
+
+cdef void take_document(View self, View other) noexcept:
+    """Make it a view of the document that another is of."""
+    cdef PyObject* old = self.document
+    Py_XINCREF(other.document)
+    self.document = other.document
+    Py_XDECREF(old)
 
 
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
