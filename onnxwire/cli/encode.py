@@ -9,9 +9,9 @@ import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
-from onnxwire.atomic_file import AtomicFile
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.messages import SCHEMA
+from onnxwire.model import save
 
 _DESCRIPTION = """\
 Make a binary file of protobuf's text format, as `protoc --encode=onnx.ModelProto` does, or of JSON: of what
@@ -65,12 +65,7 @@ def run(options: argparse.Namespace) -> int:
                 message = _read(file, options)
         except OSError as error:
             raise SourceError.from_os_error(error, path) from None
-    data = message.SerializeToString()
-    if out == "-":
-        sys.stdout.buffer.write(data)
-        return 0
-    with AtomicFile(out, len(data)) as target:
-        target.write(data)
+    save(message, sys.stdout.buffer if out == "-" else out)
     return 0
 
 

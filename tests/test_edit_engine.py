@@ -1,0 +1,180 @@
+"""Edits where views, sequences and copies meet: cases that once crashed or lost something."""
+
+import gc
+import threading
+
+import pytest
+import wire
+
+import onnxwire
+from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+
+
+def test_an_iterator_over_a_message_in_pieces_outlives_an_edit_by_another_view():
+    def piece(name: bytes) -> bytes:
+        return wire.span(7, wire.span(1, wire.span(4, name)) * 3)
+
+    model = ModelProto.FromString(piece(b"a") + piece(b"b"))
+    graph = model.graph
+    nodes = iter(graph.node)
+    next(nodes)
+    model.graph.name = "x"
+    assert [node.op_type for node in nodes] == ["a", "a", "b", "b", "b"]
+
+
+def test_a_copy_of_a_message_in_pieces_does_not_own_its_neighbours():
+    text = wire.span(2, b"two" * 1000)
+    data = wire.span(6, wire.span(2, b"one")) + wire.span(6, wire.span(10, b"doc")) + wire.span(11, text) * 200
+    source, target = AttributeProto.FromString(data), AttributeProto()
+    target.graphs.extend([source.g, source.graphs[0], source.graphs[1]])
+    del source, data
+    assert [graph.name for graph in target.graphs] == ["one", "two" * 1000, "two" * 1000]
+
+
+def test_copies_of_a_message_and_of_one_inside_it_are_apart():
+    outer = NodeProto(op_type="outer")
+    outer.attribute.add(name="b").g.node.append(NodeProto(op_type="inner"))
+    outer = GraphProto.FromString(GraphProto(node=[outer]).SerializeToString()).node[0]
+    graph = GraphProto()
+    graph.node.extend([outer, outer.attribute[0].g.node[0]])
+    graph.node[1].op_type = "changed"
+    assert graph.node[0].attribute[0].g.node[0].op_type == "inner"
+
+
+def test_an_empty_message_at_the_end_of_a_copied_one_is_not_the_next():
+    graph = GraphProto()
+    graph.value_info.extend([onnxwire.ValueInfoProto(name=name, type=TypeProto()) for name in "ab"])
+    graph.value_info[1].name = "changed"
+    graph.value_info[0].type.denotation = "edited"
+    again = GraphProto.FromString(graph.SerializeToString())
+    assert [(info.name, info.type.denotation) for info in again.value_info] == [("a", "edited"), ("changed", "")]
+
+
+def test_bytes_that_change_under_an_edited_message_do_no_harm():
+    # The edited node's bytes come to be those of a string and an initializer's.
+    nodes = GraphProto(node=[NodeProto(name="a" * 20)] * 3).SerializeToString()
+    data = bytearray(nodes)
+    graph = onnxwire.load(data, type=GraphProto)
+    graph.node[1].name = "edited"
+    data[:] = wire.span(5, bytes(len(nodes) - 2)) if len(nodes) < 130 else bytes(len(nodes))
+    for act in (graph.SerializeToString, graph.ByteSize, lambda: list(graph.initializer), lambda: repr(graph)):
+        wire.attempt(act)
+
+
+def test_a_finalizer_that_runs_in_a_copy_changes_nothing_of_it():
+    source = GraphProto(node=[NodeProto(op_type="x", attribute=[AttributeProto(name="a")]) for _ in range(50)])
+    source = GraphProto.FromString(source.SerializeToString())
+    for node in source.node:
+        node.attribute[0].name = "y" * 5000
+    graph = GraphProto()
+    graph.node.extend(source.node)
+
+    class Finalized:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            del graph.node[:]
+
+    threshold = gc.get_threshold()
+    Finalized()
+    gc.set_threshold(1)
+    try:
+        GraphProto().CopyFrom(graph)
+    finally:
+        gc.set_threshold(*threshold)
+    assert gc.isenabled()
+
+
+def test_no_way_of_making_messages_goes_deeper_than_the_stack():
+    def nest():
+        graph = GraphProto()
+        for _ in range(10_000):
+            graph = graph.node.add(attribute=[{}]).attribute[0].g
+            graph.SetInParent()
+
+    def wrap():
+        type_ = TypeProto()
+        for _ in range(10_000):
+            type_ = TypeProto(sequence_type={"elem_type": type_})
+        return type_.SerializeToString()
+
+    cycle = {}
+    cycle["sequence_type"] = {"elem_type": cycle}
+    for act, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
+        with pytest.raises(error):
+            act()
+    # What is small is copied by encoding it, and what is encoded has no depth in memory.
+    errors = []
+    thread = threading.Thread(target=lambda: errors.append(wire.attempt(wrap)))
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+
+
+def test_numbers_of_a_message_that_was_not_there_are_looked_at_again():
+    attribute = AttributeProto()
+    dims = attribute.t.dims
+    assert list(dims) == []
+    attribute.MergeFromString(AttributeProto(t=TensorProto(dims=[1, 2, 3])).SerializeToString())
+    dims.append(5)
+    assert list(attribute.t.dims) == list(dims) == [1, 2, 3, 5]
+
+
+def test_clearing_what_is_not_there_brings_nothing_back():
+    # opaque_type, then map_type, then opaque_type again: the first is no more.
+    data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
+    type_ = TypeProto.FromString(data)
+    type_.ClearField("map_type")
+    assert TypeProto.FromString(type_.SerializeToString()).opaque_type.domain == ""
+
+
+def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
+    everything = wire.makers()[0].Everything
+    message = everything.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
+    message.packed_shade.append(0)
+    again = everything.FromString(message.SerializeToString())
+    assert again._unknown_fields() == message._unknown_fields() != b""
+    assert list(again.packed_shade) == list(message.packed_shade)
+
+
+def test_views_of_what_is_not_there_follow_each_other():
+    type_ = TypeProto()
+    shape = type_.tensor_type.shape
+    type_.MergeFromString(TypeProto(tensor_type={"elem_type": 1}).SerializeToString())
+    shape.dim.add(denotation="first")
+    other = type(shape)(dim=[{"denotation": f"d{i}"} for i in range(3)])
+    type_.tensor_type.shape.ParseFromString(other.SerializeToString())
+    assert [dim.denotation for dim in shape.dim] == ["d0", "d1", "d2"]
+
+
+def test_a_sequence_stays_with_its_elements_even_if_equal_ones_take_their_place():
+    data = GraphProto(node=[NodeProto(op_type="a")] * 3).SerializeToString()
+    graph = GraphProto.FromString(data)
+    nodes = graph.node
+    graph.ParseFromString(data)
+    nodes[0].op_type = "mine"
+    nodes.append(NodeProto(op_type="new"))
+    assert [node.op_type for node in nodes] == ["mine", "a", "a", "new"]
+    assert [node.op_type for node in graph.node] == ["a", "a", "a"]
+
+
+def test_a_part_of_a_message_does_not_close_what_others_share():
+    graph = GraphProto(node=[NodeProto(op_type="a")] * 3)
+    for node in graph.node:
+        node.close()
+    with graph.node[0]:
+        pass
+    assert [node.op_type for node in graph.node] == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("n", [2000])
+def test_an_edit_and_a_copy_in_turn_do_not_sort_all_edits_each_time(n):
+    source = GraphProto.FromString(GraphProto(node=[NodeProto(op_type="x")] * n).SerializeToString())
+    target = GraphProto()
+    order = [*range(1, n, 2), *range(0, n, 2)]
+    for i in order:
+        source.node[i].name = str(i)
+        target.node.append(source.node[i])
+    assert [int(node.name) for node in target.node] == order
+    assert GraphProto.FromString(source.SerializeToString()) == source
