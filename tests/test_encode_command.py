@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -134,3 +135,22 @@ def test_help_shows_examples(capsys):
         main(["encode", "--help"])
     assert caught.value.code == 0
     assert "onnxwire encode model.txt -o model.onnx" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
+def test_a_progress_bar_is_drawn_on_a_terminal(tmp_path, option, is_drawn):
+    import pty
+
+    (tmp_path / "m.txt").write_text("ir_version: 10")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onnxwire", "encode", "m.txt", "-o", "m.onnx", *option]
+    subprocess.run(command, cwd=tmp_path, stderr=theirs, check=True, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the end, as Linux tells it
+        while piece := os.read(ours, 1 << 16):
+            drawn += piece
+    os.close(ours)
+    assert (b"writing m.onnx" in drawn) == is_drawn
+    assert (tmp_path / "m.onnx").read_bytes() == b"\x08\x0a"

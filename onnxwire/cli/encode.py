@@ -9,6 +9,7 @@ import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
+from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.messages import SCHEMA
 from onnxwire.model import save
@@ -47,6 +48,7 @@ def add_parser(commands: Any) -> None:
         help="the message that the text holds, such as TensorProto; by default ModelProto",
     )
     parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
     parser.set_defaults(run=run)
 
 
@@ -65,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
                 message = _read(file, options)
         except OSError as error:
             raise SourceError.from_os_error(error, path) from None
-    save(message, sys.stdout.buffer if out == "-" else out)
+    with progress_bar(f"writing {out}", not options.no_progress) as progress:
+        save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0
 
 
