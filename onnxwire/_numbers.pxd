@@ -14,7 +14,7 @@ cdef class RepeatedScalar(Repeated):
 
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
     cdef void start(self, Cursor* cursor) noexcept
-    cdef bint is_of_records(self) except -1
+    cdef bint looks_at_records(self) except -1
     cdef int decode(self) except -1
     cdef int decode_records(self) except -1
     cdef void adopt(self, Numbers numbers)

@@ -132,7 +132,7 @@ cdef class RepeatedScalar(Repeated):
         else:
             start_records(cursor, self.first, self.end, NULL, NULL)
 
-    cdef bint is_of_records(self) except -1:
+    cdef bint looks_at_records(self) except -1:
         cdef const uint8_t* first = self.first
         if not is_of_records(self):
             return False
@@ -144,7 +144,7 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int decode(self) except -1:
         """Make `items` and `n` what the sequence is of now."""
-        if self.is_of_records():
+        if self.looks_at_records():
             return self.decode_records()
         self.items = (<Numbers>self.bound).items
         self.n = (<Numbers>self.bound).n
@@ -249,7 +249,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
-        if not self.is_of_records() or self.field.closed:
+        if not self.looks_at_records() or self.field.closed:
             self.decode()
             return self.n > 0
         if self.first == NULL:
@@ -262,7 +262,7 @@ cdef class RepeatedScalar(Repeated):
 
     def __len__(self):
         cdef const uint8_t* window = NULL
-        if self.is_of_records() and self.items == NULL and self.first != NULL and not self.field.closed:
+        if self.looks_at_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             return self.count_elements(&window)
         self.decode()
         return self.n
@@ -479,7 +479,7 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     if n or self.bound is not None:
         return self.splice(n, n, incoming)
     overlay = edit(self.message)
-    if not self.is_of_records():
+    if not self.looks_at_records():
         return self.splice(n, n, incoming)
     incoming.origin = self.first
     hold(self, overlay, incoming)
