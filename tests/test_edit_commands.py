@@ -199,7 +199,12 @@ class Lockstep:
                 return  # one view a thing, for the same reason
             self.keep(f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None)
         elif kind == "clear":
-            self.run(f"{name}.ClearField({self.pick(names)!r})")
+            cleared = self.pick(names)
+            field = descriptor.fields_by_name.get(cleared)
+            if field is not None and field.message_type and field.containing_oneof is not None:
+                if not self.sides[1][name].HasField(cleared):
+                    return  # officially this clears the member that is there, if this one has a view
+            self.run(f"{name}.ClearField({cleared!r})")
             self.forget_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
             self.run(f"{name}.{kind}From({self.source(descriptor, name)})")

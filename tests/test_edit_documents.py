@@ -484,15 +484,18 @@ def test_editing_makes_no_reference_cycles():
 
 @needs_proc
 def test_all_memory_of_edits_is_given_back():
-    for _ in range(300):
-        edited_model()
-    gc.collect()
-    before, objects = anonymous(), len(gc.get_objects())
-    for _ in range(1500):
-        edited_model()
-    gc.collect()
-    assert anonymous() - before < 2 << 20
-    assert len(gc.get_objects()) - objects < 50
+    def growth():
+        gc.collect()
+        before, objects = anonymous(), len(gc.get_objects())
+        for _ in range(1000):
+            edited_model()
+        gc.collect()
+        return anonymous() - before, len(gc.get_objects()) - objects
+
+    # What leaks does so in every round; what the allocator has not given back yet is another matter.
+    rounds = [growth() for _ in range(4)]
+    assert min(memory for memory, _ in rounds) < 1 << 20
+    assert min(objects for _, objects in rounds) < 50
 
 
 @needs_proc
