@@ -201,9 +201,9 @@ class Lockstep:
         elif kind == "clear":
             cleared = self.pick(names)
             field = descriptor.fields_by_name.get(cleared)
-            if field is not None and field.message_type and field.containing_oneof is not None:
-                if not self.sides[1][name].HasField(cleared):
-                    return  # officially this clears the member that is there, if this one has a view
+            is_message = field is not None and field.message_type is not None and field.containing_oneof is not None
+            if is_message and not self.sides[1][name].HasField(cleared):
+                return  # officially this clears the member that is there, if this one has a view
             self.run(f"{name}.ClearField({cleared!r})")
             self.forget_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
