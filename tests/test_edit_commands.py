@@ -112,7 +112,7 @@ class Lockstep:
         for name, wanted in (self.wanted or self.states(1)).items():
             ours, official = (side[name] for side in self.sides)
             assert self.state(ours) == wanted, name
-            if name in self.fields:
+            if name in self.fields or name not in self.views:
                 continue
             encoded = ours.SerializeToString()
             again = type(official).FromString(encoded)
@@ -219,7 +219,11 @@ class Lockstep:
             self.run(f"{name}.SerializeToString()")
         elif kind == "bytes" and self.parsed and not self.is_crowded(name):
             data = self.draw(wire.sound(descriptor, 1))
-            self.run(f"r = {name}.{self.pick(['MergeFromString', 'MergeFromString', 'ParseFromString'])}({data!r})")
+            method = self.pick(["MergeFromString", "MergeFromString", "ParseFromString"])
+            if method == "MergeFromString":
+                # Of bytes with two members of a oneof, the official runtime lets the first clear what was there before.
+                data = PAIRS[descriptor.full_name][1].FromString(data).SerializeToString()
+            self.run(f"r = {name}.{method}({data!r})")
             self.forget_views_in(name)
         else:
             again = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
@@ -308,7 +312,9 @@ def test_edits_do_what_they_do_officially(name, parsed, random, data):
 
 
 @MADE_OR_PARSED
-@pytest.mark.parametrize("name", ["test.Everything.Tree", "onnx.GraphProto", "onnx.NodeProto"])
+@pytest.mark.parametrize(
+    "name", ["test.Everything", "test.Everything.Tree", "onnx.GraphProto", "onnx.NodeProto", "onnx.TypeProto"]
+)
 @settings(max_examples=60)
 @given(random=RANDOMS, data=st.data())
 def test_many_edits_do_what_they_do_officially(name, parsed, random, data):
