@@ -13,17 +13,18 @@ help:  ## list the targets
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# pip builds everything anew each time, so what a target needs is installed at once.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/tested: $(VENV)/installed
+$(VENV)/tested: $(BIN)/python $(SOURCES)
 	$(PIP) install -e '.[test]'
-	@touch $@
+	@touch $(VENV)/installed $@
 
-$(VENV)/linted: $(VENV)/tested
-	$(PIP) install -e '.[lint]'
-	@touch $@
+$(VENV)/linted: $(BIN)/python $(SOURCES)
+	$(PIP) install -e '.[test,lint]'
+	@touch $(VENV)/installed $(VENV)/tested $@
 
 demo: $(VENV)/installed  ## install, and look into a small real model and a 4 GiB one
 	$(BIN)/onnxwire info examples/digits_cnn.onnx

@@ -1,0 +1,22 @@
+from collections.abc import Iterable
+
+from onnxwire._document import Document
+from onnxwire._encode import Piece
+from onnxwire._message import Message
+
+PADDING: int
+
+def align_payloads(
+    document: Document,
+    cls: type[Message],
+    targets: Iterable[tuple[type[Message], str, int]],
+    threshold: int,
+    alignment: int,
+) -> tuple[int, list[bytes | tuple[int, int]]]: ...
+def aligned_pieces(
+    document: Document,
+    cls: type[Message],
+    targets: Iterable[tuple[type[Message], str, int]],
+    threshold: int,
+    alignment: int,
+) -> tuple[int, list[bytes | Piece]]: ...

@@ -1,0 +1,130 @@
+/* Elements of 2, 4 or 6 bits, packed low bits first, <-> one byte an element.
+ *
+ * Eight elements of b bits are b whole bytes. Taken as one little-endian number they are spread over eight bytes by
+ * three moves, each of which puts the upper half of every group in its place: 4 elements to 32 bits, 2 to 16, 1 to 8.
+ * With b a constant that is some ten instructions, the same for every width and on every processor, and backwards they
+ * pack. Where the compiler has vector types (SSE2 is part of x86-64, NEON of aarch64) two such numbers go at once.
+ *
+ * Guarantee of both functions: nothing at or after `end` is read and exactly what the elements need is written.
+ */
+#ifndef ONNXWIRE_BITS_H
+#define ONNXWIRE_BITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define OW_INLINE static inline __attribute__((always_inline))
+typedef uint64_t ow_words __attribute__((vector_size(16)));
+#else
+#define OW_INLINE static inline
+typedef uint64_t ow_words;
+#endif
+
+enum { OW_WORDS = sizeof(ow_words) / 8, OW_GROUP = sizeof(ow_words) /* elements that go at once */ };
+
+#define OW_EVERY(n) (~0ULL / ((1ULL << (n)) - 1)) /* the lowest bit of every n bits; n divides 64 */
+#define OW_LOW(n) ((1ULL << (n)) - 1)             /* n set bits */
+
+OW_INLINE uint64_t ow_little(uint64_t word) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(word);
+#else
+    return word;
+#endif
+}
+
+/* Loads 8 bytes a word, from places that lie `stride` bytes apart. */
+OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
+    uint64_t each[OW_WORDS];
+    ow_words words;
+    for (int i = 0; i < OW_WORDS; i++) {
+        memcpy(&each[i], p + i * stride, 8);
+        each[i] = ow_little(each[i]);
+    }
+    memcpy(&words, each, sizeof words);
+    return words;
+}
+
+/* Stores 8 bytes a word, front to back, `stride` bytes apart: what a word stores above them the next one overwrites. */
+OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
+    uint64_t each[OW_WORDS];
+    memcpy(each, &words, sizeof words);
+    for (int i = 0; i < OW_WORDS; i++) {
+        each[i] = ow_little(each[i]);
+        memcpy(p + i * stride, &each[i], 8);
+    }
+}
+
+/* The low 8 * b bits, b a byte; the bits above them are ignored. */
+OW_INLINE ow_words ow_spread(ow_words w, int b) {
+    w = (w & OW_LOW(4 * b)) | (w & OW_LOW(4 * b) << 4 * b) << (32 - 4 * b);
+    w = (w & OW_LOW(2 * b) * OW_EVERY(32)) | (w & (OW_LOW(2 * b) << 2 * b) * OW_EVERY(32)) << (16 - 2 * b);
+    return (w & OW_LOW(b) * OW_EVERY(16)) | (w & (OW_LOW(b) << b) * OW_EVERY(16)) << (8 - b);
+}
+
+/* The low b bits of eight bytes, side by side. */
+OW_INLINE ow_words ow_gather(ow_words w, int b) {
+    w = (w & OW_LOW(b) * OW_EVERY(16)) | (w >> (8 - b) & (OW_LOW(b) << b) * OW_EVERY(16));
+    w = (w & OW_LOW(2 * b) * OW_EVERY(32)) | (w >> (16 - 2 * b) & (OW_LOW(2 * b) << 2 * b) * OW_EVERY(32));
+    return (w & OW_LOW(4 * b)) | (w >> (32 - 4 * b) & OW_LOW(4 * b) << 4 * b);
+}
+
+OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b) {
+    ow_store_words(out, ow_spread(ow_load_words(p, b) >> shift, b), 8); /* shift + 8 * b is at most 6 + 48 of 64 bits */
+}
+
+OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int b) {
+    const int step = OW_WORDS * b, reach = step - b + 8;
+    for (; n >= OW_GROUP && end - p >= reach; n -= OW_GROUP, p += step, out += OW_GROUP)
+        ow_unpack_group(p, shift, out, b);
+    while (n > 0) {
+        uint8_t packed[OW_GROUP + 8] = {0}, elements[OW_GROUP];
+        size_t taken = n < OW_GROUP ? n : OW_GROUP;
+        memcpy(packed, p, end - p < reach ? (size_t)(end - p) : (size_t)reach);
+        ow_unpack_group(packed, shift, elements, b);
+        memcpy(out, elements, taken);
+        n -= taken;
+        out += taken;
+        p += end - p < step ? end - p : step;
+    }
+}
+
+OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
+    const size_t step = OW_WORDS * b, reach = step - b + 8;
+    size_t left = n / 8 * b + (n % 8 * b + 7) / 8; /* bytes to write */
+    for (; left >= reach && n >= OW_GROUP; n -= OW_GROUP, left -= step, p += OW_GROUP, out += step)
+        ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
+    while (n > 0) {
+        uint8_t elements[OW_GROUP] = {0}, packed[OW_GROUP + 8];
+        size_t taken = n < OW_GROUP ? n : OW_GROUP, written = left < step ? left : step;
+        memcpy(elements, p, taken);
+        ow_store_words(packed, ow_gather(ow_load_words(elements, 8), b), b);
+        memcpy(out, packed, written);
+        n -= taken;
+        left -= written;
+        p += taken;
+        out += written;
+    }
+}
+
+/* Reads n elements of `bits` bits that begin `shift` bits (0 to 7) above the lowest bit at p and lie before `end`. */
+static void ow_unpack(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int bits) {
+    switch (bits) {
+    case 2: ow_unpack_b(p, end, shift, out, n, 2); break;
+    case 4: ow_unpack_b(p, end, shift, out, n, 4); break;
+    case 6: ow_unpack_b(p, end, shift, out, n, 6); break;
+    }
+}
+
+/* Writes the low `bits` bits of each of n bytes; (n * bits + 7) / 8 bytes, the last filled up with zero bits. */
+static void ow_pack(const uint8_t *p, uint8_t *out, size_t n, int bits) {
+    switch (bits) {
+    case 2: ow_pack_b(p, out, n, 2); break;
+    case 4: ow_pack_b(p, out, n, 4); break;
+    case 6: ow_pack_b(p, out, n, 6); break;
+    }
+}
+
+#endif

@@ -1,0 +1,12 @@
+from typing import Any
+
+import numpy as np
+from typing_extensions import CapsuleType
+
+def to_capsule(
+    array: np.ndarray[Any, Any],
+    stream: None = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> CapsuleType: ...

@@ -1,0 +1,183 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""DLPack capsules of numpy arrays, of ml_dtypes' types too, which numpy itself does not export."""
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memset
+
+cdef extern from "_dlpack.h" nogil:
+    enum:
+        OW_DL_CPU
+        OW_DL_READ_ONLY
+        OW_DL_IS_COPIED
+        OW_DL_PADDED
+
+    ctypedef struct OwDLTensor:
+        void* data
+        int32_t device_type
+        int32_t device_id
+        int32_t ndim
+        uint8_t code
+        uint8_t bits
+        uint16_t lanes
+        int64_t* shape
+        int64_t* strides
+        uint64_t byte_offset
+
+    ctypedef struct OwDLManaged:
+        OwDLTensor tensor
+        PyObject* manager
+        void (*deleter)(OwDLManaged*) noexcept nogil
+
+    ctypedef struct OwDLVersioned:
+        uint32_t major
+        uint32_t minor
+        PyObject* manager
+        void (*deleter)(OwDLVersioned*) noexcept nogil
+        uint64_t flags
+        OwDLTensor tensor
+
+# Of pointers, not objects: a capsule that is being discarded must not be counted up again.
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
+    void Py_DECREF(PyObject* o)
+    object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
+    bint PyCapsule_IsValid(PyObject* capsule, const char* name)
+    void* PyCapsule_GetPointer(PyObject* capsule, const char* name)
+
+cdef const char* LEGACY = "dltensor"
+cdef const char* VERSIONED = "dltensor_versioned"
+
+# dtype.name -> DLPack's code of the type, and bits of an element. Codes 7 and up came with DLPack 1.1.
+TYPES = {
+    "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
+    "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
+    "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16),
+    "complex64": (5, 64), "complex128": (5, 128), "bool": (6, 8),
+    "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8),
+    "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
+    "int2": (0, 2), "int4": (0, 4), "uint2": (1, 2), "uint4": (1, 4),
+}
+VERSION = (1, 1)  # the first that can say all that is said here
+
+
+def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
+    """Make a DLPack capsule of a numpy array, which shares its memory and keeps it alive until the consumer is done.
+
+    array: a numpy array of bools, numbers or ml_dtypes' types, of any shape and strides, and of any alignment. Sub-byte
+    types take a byte an element, as numpy holds them, and are flagged so. The other parameters are those of
+    `__dlpack__`: stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a
+    "dltensor_versioned", which can say that the array is read-only; else it is a "dltensor". dl_device: None or CPU,
+    (1, 0). copy: True for a copy of its own; else nothing is copied.
+    Raises BufferError for what can't be passed on: to another device; strings, objects, structs, long doubles, foreign
+    byte order; strides that are no whole elements; a read-only array before 1.0, and sub-byte types before 1.1.
+    Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
+    """
+    cdef bint is_versioned = max_version is not None and max_version[0] >= 1
+    cdef uint64_t flags = 0
+    dtype = array.dtype
+    if stream is not None:
+        raise BufferError("an array in main memory has no stream; stream must be None")
+    if dl_device is not None and tuple(dl_device) != (OW_DL_CPU, 0):
+        raise BufferError(f"the array is in main memory, device (1, 0), and can't be passed as one on {dl_device}")
+    if dtype.name not in TYPES or not dtype.isnative:
+        raise BufferError(f"DLPack has no type for {dtype!r}")
+    code, bits = TYPES[dtype.name]
+    if bits < 8:
+        if max_version is None or tuple(max_version) < VERSION:
+            raise BufferError(f"{dtype.name} takes a byte an element, which only a consumer of DLPack 1.1 can be told")
+        flags |= OW_DL_PADDED
+    if copy:
+        array = array.copy(order="K")
+        flags |= OW_DL_IS_COPIED
+    if not array.flags.writeable:
+        if not is_versioned:
+            raise BufferError(
+                "the array is read-only, which only a consumer of DLPack 1.0 can be told; take numpy(writable=True)"
+            )
+        flags |= OW_DL_READ_ONLY
+    return make_capsule(array, code, bits, flags, is_versioned)
+
+
+cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint is_versioned):
+    """A capsule over one allocation: the struct, then the shape, then the strides."""
+    cdef Py_ssize_t size = sizeof(OwDLVersioned) if is_versioned else sizeof(OwDLManaged)
+    cdef Py_ssize_t ndim = array.ndim
+    cdef OwDLVersioned* versioned
+    cdef OwDLManaged* managed
+    cdef OwDLTensor* tensor
+    cdef char* memory = <char*>PyMem_RawMalloc(size + 2 * ndim * sizeof(int64_t))
+    if memory == NULL:
+        raise MemoryError
+    memset(memory, 0, size)
+    if is_versioned:
+        versioned = <OwDLVersioned*>memory
+        versioned.major, versioned.minor = VERSION
+        versioned.manager = <PyObject*>array
+        versioned.deleter = delete_versioned
+        versioned.flags = flags
+        tensor = &versioned.tensor
+    else:
+        managed = <OwDLManaged*>memory
+        managed.manager = <PyObject*>array
+        managed.deleter = delete_managed
+        tensor = &managed.tensor
+    tensor.device_type = OW_DL_CPU
+    tensor.ndim = <int32_t>ndim
+    tensor.code = code
+    tensor.bits = bits
+    tensor.lanes = 1
+    tensor.shape = <int64_t*>(memory + size)
+    tensor.strides = tensor.shape + ndim
+    try:
+        point(tensor, array)
+        capsule = PyCapsule_New(memory, VERSIONED if is_versioned else LEGACY, discard)
+    except BaseException:
+        PyMem_RawFree(memory)
+        raise
+    Py_INCREF(array)
+    return capsule
+
+
+cdef int point(OwDLTensor* tensor, array) except -1:
+    """Fill in where the elements are."""
+    cdef Py_ssize_t itemsize = array.itemsize
+    cdef Py_ssize_t length, stride
+    cdef int i = 0
+    if array.size:
+        tensor.data = <void*><uintptr_t>array.__array_interface__["data"][0]
+    for length, stride in zip(array.shape, array.strides):
+        if stride % itemsize and length > 1 and tensor.data != NULL:
+            raise BufferError(f"strides of {array.strides} bytes are no multiples of an element's {itemsize} bytes")
+        tensor.shape[i] = length
+        tensor.strides[i] = stride // itemsize
+        i += 1
+    return 0
+
+
+# Consumers call a deleter from any thread, and do not hold the GIL then.
+
+cdef void delete_versioned(OwDLVersioned* self) noexcept nogil:
+    release(self.manager, self)
+
+
+cdef void delete_managed(OwDLManaged* self) noexcept nogil:
+    release(self.manager, self)
+
+
+cdef void release(PyObject* array, void* memory) noexcept nogil:
+    # A consumer may outlive the interpreter, and then nobody is left to give the array back to.
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(array)
+        PyMem_RawFree(memory)
+
+
+cdef void discard(PyObject* capsule) noexcept:
+    """Free what no consumer took: one that takes it renames the capsule."""
+    if PyCapsule_IsValid(capsule, VERSIONED):
+        delete_versioned(<OwDLVersioned*>PyCapsule_GetPointer(capsule, VERSIONED))
+    elif PyCapsule_IsValid(capsule, LEGACY):
+        delete_managed(<OwDLManaged*>PyCapsule_GetPointer(capsule, LEGACY))

@@ -1,0 +1,432 @@
+"""Payloads that stand at round places of the file: where they stand, and that nobody reads anything else there."""
+
+import importlib.util
+import itertools
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import wire
+from hypothesis import example, given
+from hypothesis import strategies as st
+from onnx import numpy_helper
+from test_generic_schema import EVERYTHING, PAIRS
+
+import onnxwire
+from onnxwire._align import PADDING, align_payloads, aligned_pieces
+from onnxwire._document import Document
+from onnxwire._save import write_pieces
+from onnxwire._transfer import Target
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING)]
+GIB = 1 << 30
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
+
+MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
+MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
+EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
+alignments = st.sampled_from([1, 2, 3, 8, 64, 100, 4096])
+thresholds = st.sampled_from([0, 1, 2, 5, 130])
+
+
+def aligned(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
+    """The bytes that the pieces are."""
+    total, pieces = align_payloads(Document(data), cls, targets, threshold, alignment)
+    made = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
+    assert len(made) == total
+    ranges = [None if isinstance(part, bytes) else part for part in pieces]
+    assert all(a is None or b is None or sum(a) != b[0] for a, b in itertools.pairwise(ranges))
+    return made
+
+
+def payloads(message, cls=onnxwire.TensorProto, name="raw_data"):
+    """Where the values of a field of a class stand, in a message and all that are in it."""
+    if isinstance(message, cls) and message.HasField(name):
+        yield message._payload(name).span
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is not None and (field.is_repeated or message.HasField(field.name)):
+            value = getattr(message, field.name)
+            for part in value if field.is_repeated else [value]:
+                yield from payloads(part, cls, name)
+
+
+def check_places(message, alignment, threshold, *target):
+    for start, end in payloads(message, *target):
+        assert start % alignment == 0 or end - start < max(threshold, 1)
+
+
+def known(official, data):
+    """What is not unknown, and how the runtime writes it."""
+    message = official.FromString(data)
+    message.DiscardUnknownFields()
+    return message.SerializeToString(deterministic=True)
+
+
+def check(ours, official, data, alignment, threshold, targets=TENSORS):
+    """Assert all that is promised of sound bytes; returns the new encoding."""
+    made = aligned(data, alignment, threshold, ours, targets)
+    onnxwire.verify(made, ours)
+    check_places(ours.FromString(made), alignment, threshold, *targets[0][:2])
+    assert known(official, made) == known(official, data)
+    assert aligned(made, alignment, threshold, ours, targets) == made
+    return made
+
+
+def tensor_record(data, number=5):
+    """A graph with a tensor of this encoding."""
+    return wire.span(7, wire.span(number, data))
+
+
+# --- what hypothesis makes
+
+
+@st.composite
+def tensors(draw):
+    if draw(st.integers(0, 3)) == 0:
+        return numpy_helper.from_array(np.arange(draw(st.integers(0, 40)), dtype=np.float32))
+    raw = draw(st.binary(max_size=8) | st.sampled_from([b"x" * 126, b"y" * 128, bytes(4096), b"z" * 17000]))
+    name = draw(st.sampled_from(["", "w", "n" * 130]))
+    return onnx.TensorProto(name=name, data_type=onnx.TensorProto.UINT8, dims=[len(raw)], raw_data=raw)
+
+
+@st.composite
+def attributes(draw, depth):
+    name, kind = "a", draw(st.integers(0, 5 if depth else 3))
+    if kind < 2:
+        return onnx.AttributeProto(name=name, tensors=draw(st.lists(tensors(), max_size=2)), t=draw(tensors()))
+    if kind < 4:
+        return onnx.AttributeProto(name=name, sparse_tensor=draw(sparse_tensors()), ints=[1, 2])
+    return onnx.AttributeProto(name=name, g=draw(graphs(depth - 1)), graphs=[draw(graphs(depth - 1))])
+
+
+@st.composite
+def sparse_tensors(draw):
+    return onnx.SparseTensorProto(values=draw(tensors()), indices=draw(tensors()), dims=[3])
+
+
+@st.composite
+def nodes(draw, depth):
+    made = draw(st.lists(attributes(depth), max_size=2))
+    return onnx.NodeProto(op_type="Op", name=draw(st.sampled_from(["", "n" * 120])), attribute=made)
+
+
+@st.composite
+def graphs(draw, depth=2):
+    return onnx.GraphProto(
+        name="g",
+        node=draw(st.lists(nodes(depth), max_size=2)),
+        initializer=draw(st.lists(tensors(), max_size=4)),
+        sparse_initializer=draw(st.lists(sparse_tensors(), max_size=1)),
+    )
+
+
+@st.composite
+def models(draw):
+    function = onnx.FunctionProto(name="f", node=draw(st.lists(nodes(1), max_size=2)))
+    training = onnx.TrainingInfoProto(initialization=draw(graphs(1)), algorithm=draw(graphs(0)))
+    return onnx.ModelProto(ir_version=8, graph=draw(graphs()), functions=[function], training_info=[training])
+
+
+# --- sound bytes
+
+
+@given(models(), alignments, thresholds)
+def test_payloads_are_aligned_wherever_tensors_stand(model, alignment, threshold):
+    made = check(onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold)
+    again = onnx.ModelProto.FromString(made)
+    for old, new in zip(model.graph.initializer, again.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(new), numpy_helper.to_array(old))
+
+
+@EVERY_MESSAGE
+@given(data=st.data())
+def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
+    ours, official = MESSAGES[name]
+    sound = data.draw(wire.sound(ours.DESCRIPTOR))
+    check(ours, official, sound, data.draw(alignments), data.draw(thresholds))
+    # Without padding only lengths have another form, so that even unknown fields are the same to the last bit.
+    plain = aligned(sound, 1, 1, ours)
+    assert official.FromString(plain).SerializeToString() == official.FromString(sound).SerializeToString()
+
+
+@given(wire.sound(EVERYTHING.DESCRIPTOR), alignments, thresholds)
+def test_a_message_that_holds_others_of_its_type_is_aligned_with_them(data, alignment, threshold):
+    check(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
+
+
+@given(models(), st.sampled_from([8, 64, 4096]))
+def test_what_is_aligned_already_is_one_range_of_the_old_bytes(model, alignment):
+    made = aligned(model.SerializeToString(), alignment)
+    total, pieces = align_payloads(Document(made), onnxwire.ModelProto, TENSORS, 1, alignment)
+    assert (total, pieces) == (len(made), [(0, len(made))])
+
+
+@given(models(), st.sampled_from([8, 64]), st.sampled_from([1, 64, 512]))
+def test_padding_of_other_alignments_and_readers_does_not_pile_up(model, alignment, before):
+    plain = model.SerializeToString()
+    wanted = aligned(plain, alignment)
+    assert aligned(aligned(plain, before), alignment) == wanted
+    # The official runtime writes unknown fields behind all others.
+    rewritten = onnx.ModelProto.FromString(aligned(plain, before)).SerializeToString()
+    assert aligned(rewritten, alignment) == wanted
+
+
+def test_every_gap_can_be_filled():
+    for n in range(300):
+        tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
+        made = check(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
+        # A padding of one to three bytes there is not: then it is one alignment more.
+        assert 0 <= len(made) - tensor.ByteSize() < 256 + 4
+
+
+def test_paddings_of_more_than_64_kib_are_made():
+    tensor = onnx.TensorProto(name="n", raw_data=b"payload").SerializeToString()
+    for alignment in (1 << 16, 1 << 21, 3_000_001):
+        made = check(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
+        assert alignment < len(made) < alignment + 20
+
+
+def test_only_the_last_value_of_a_field_is_aligned():
+    first, last = wire.span(9, b"dead weight"), wire.span(9, b"value")
+    for data in (first + last, wire.span(8, b"name") + first + wire.number(2, 2) + last):
+        made = check(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
+        assert made.index(b"value") == 64
+        assert len(made) == 64 + len(b"value")
+    # The value is short here, so that nothing is to be aligned.
+    assert aligned(first + last, 64, 6, onnxwire.TensorProto) == first + last
+
+
+def test_the_pieces_of_a_merged_tensor_are_aligned():
+    parts = [wire.span(5, wire.span(9, payload)) for payload in (b"first", b"second")]
+    attribute = parts[0] + wire.span(1, b"name") + parts[1]
+    made = check(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
+    assert made.index(b"second") % 64 == 0
+
+
+def test_a_field_of_another_wire_type_is_no_payload():
+    data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING)
+    assert aligned(data, 64, 1, onnxwire.TensorProto) == data
+
+
+def test_what_holds_no_long_payload_is_left_as_it_stands():
+    short = tensor_record(wire.span(9, bytes(100)))
+    data = wire.span(8, b"\x0a\x00", pad=2) + short + tensor_record(wire.span(9, bytes(101)))
+    made = aligned(data, 64, 101)
+    assert made.startswith(data[: data.index(short) + len(short)])
+    assert aligned(data, 64, 102) == data
+
+
+@EVERY_MESSAGE
+def test_an_empty_message_stays_empty(name):
+    assert align_payloads(Document(b""), MESSAGES[name][0], TENSORS, 1, 64) == (0, [])
+
+
+# --- who reads it
+
+
+def test_onnxruntime_runs_an_aligned_model():
+    runtime = pytest.importorskip("onnxruntime")
+    old = EXAMPLE.read_bytes()
+    made = check(onnxwire.ModelProto, onnx.ModelProto, old, 4096, 1)
+    assert len(list(payloads(onnxwire.ModelProto.FromString(made)))) > 4
+    image = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
+    results = []
+    for data in (old, made):
+        session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        results.append(session.run(None, {session.get_inputs()[0].name: image}))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_checker_in_c_plus_plus_takes_an_aligned_model():
+    onnx.checker.check_model(aligned(EXAMPLE.read_bytes()), full_check=True)
+
+
+def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(aligned(EXAMPLE.read_bytes()))
+    code = (
+        "import sys, onnx; from google.protobuf.internal import api_implementation as used\n"
+        "one, other = (onnx.load(path) for path in sys.argv[1:]); one.DiscardUnknownFields()\n"
+        "print(used.Type(), one == other, len(one.graph.initializer))"
+    )
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    command = [sys.executable, "-c", code, path, EXAMPLE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["python", "True", str(len(onnx.load(EXAMPLE).graph.initializer))]
+
+
+# --- damage
+
+
+@EVERY_MESSAGE
+@given(data=st.data())
+def test_damaged_bytes_raise_decode_error_or_stay_as_damaged_as_they_were(name, data):
+    ours, official = MESSAGES[name]
+    damaged = data.draw(wire.flawed(ours.DESCRIPTOR, 2) | wire.damaged(ours.DESCRIPTOR))
+    try:
+        made = aligned(damaged, data.draw(alignments), data.draw(thresholds), ours)
+    except onnxwire.DecodeError:
+        assert not wire.official_accepts(official, damaged)
+    else:
+        assert wire.official_accepts(official, made) is wire.official_accepts(official, damaged)
+
+
+@given(st.binary(max_size=30))
+@example(b"\x3a\xff\xff\xff\xff\x7f")
+@example(b"\x4a" + b"\xff" * 9 + b"\x01")
+def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
+    for ours, _ in MESSAGES.values():
+        try:
+            aligned(data, cls=ours)
+        except onnxwire.DecodeError as error:
+            assert 0 <= error.offset <= len(data)
+
+
+@given(models(), st.data())
+def test_a_cut_model_raises_decode_error_or_is_encoded(model, data):
+    whole = model.SerializeToString()
+    cut = whole[: data.draw(st.integers(0, len(whole)))]
+    if wire.accepts(onnxwire.ModelProto, cut):
+        check(onnxwire.ModelProto, onnx.ModelProto, cut, 64, 1)
+    else:
+        with pytest.raises(onnxwire.DecodeError):
+            aligned(cut)
+
+
+def test_damage_is_named_with_its_place():
+    tensor = wire.span(9, b"sound") + b"\x42\x05ab"
+    data = wire.number(1, 8) + wire.span(7, wire.span(5, b"") + wire.span(5, tensor))
+    with pytest.raises(onnxwire.DecodeError, match=r"byte 15: graph\.initializer\[1\]\.name: length 5 of field 8"):
+        aligned(data)
+
+
+def test_messages_nest_as_deep_as_protobuf_readers_follow():
+    targets = [(EVERYTHING, "one_bytes", PADDING)]
+    data = wire.span(10, b"payload")
+    for depth in range(103):
+        if depth <= 100:
+            assert aligned(data, cls=EVERYTHING, targets=targets).index(b"payload") % 64 == 0
+        else:
+            with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+                aligned(data, cls=EVERYTHING, targets=targets)
+        assert wire.official_accepts(PAIRS["test.Everything"][1], data) is (depth <= 100)
+        data = wire.span(18, data)
+
+
+# --- beyond 4 and 32 GiB
+
+
+def write_aligned(path, other, alignment, threshold):
+    """Align a file's model into another file; holes stay holes. Returns the pieces."""
+    with onnxwire.load(path) as model:
+        total, pieces = aligned_pieces(model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
+        with open(other, "wb") as file:
+            target = Target(file.fileno(), fresh=True)
+            write_pieces(target, pieces)
+            target.seek(total)
+            target.finish()
+    assert other.stat().st_size == total
+    return pieces
+
+
+def check_big(path, other, alignment, threshold):
+    """Align a file's model into another file and assert what is promised, without reading the payloads."""
+    pieces = write_aligned(path, other, alignment, threshold)
+    assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
+    onnxwire.verify(other)
+    with onnxwire.load(path) as old, onnxwire.load(other) as new:
+        places = list(payloads(new))
+        check_places(new, alignment, threshold)
+        assert [end - start for start, end in places] == [end - start for start, end in payloads(old)]
+        again = align_payloads(new._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
+        assert again == (other.stat().st_size, [(0, other.stat().st_size)])
+    return places
+
+
+@linux
+def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
+    specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLE.with_name("make_big_model.py"))
+    example = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(example)
+    example.write_model(tmp_path / "big.onnx")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    places = check_big(tmp_path / "big.onnx", tmp_path / "aligned.onnx", 4096, 1024)
+    assert places[-1][0] > 4 * GIB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000  # kilobytes
+
+
+def write_sparse(path, n_bytes):
+    """Write a model with one weight of zeros that takes no room on the disk."""
+    tensor = wire.span(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
+    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n_bytes) + tensor
+    tail = wire.span(2, b"name")
+    start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n_bytes + len(tail)) + graph
+    with open(path, "wb") as file:
+        file.write(start)
+        file.seek(n_bytes, os.SEEK_CUR)
+        file.write(tail)
+
+
+@linux
+def test_lengths_around_32_gib_are_as_wide_as_readers_take(tmp_path):
+    path, other = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
+    growth = set()
+    for below in range(200):
+        write_sparse(path, 32 * GIB - below)
+        [(start, end)] = check_big(path, other, 64, 1024)
+        assert (start % 64, end - start) == (0, 32 * GIB - below)
+        growth.add(other.stat().st_size - path.stat().st_size)
+    # Where the sixth byte of a length would make a padding and so the message too short for it, there is more padding.
+    assert max(growth) > 64 + 20
+
+
+# --- what can't be
+
+
+@pytest.mark.parametrize("alignment", [0, (1 << 30) + 1])
+def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
+    with pytest.raises(onnxwire.errors.FieldValueError, match=f"alignment {alignment}"):
+        aligned(b"", alignment)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "number"),
+    [
+        (onnxwire.TensorProto, "no_such_field", PADDING),
+        (onnxwire.TensorProto, "name", PADDING),  # a str
+        (onnxwire.TensorProto, "string_data", PADDING),  # repeated
+        (onnxwire.TensorProto, "raw_data", 16),  # another field
+        (onnxwire.TensorProto, "raw_data", 0),
+        (onnxwire.TensorProto, "raw_data", 1 << 29),
+        (onnxwire.TensorProto, "raw_data", 19_500),  # protobuf's own
+        (EVERYTHING, "one_bytes", PADDING),  # another schema
+    ],
+)
+def test_a_target_that_can_not_be_is_refused(cls, name, number):
+    with pytest.raises(onnxwire.errors.FieldValueError):
+        aligned(b"", targets=[(cls, name, number)])
+
+
+def test_a_class_has_one_target():
+    with pytest.raises(onnxwire.errors.FieldValueError, match="expected one"):
+        aligned(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING + 1)])
+
+
+def test_a_closed_document_is_not_read():
+    document = Document(b"")
+    document.close()
+    with pytest.raises(onnxwire.ClosedError):
+        align_payloads(document, onnxwire.ModelProto, TENSORS, 1, 64)
+
+
+def test_a_document_can_be_closed_afterwards():
+    document = Document(EXAMPLE.read_bytes())
+    aligned_pieces(document, onnxwire.ModelProto, TENSORS, 1, 64)
+    document.close()

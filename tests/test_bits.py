@@ -1,0 +1,193 @@
+"""Packed elements of 2, 4 and 6 bits: the same as bit by bit in plain Python, and as the official helpers."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+from onnxwire._bits import pack, unpack
+
+WIDTHS = [2, 4, 6]
+DTYPES = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
+LONG = 200_003  # elements: more than are unpacked at a time with the GIL held, and no multiple of anything
+GUARD = 0xA5
+
+
+def packed_size(n: int, bits: int) -> int:
+    return -(-n * bits // 8)
+
+
+def plain_unpack(data: bytes, n: int, bits: int, start: int) -> list[int]:
+    stream = int.from_bytes(data, "little")
+    return [stream >> (start + i) * bits & (1 << bits) - 1 for i in range(n)]
+
+
+def plain_pack(elements: bytes, bits: int) -> bytes:
+    stream = sum((e & (1 << bits) - 1) << i * bits for i, e in enumerate(elements))
+    return stream.to_bytes(packed_size(len(elements), bits), "little")
+
+
+def official_unpack(data: np.ndarray, n: int, bits: int) -> np.ndarray:
+    return {2: numpy_helper._unpack_2bit, 4: numpy_helper._unpack_4bit, 6: numpy_helper._unpack_6bit}[bits](data, [n])
+
+
+def official_pack(elements: np.ndarray, bits: int) -> np.ndarray:
+    kernels = {2: numpy_helper._pack_2bitx4, 4: numpy_helper._pack_4bitx2, 6: numpy_helper._pack_6bit}
+    return kernels[bits](elements)
+
+
+def exact(data: bytes) -> np.ndarray:
+    """A copy in memory of exactly its size, so that a sanitizer sees what is read beyond it."""
+    return np.frombuffer(data, np.uint8).copy()
+
+
+def guarded(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Room for n bytes inside of an array of guards, and the whole array."""
+    whole = np.full(n + 64, GUARD, np.uint8)
+    return whole[32 : 32 + n], whole
+
+
+def random_bytes(n: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 256, n, np.uint8)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@given(n=st.integers(0, 130), start=st.integers(0, 70), slack=st.integers(0, 20), draw=st.data())
+def test_unpacking_equals_plain_python(bits, n, start, slack, draw):
+    size = packed_size(start + n, bits) + slack
+    source = exact(draw.draw(st.binary(min_size=size, max_size=size)))
+    expected = plain_unpack(source.tobytes(), n, bits, start)
+    out = np.empty(n, np.uint8)
+    unpack(source, out, bits, start)
+    assert out.tolist() == expected
+    room, whole = guarded(n)
+    unpack(source, room, bits, start)
+    assert room.tolist() == expected
+    assert (whole[:32] == GUARD).all() and (whole[32 + n :] == GUARD).all()
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@given(elements=st.binary(max_size=130))
+def test_packing_equals_plain_python(bits, elements):
+    source = exact(elements)
+    out = np.full(packed_size(len(elements), bits), GUARD, np.uint8)
+    pack(source, out, bits)
+    assert out.tobytes() == plain_pack(elements, bits)
+    room, whole = guarded(len(out))
+    pack(source, room, bits)
+    assert room.tobytes() == out.tobytes()
+    assert (whole[:32] == GUARD).all() and (whole[32 + len(out) :] == GUARD).all()
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 1000, LONG])
+def test_both_ways_equal_the_official_helpers(bits, n):
+    packed = random_bytes(packed_size(n, bits))
+    out = np.empty(n, np.uint8)
+    unpack(packed, out, bits)
+    np.testing.assert_array_equal(out, official_unpack(packed, n, bits))
+    elements = random_bytes(n)
+    again = np.empty(len(packed), np.uint8)
+    pack(elements, again, bits)
+    np.testing.assert_array_equal(again, official_pack(elements, bits))
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 16, 99_999])
+def test_a_long_run_is_read_from_any_element_on(bits, start):
+    packed = random_bytes(packed_size(LONG, bits))
+    out = np.empty(LONG - start, np.uint8)
+    unpack(packed, out, bits, start)
+    np.testing.assert_array_equal(out, official_unpack(packed, LONG, bits)[start:])
+
+
+@pytest.mark.parametrize("name, bits", DTYPES.items())
+def test_elements_are_the_bytes_that_ml_dtypes_stores(name, bits):
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    codes = np.arange(1 << bits, dtype=np.uint8)
+    packed = np.empty(packed_size(len(codes), bits), np.uint8)
+    pack(codes, packed, bits)
+    out = np.empty(len(codes), np.uint8)
+    unpack(packed, out, bits)
+    values = out.view(dtype).astype(np.float32)
+    assert len(set(values.tolist())) == len(codes) - name.startswith("float")  # 0.0 == -0.0
+    np.testing.assert_array_equal(values.astype(dtype).view(np.uint8), out)
+
+
+@pytest.mark.parametrize("name, bits", DTYPES.items())
+def test_what_numpy_leaves_in_high_bits_is_not_packed(name, bits):
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    values = np.negative(np.arange(1 << bits, dtype=np.uint8).view(dtype))  # the sign of an integer fills the byte
+    out = np.empty(packed_size(len(values), bits), np.uint8)
+    pack(values.view(np.uint8), out, bits)
+    assert out.tobytes() == plain_pack(values.view(np.uint8).tobytes(), bits)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
+    for n, start in [(1, 0), (16, 0), (17, 3), (1000, 5), (LONG, 0)]:
+        source = random_bytes(packed_size(start + n, bits) - 1)
+        out = np.full(n, GUARD, np.uint8)
+        with pytest.raises(ValueError, match=f"hold .* elements of {bits} bits, not {n} from element {start} on"):
+            unpack(source, out, bits, start)
+        assert (out == GUARD).all()
+
+
+@pytest.mark.parametrize("start", [-1, -8, 9, (1 << 63) - 1, -1 << 63])
+def test_a_start_outside_the_source_raises(start):
+    out = np.full(1, GUARD, np.uint8)
+    for room in (out, out[:0]):
+        with pytest.raises(ValueError, match="from element"):
+            unpack(bytes(4), room, 4, start)
+    assert out[0] == GUARD
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_packing_into_another_size_raises_and_nothing_is_written(bits, difference):
+    for n in (1, 16, 17, 1000, LONG):
+        out = np.full(packed_size(n, bits) + difference, GUARD, np.uint8)
+        with pytest.raises(ValueError, match=f"{n} elements of {bits} bits take"):
+            pack(random_bytes(n), out, bits)
+        assert (out == GUARD).all()
+
+
+@pytest.mark.parametrize("bits", [-2, 0, 1, 3, 5, 7, 8, 16])
+def test_other_widths_raise(bits):
+    with pytest.raises(ValueError, match=f"not of {bits}"):
+        unpack(bytes(64), bytearray(4), bits)
+    with pytest.raises(ValueError, match=f"not of {bits}"):
+        pack(bytes(4), bytearray(64), bits)
+
+
+def test_wider_elements_raise():
+    with pytest.raises(ValueError, match="take a byte each"):
+        unpack(bytes(64), np.zeros(4, np.uint16), 4)
+    with pytest.raises(ValueError, match="take a byte each"):
+        pack(np.zeros(4, np.int32), bytearray(8), 4)
+
+
+def test_memory_that_is_read_only_or_has_gaps_is_refused():
+    with pytest.raises((BufferError, ValueError)):
+        unpack(bytes(2), bytes(4), 4)
+    with pytest.raises((BufferError, ValueError)):
+        unpack(bytes(2), np.zeros(8, np.uint8)[::2], 4)
+    with pytest.raises((BufferError, ValueError)):
+        pack(np.zeros(8, np.uint8)[::2], bytearray(2), 4)
+
+
+def test_arrays_of_any_rank_are_filled_in_order():
+    source = random_bytes(12)
+    out = np.empty((2, 3, 4), np.uint8)
+    unpack(source, out, 4)
+    np.testing.assert_array_equal(out.ravel(), official_unpack(source, 24, 4))
