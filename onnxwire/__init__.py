@@ -4,22 +4,41 @@ from onnxwire._message import Message
 from onnxwire._numbers import RepeatedScalar
 from onnxwire._repeated import RepeatedSpan
 from onnxwire._version import __version__
-from onnxwire.errors import ClosedError, DecodeError, EditError, Error, InUseError, SaveError, SourceError
+from onnxwire.errors import (
+    ClosedError,
+    DecodeError,
+    EditError,
+    Error,
+    ExternalDataError,
+    InUseError,
+    SaveError,
+    SourceError,
+    TensorError,
+)
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
-from onnxwire.model import LargeFileWarning, load, save, verify
+from onnxwire.model import ExternalDataWarning, LargeFileWarning, load, save, verify
 from onnxwire.schema import load_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from onnxwire.index import TensorInfo, tensors
     from onnxwire.json import to_json
     from onnxwire.json_parser import from_json
+    from onnxwire.sparse_tensor import from_coo, from_dense
+    from onnxwire.tensor import from_array, join_segments
     from onnxwire.text import to_text
     from onnxwire.text_parser import from_text
 else:
     _LAZY = {
+        "TensorInfo": "onnxwire.index",
+        "from_array": "onnxwire.tensor",
+        "from_coo": "onnxwire.sparse_tensor",
+        "from_dense": "onnxwire.sparse_tensor",
         "from_json": "onnxwire.json_parser",
         "from_text": "onnxwire.text_parser",
+        "join_segments": "onnxwire.tensor",
+        "tensors": "onnxwire.index",
         "to_json": "onnxwire.json",
         "to_text": "onnxwire.text",
     }
@@ -37,6 +56,8 @@ __all__ = [
     "DecodeError",
     "EditError",
     "Error",
+    "ExternalDataError",
+    "ExternalDataWarning",
     "InUseError",
     "LargeFileWarning",
     "Message",
@@ -44,12 +65,19 @@ __all__ = [
     "RepeatedSpan",
     "SaveError",
     "SourceError",
+    "TensorError",
+    "TensorInfo",
     "__version__",
+    "from_array",
+    "from_coo",
+    "from_dense",
     "from_json",
     "from_text",
+    "join_segments",
     "load",
     "load_schema",
     "save",
+    "tensors",
     "to_json",
     "to_text",
     "verify",

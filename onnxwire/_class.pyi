@@ -1,4 +1,6 @@
 from onnxwire._message import Message
 from onnxwire.descriptor import Descriptor
 
-def make_classes(descriptors: list[Descriptor], module: str) -> dict[str, type[Message]]: ...
+def make_classes(
+    descriptors: list[Descriptor], module: str, bases: dict[str, tuple[type, ...]]
+) -> dict[str, type[Message]]: ...

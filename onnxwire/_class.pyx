@@ -80,7 +80,7 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
     return 0
 
 
-cdef object make_class(TableOwner owner, Table* table, str module):
+cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     """The class of a table; its name, docstring and attributes come from the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
     cdef PyType_Slot slots[7]
@@ -120,7 +120,7 @@ cdef object make_class(TableOwner owner, Table* table, str module):
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
     spec.slots = slots
-    cls = PyType_FromSpecWithBases(&spec, (Message,))
+    cls = PyType_FromSpecWithBases(&spec, (Message, *bases))
     cls._table = ref
     cls.DESCRIPTOR = descriptor
     table.cls = <PyTypeObject*>cls
@@ -128,14 +128,16 @@ cdef object make_class(TableOwner owner, Table* table, str module):
     return cls
 
 
-def make_classes(list descriptors, str module):
+def make_classes(list descriptors, str module, dict bases):
     """Make one class a message.
 
     descriptors: every message of a schema, each with `name`, `full_name`, `doc` and `fields` sorted by number; module:
-    what the classes name as their home.
+    what the classes name as their home; bases: by full name, what a class has beside the methods of Message; such a
+    class has `__slots__ = ()`.
     Returns the classes by full name.
     """
     cdef TableOwner owner = TableOwner(descriptors)
     return {
-        descriptor.full_name: make_class(owner, &owner.tables[i], module) for i, descriptor in enumerate(descriptors)
+        descriptor.full_name: make_class(owner, &owner.tables[i], module, bases.get(descriptor.full_name, ()))
+        for i, descriptor in enumerate(descriptors)
     }

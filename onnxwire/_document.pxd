@@ -36,6 +36,7 @@ cdef class Backing:
     cdef object mapping                 # closed with the last document; None where the bytes belong to somebody else
     cdef Py_ssize_t documents           # that are open
     cdef readonly int descriptor        # of the file that the bytes are those of, open for reading; else -1
+    cdef object files                   # the files that messages of the bytes name, closed with the mapping; or None
 
     cdef void release(self) noexcept
 
@@ -48,7 +49,7 @@ cdef class Document:
     cdef bint is_part                   # messages of other documents need it; it is not closed by itself
     cdef uint32_t depth                 # of excerpts in overlays in excerpts
     cdef Steps steps
-    cdef Py_ssize_t pins                # buffers handed out that point into the bytes, and scans without the GIL
+    cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef public object root             # class of the message that the whole document is
     # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes; None
@@ -68,7 +69,12 @@ cdef class Document:
     cdef Document excerpt(self, uint32_t depth)
 
 
-cdef Document part_of_bytes(data, cls, uint32_t depth)
+cdef inline object files_of(Document document):
+    """The files beside a document, which may be closed."""
+    return None if document.backing is None else document.backing.files
+
+
+cdef Document part_of_bytes(data, cls, uint32_t depth, Document source)
 
 
 cdef Document EMPTY

@@ -3,12 +3,19 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from onnxwire.external import ExternalFiles
+
 class Document:
     """The bytes that views look into."""
 
     root: Any
+    files: ExternalFiles | None
     @property
     def name(self) -> str: ...
+    @property
+    def is_edited(self) -> bool: ...
+    @property
+    def pins(self) -> int: ...
     @property
     def descriptor(self) -> int: ...
     def __init__(

@@ -138,6 +138,22 @@ cdef class Document:
         """The open file that the bytes are those of, or -1."""
         return -1 if self.backing is None else self.backing.descriptor
 
+    @property
+    def is_edited(self):
+        """Whether a message of it was edited."""
+        return self.overlays is not None
+
+    @property
+    def files(self):
+        """What has the files beside the document's: an object with a `close` that may raise InUseError, or None."""
+        self.check_open()
+        return self.backing.files
+
+    @files.setter
+    def files(self, files):
+        self.check_open()
+        self.backing.files = files
+
     cdef int check_open(self) except -1:
         if self.epoch == EPOCH_CLOSED:
             raise ClosedError(f"{self.name} was closed; load it again, or use the message inside its with block")
@@ -155,7 +171,8 @@ cdef class Document:
         """Let go of the bytes; every view raises ClosedError from then on.
 
         Messages of other documents that share the bytes, because they were copied from here, hold on to them.
-        Raises InUseError, and stays open, while arrays or memoryviews look into the bytes.
+        Its `files` are closed with it. Raises InUseError, and stays open, while arrays or memoryviews look into the bytes
+        or into one of those.
         """
         cdef Backing backing = self.backing
         if self.epoch == EPOCH_CLOSED or self.is_part:
@@ -165,6 +182,8 @@ cdef class Document:
                 f"{self.name} is still in use, by {self.pins} array(s) or memoryview(s) that look into it or calls "
                 "that are under way; delete or copy the arrays before closing it"
             )
+        if backing.files is not None and backing.documents == 1:
+            backing.files.close()
         self.epoch = EPOCH_CLOSED
         self.fills = self.indexes = self.numbers = self.overlays = self.edited = None
         self.release()
@@ -175,9 +194,14 @@ cdef class Document:
                 backing.mapping.close()
 
 
-cdef Document part_of_bytes(data, cls, uint32_t depth):
-    """A document of bytes that are, or are to be, a message of a class in another message."""
+cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):
+    """A document of bytes that are, or are to be, a message of a class in another message.
+
+    source: the document that such a message was in before, whose files it may name; or None.
+    """
     cdef Document document = Document(data)
+    if source is not None:
+        document.backing.files = files_of(source)
     document.root = cls
     document.is_part = True
     document.depth = depth
@@ -185,7 +209,7 @@ cdef Document part_of_bytes(data, cls, uint32_t depth):
 
 
 # What messages that were not read from bytes are views of.
-cdef Document EMPTY = part_of_bytes(b"", None, 0)
+cdef Document EMPTY = part_of_bytes(b"", None, 0, None)
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):

@@ -20,11 +20,12 @@ from onnxwire._table cimport (
     BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
     has_value,
 )
-from onnxwire._view cimport attach, fill, is_edited, new_view, overlay_view
+from onnxwire._view cimport Payload, attach, document_of, fill, is_edited, new_view, overlay_view
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
     int PyGC_Disable()
     int PyGC_Enable()
     unsigned long long PyLong_AsUnsignedLongLong(object value) except? <unsigned long long>-1
@@ -299,6 +300,22 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     return 0
 
 
+cdef int share_memory(View self, const Field* field, view) except -1:
+    """Make a bytes field stand for the memory that a memoryview of bytes shows, which is not copied."""
+    cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(view).buf
+    cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(view).len
+    cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
+    cdef Overlay overlay
+    # What is in a document stays when that is closed, and can be saved from file to file.
+    owner = view if document is None else document.excerpt(depth_of(self))
+    overlay = edit(self)
+    claim(overlay, field)
+    overlay.held[field.slot] = owned(owner)
+    overlay.slots[field.slot].p = p if n else set_mark()
+    overlay.slots[field.slot].n = n
+    return 0
+
+
 cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
     cdef Field* field = <Field*>closure
     if value == NULL:
@@ -327,7 +344,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     if is_edited(source) or source.parts != NULL:
         data = encode_small(source, None)
         if data is not None:
-            document = part_of_bytes(data, type(source), depth + 1)
+            document = part_of_bytes(data, type(source), depth + 1, document_of(source))
             p[0] = document.start
             n[0] = <uint64_t>len(data)
             return document

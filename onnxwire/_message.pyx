@@ -7,7 +7,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from onnxwire._document cimport EMPTY, Document, part_of_bytes
 from onnxwire._edit cimport (
     clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message,
-    start_edit,
+    share_memory, start_edit,
 )
 from onnxwire._encode cimport encode, encoded_size, unknown_fields
 from onnxwire._equal cimport equal_views
@@ -15,7 +15,7 @@ from onnxwire._merge cimport discard_unknown, merge
 from onnxwire._numbers cimport extend_numbers
 from onnxwire._overlay cimport DEEPEST, Overlay, new_overlay
 from onnxwire._repeated cimport extend_spans
-from onnxwire._table cimport MESSAGE, STRING, Field, Slot
+from onnxwire._table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire._varint cimport WIRE_LEN
 from onnxwire._view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, held_value, is_touched,
@@ -186,6 +186,13 @@ cdef class Message(View):
         held = held_value(self, field)
         return new_payload(document_of(self), slot.p, slot.n, 1, b"B", None if held == NULL else <object>held)
 
+    def _share(self, name, data):
+        """Give a bytes field the memory of a contiguous buffer, which is not copied and shall not change any more."""
+        cdef Field* field = named_field(self, name)
+        if field == NULL or field.repeated or field.kind != BYTES:
+            raise FieldValueError(f"{name} is no singular bytes field")
+        share_memory(self, field, memoryview(data).cast("B"))
+
     def _unknown_fields(self):
         """The unknown fields, as they would be written."""
         return unknown_fields(self)
@@ -257,13 +264,13 @@ cdef class Message(View):
 
         data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
         """
-        cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self))
+        cdef Document document = own_part(self, data)
         exchange_content(self, content_of(self.table, document, depth_of(self)), True)
         return len(document)
 
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
-        cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self))
+        cdef Document document = own_part(self, data)
         merge(self, root_view(document, type(self)), DEEPEST)
         return len(document)
 
@@ -384,6 +391,11 @@ cdef object exact_bytes(cls, data):
         return bytes(memoryview(data))
     except TypeError:
         raise FieldTypeError(f"{cls.__name__} is made from bytes, not {type(data).__name__}") from None
+
+
+cdef Document own_part(View self, data):
+    """A document of bytes that the message is to be made of."""
+    return part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
 
 
 cdef View detached_copy(View self):

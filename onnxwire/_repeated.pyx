@@ -10,7 +10,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport EMPTY, Document, decode_error, part_of_bytes
+from onnxwire._document cimport EMPTY, Document, decode_error, files_of, part_of_bytes
 from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text
 from onnxwire._encode cimport Encoder, encode_small
 from onnxwire._overlay cimport TOUCHED, Element, Numbers, Overlay, has_edits, new_overlay, set_mark
@@ -565,6 +565,7 @@ cdef Elements take_values(View message, Field* field, values):
     # What is small is encoded, all into one document: that takes less memory and time than a tree of values.
     cdef Encoder encoder = None
     cdef list encoded = []
+    cdef Document origin = None
     if field.kind != MESSAGE:
         for value in values:
             owner = read_text(field, value, &p, &n)
@@ -577,17 +578,18 @@ cdef Elements take_values(View message, Field* field, values):
                 field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
             )
         source = <View>value
-        if is_edited(source):
+        if is_edited(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
             encoder = encoder or Encoder(False)
             data = encode_small(source, encoder)
             if data is not None:
                 # Its place is not known before all are there.
                 encoded.append(data)
+                origin = document_of(source)
                 incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
                 continue
         elif (
             excerpt is not None and <Document>source.document is document and source.start > last
-            and source.parts == NULL and not has_edits(document, source.start, source.end)
+            and source.overlay == NULL and source.parts == NULL and not has_edits(document, source.start, source.end)
         ):
             incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), excerpt)
             last = source.end
@@ -601,13 +603,12 @@ cdef Elements take_values(View message, Field* field, values):
             last = p + n
     if encoded:
         # With a byte in between: an empty message at the end of one would have the address of the next.
-        place_encoded(incoming, b"\0".join(encoded), <object>field.sub.cls, depth)
+        place_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
     return incoming
 
 
-cdef int place_encoded(Elements elements, bytes data, cls, uint32_t depth) except -1:
-    """Give the elements that were encoded into `data`, one after another, their places there."""
-    cdef Document document = part_of_bytes(data, cls, depth + 1)
+cdef int place_encoded(Elements elements, Document document) except -1:
+    """Give the elements that were encoded into a document, one after another, their places there."""
     cdef const uint8_t* p = document.start
     cdef Py_ssize_t i
     for i in range(elements.n):

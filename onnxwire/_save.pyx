@@ -8,6 +8,9 @@ from onnxwire._encode cimport BUFFER, Encoder, Piece
 from onnxwire._transfer cimport Target
 from onnxwire._view cimport Payload, View
 
+cdef extern from "Python.h":
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
+
 from onnxwire.errors import SourceError
 
 
@@ -34,28 +37,32 @@ def encode_pieces(View message, bint deterministic, Target target):
     return encoder.total, encoder.pieces
 
 
+def write_payload(Target target, view):
+    """Write what a memoryview shows: bytes of a mapped file from that file, others from memory."""
+    cdef Py_buffer* buffer = PyMemoryView_GET_BUFFER(view)
+    cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
+    if document is None or document.backing.descriptor < 0:
+        target.write(view)
+        return
+    try:
+        target.put_range(
+            document.backing.descriptor, <uint64_t>(<const uint8_t*>buffer.buf - document.start),
+            <uint64_t>buffer.len, NULL
+        )
+        target.put(NULL, 0)
+    except SourceError as error:
+        error.filename = document.name
+        raise
+
+
 def write_pieces(Target target, pieces):
     """Write the Pieces, each at its place, and the bytes between them."""
-    cdef Payload payload
-    cdef Document document
     for piece in pieces:
         if isinstance(piece, bytes):
             target.write(piece)
             continue
-        payload = (<Piece>piece).payload
         if not target.stream:
             target.seek((<Piece>piece).offset)
         # The view keeps the document, and its file, from being closed meanwhile.
-        with memoryview(payload) as view:
-            document = payload.document
-            if document is None or document.backing.descriptor < 0:
-                target.write(view)
-                continue
-            try:
-                target.put_range(
-                    document.backing.descriptor, <uint64_t>(payload.p - document.start), <uint64_t>payload.n, NULL
-                )
-                target.put(NULL, 0)
-            except SourceError as error:
-                error.filename = document.name
-                raise
+        with memoryview((<Piece>piece).payload) as view:
+            write_payload(target, view)

@@ -33,7 +33,7 @@ cdef class View:
 cdef class Payload:
     """A value's bytes, or a field's numbers, where they stand in memory."""
     cdef object owner            # of the memory; None where it is the document's
-    cdef Document document
+    cdef readonly Document document
     cdef const uint8_t* p
     cdef Py_ssize_t n            # items
     cdef Py_ssize_t size         # of an item

@@ -130,7 +130,7 @@ class AtomicFile:
 
     def _open_named(self, mode: int) -> None:
         while True:
-            name = self._temporary = _temporary_name(self._place)
+            name = self._temporary = temporary_name(self._place)
             with suppress(FileExistsError):
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
                 # Between these two another save may have found it without a lock, and removed it.
@@ -164,7 +164,7 @@ class AtomicFile:
     def _link(self) -> None:
         """Give a nameless file a name."""
         nameless = self._descriptor
-        self._temporary = _temporary_name(self._place)
+        self._temporary = temporary_name(self._place)
         try:
             # With a directory descriptor Python calls linkat, which can follow the link; the path makes it meaningless.
             os.link(_proc_path(nameless), self._temporary, src_dir_fd=nameless, follow_symlinks=True)
@@ -253,7 +253,8 @@ def _temporary_start(name: str) -> str:
     return f".{name}."
 
 
-def _temporary_name(place: str) -> str:
+def temporary_name(place: str) -> str:
+    """A name beside a place that no file has; what is left there is removed by the next save to the place."""
     folder, name = os.path.split(place)
     return os.path.join(folder, _temporary_start(name) + os.urandom(_RANDOM // 2).hex() + SUFFIX)
 

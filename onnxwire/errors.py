@@ -37,6 +37,35 @@ class DecodeError(Error, ValueError):
         return ": ".join([*places, self.reason])
 
 
+class TensorError(Error, ValueError):
+    """A tensor whose parts do not fit together, or an array that no tensor can hold.
+
+    reason: what its dims and type call for, and what it holds. tensor: its name. offset and path: where it stands, or
+    None and "" for one that was edited; source: the file's name.
+    """
+
+    def __init__(
+        self, reason: str, tensor: str = "", path: str = "", source: str = "", offset: int | None = None
+    ) -> None:
+        super().__init__(reason, tensor, path, source, offset)
+        self.reason = reason
+        self.tensor = tensor
+        self.path = path
+        self.source = source
+        self.offset = offset
+
+    def __str__(self) -> str:
+        places = [self.source] if self.source else []
+        if self.offset is not None:
+            places.append(f"byte {self.offset:,}")
+        name = f"tensor {self.tensor!r}" if self.tensor else ""
+        return ": ".join([*places, *filter(None, (self.path, name)), self.reason])
+
+
+class ExternalDataError(TensorError):
+    """External data that may not be opened, or a range that its file does not have."""
+
+
 class ClosedError(Error, ValueError):
     """A message or array was used after its document was closed."""
 

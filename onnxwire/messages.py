@@ -2,8 +2,10 @@
 
 from onnxwire._onnx_tables import TABLES
 from onnxwire.schema import Schema
+from onnxwire.sparse_tensor import SparseTensor
+from onnxwire.tensor import Tensor
 
-SCHEMA = Schema(TABLES, "onnxwire")
+SCHEMA = Schema(TABLES, "onnxwire", {"onnx.TensorProto": (Tensor,), "onnx.SparseTensorProto": (SparseTensor,)})
 """All tables of ONNX: classes, enums, and the messages of releases past."""
 
 _public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import nullcontext
+from types import EllipsisType
 
 from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError, FieldTypeError, SourceError
-from onnxwire.messages import ModelProto
+from onnxwire.errors import DecodeError, ExternalDataError, FieldTypeError, SourceError
+from onnxwire.external import ExternalFiles
+from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.source import open_document, refuse_empty
 
 TYPE_CHECKING = False
@@ -20,25 +23,45 @@ if TYPE_CHECKING:
 
     from onnxwire._document import Document
     from onnxwire._encode import Piece
+    from onnxwire._transfer import Target
+    from onnxwire.external import Data
+    from onnxwire.relocate import Choice
     from onnxwire.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
 _STEP = 1 << 23  # bytes that are written to a file object at a time
+_IN_MEMORY = 1 << 26  # bytes of an encoding that is held there
 
 
-def load(source: Source, type: type[MessageT] = ModelProto) -> MessageT:  # type: ignore[assignment]
+def load(
+    source: Source,
+    type: type[MessageT] = ModelProto,  # type: ignore[assignment]
+    *,
+    mmap: bool = True,
+    external_root: str | os.PathLike[str] | None = None,
+    external_data: Data | None = None,
+) -> MessageT:
     """Open a document and return a view of its root message.
 
     source: a path, which is mapped and not read; bytes, bytearray, memoryview or mmap, which are shared and not copied;
     or a binary file object. type: the class of the root message.
-    The view is a context manager that closes the document. Only the records of the root message are looked at now.
+    mmap: whether files are mapped. Without it the document is read into memory, and of files with external data what
+    is asked for, when it is asked for; where such a file was cut meanwhile, that raises SourceError. A process that
+    touches a mapping of what was cut away dies: load so what other programs may write over.
+    external_root: a folder that external data may be in, beside the document's own. external_data: the data itself, a
+    mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
+    The view is a context manager that closes the document, and the files beside it. Only the records of the root
+    message are looked at now.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
     of the type: it says what they look like instead.
     """
-    document = open_document(source)
+    document = open_document(source, mmap)
     try:
         refuse_empty(document)
+        path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
+        status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
+        document.files = ExternalFiles(path, root=external_root, data=external_data, mmap=mmap, model=status)
         return _root(document, type)
     except BaseException:
         # The error may be kept, with its frames; the source must be free again.
@@ -74,47 +97,155 @@ class LargeFileWarning(UserWarning):
     """A file was saved that protobuf-based tools can't read, because it has more than 2 GiB."""
 
 
+class ExternalDataWarning(UserWarning):
+    """A model was saved to a folder that does not have the external data that it names."""
+
+
 def save(
     message: Message,
     path: str | os.PathLike[str] | IO[bytes],
     *,
     deterministic: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    external: Choice | EllipsisType = ...,
+    threshold: int = 1024,
+    align: int = 4096,
+    shard_size: int | None = None,
+    checksum: bool = False,
+    overwrite: bool = False,
+    inline_align: int = 1,
 ) -> int:
     """Write a message to a file, whole or not at all; returns how many bytes that is.
 
-    message: any message. What was not edited goes from its file to the new one as it stands, without being read into
-    memory. path: where to; an old file there is replaced, in one step, when the new one is safely on the disk. It may
-    be the file that the message was loaded from, whose views stay as they are. Permissions are kept, symbolic links
-    followed, and pipes and devices written directly. Or a binary file object, which is written to and not closed.
+    message: any message; saving does not change it. What was not edited goes from its file to the new one as it stands,
+    without being read into memory. path: where to; an old file there is replaced, in one step, when the new one is
+    safely on the disk. It may be the file that the message was loaded from, whose views stay as they are. Permissions
+    are kept, symbolic links followed, and pipes and devices written directly. Or a binary file object, which is written
+    to and not closed.
     deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
-    Raises SaveError where the file can't be written, and the old one is then as it was; SourceError where the message's
-    own file can't be read any more. Warns, with LargeFileWarning, of a result above 2 GiB.
+
+    external: where the payloads of tensors go. By default they stay where they are, inline or in the files that the
+    tensors name. None: all inline. "weights.data": into that file, beside the new one; "data/{name}.bin": each into a
+    file of its own; or a function from TensorInfo to such a name, or None for inline. Payloads of fewer than
+    `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
+    bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
+    the files.
+    overwrite: allow to replace files that neither the message nor the old model at the path has its data in.
+    The new files take their places after the last byte of all is on the disk, the model last; where that fails, the old
+    ones are put back.
+    inline_align: begin each inline payload of `threshold` bytes or more at a multiple of so many bytes of the file, by
+    padding that readers skip.
+
+    Raises SaveError where a file can't be written, and the old ones are then as they were; SourceError where one that
+    the data is in can't be read any more; TensorError for a tensor that can't be moved because its parts do not fit
+    together. Warns, with LargeFileWarning, of a result above 2 GiB, and with ExternalDataWarning where files that the
+    model names are not beside it.
     """
-    from onnxwire._save import encode_pieces, write_pieces
+    from onnxwire._save import write_pieces
     from onnxwire.atomic_file import AtomicFile
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    place = os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
+    moved = None
+    content = message
+    if not isinstance(external, EllipsisType):
+        from onnxwire.relocate import Relocation
+
+        moved = Relocation(
+            message, place, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
+            overwrite=overwrite,
+        )  # fmt: skip
+        content = moved.copy
+    beside = 0 if moved is None else moved.size
     if not isinstance(path, str | os.PathLike):
-        total, pieces = encode_pieces(message, deterministic, None)
+        total, pieces = _encode(content, deterministic, None, inline_align, threshold)
         _warn_of_size(total)
         _write_to_object(path, total, pieces, progress)
         return total
     _refuse_cut(message._document)
-    done = None if progress is None else lambda written: progress(min(written, total), total)
-    total = 0
-    file = AtomicFile(path, progress=done)
-    with file as target:
-        total, pieces = encode_pieces(message, deterministic, target)
-        file.size = total
-        write_pieces(target, pieces)
-        if not target.is_stream:
-            target.seek(total)
-        if done is not None:
-            done(total)
+    full = 0
+    done = None if progress is None else lambda written: progress(min(written, full), full)
+    try:
+        file = AtomicFile(path, progress=None if done is None else lambda written: done(beside + written))
+        with file as target, moved or nullcontext():
+            if moved is not None:
+                full = beside + (content.ByteSize() if progress is not None else 0)
+                moved.write(done)
+            total, pieces = _encode(content, deterministic, target, inline_align, threshold)
+            file.size = total
+            full = beside + total
+            write_pieces(target, pieces)
+            if not target.is_stream:
+                target.seek(total)
+            if done is not None:
+                done(full)
+    except BaseException:
+        if moved is not None:
+            moved.undo()
+        raise
+    if moved is not None:
+        moved.forget_old()
+    else:
+        _warn_of_missing(message, os.path.dirname(os.path.abspath(path)))
     _warn_of_size(total)
     return total
+
+
+def _encode(
+    message: Message, deterministic: bool, target: Target | None, alignment: int, threshold: int
+) -> tuple[int, list[bytes | Piece]]:
+    """The size of a message's encoding, and what of it is still to be written to the target."""
+    from onnxwire._save import encode_pieces
+
+    if alignment == 1:
+        return encode_pieces(message, deterministic, target)
+    from onnxwire._align import PADDING, aligned_pieces
+
+    document = message._document
+    if deterministic or document.is_edited or message._span != (0, len(document)):
+        document = _encoded_document(message, deterministic)
+    return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING)], threshold, alignment)
+
+
+def _encoded_document(message: Message, deterministic: bool) -> Document:
+    """A document of a message's encoding, in memory or, where that is much, in a file that has no name."""
+    import tempfile
+
+    from onnxwire._document import Document
+    from onnxwire._save import encode_pieces, write_pieces
+    from onnxwire._transfer import Target
+
+    if message.ByteSize() < _IN_MEMORY:
+        return Document(message.SerializeToString(deterministic))
+    with tempfile.TemporaryFile() as file:
+        target = Target(file.fileno(), fresh=True)
+        total, pieces = encode_pieces(message, deterministic, target)
+        write_pieces(target, pieces)
+        target.seek(total)
+        target.finish()
+        return open_document(file)
+
+
+def _warn_of_missing(message: Message, folder: str) -> None:
+    """Warn of external data that the message names and that is not in the folder it was saved to."""
+    source = getattr(message._document.files, "folder", None)
+    if source is None or os.path.realpath(source) == os.path.realpath(folder):
+        return
+    from onnxwire.index import find_tensors, is_external
+
+    for path, tensor in find_tensors(message):
+        for entry in tensor.external_data if is_external(tensor) else ():
+            if entry.key == "location" and not os.path.exists(os.path.join(folder, entry.value)):
+                import warnings
+
+                warnings.warn(
+                    f"{path} has its data in {entry.value!r}, which is not in {folder}: copy it there, or save with "
+                    "external= to have the data in the new file or beside it",
+                    ExternalDataWarning,
+                    stacklevel=3,
+                )
+                return
 
 
 def _refuse_cut(document: Document) -> None:
@@ -156,14 +287,40 @@ def _warn_of_size(size: int) -> None:
         )
 
 
-def verify(source: Source, type: type[Message] = ModelProto) -> None:
+def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
     """Walk every message, field and packed run of a document, without making objects of them.
 
-    source, type: as for `load`; bytes of length 0 are a sound, empty message.
-    Raises DecodeError at the first fault that a protobuf parser would refuse, and SourceError as `load` does.
+    source, type: as for `load`; bytes of length 0 are a sound, empty message. checksums: also read the files of
+    external data whose SHA-1 the tensors name.
+    Raises DecodeError at the first fault that a protobuf parser would refuse, SourceError as `load` does, and
+    ExternalDataError for a file that has another checksum, or that a tensor may not name.
     """
     document = open_document(source)
     try:
         verify_document(document, type)
     finally:
         document.close()
+    if checksums:
+        with load(source, type, mmap=False) as message:
+            _verify_checksums(message)
+
+
+def _verify_checksums(message: Message) -> None:
+    """Compare files of external data with the checksums that tensors name; each file is read once."""
+    from onnxwire.external import payload, reference_of
+    from onnxwire.index import find_tensors, is_external
+    from onnxwire.tensor import tensor_error
+
+    digests: dict[int, str] = {}
+    for _, tensor in find_tensors(message):
+        if not is_external(tensor):
+            continue
+        wanted = reference_of(tensor).checksum
+        if wanted is None:
+            continue
+        file, _, _ = payload(tensor, message._document.files)
+        if id(file) not in digests:
+            digests[id(file)] = file.sha1()
+        if digests[id(file)] != wanted.lower():
+            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}: fetch it again"
+            raise tensor_error(tensor, reason, ExternalDataError)

@@ -29,10 +29,13 @@ class Schema:
     messages that no release has any more.
     """
 
-    def __init__(self, files: Sequence[FileTables], module: str) -> None:
+    def __init__(
+        self, files: Sequence[FileTables], module: str, bases: dict[str, tuple[type, ...]] | None = None
+    ) -> None:
         """Make the classes.
 
         files: what `table_text.parse` gave, or the same as plain tuples. module: what the classes call their home.
+        bases: by full name, classes whose methods a message has beside those of every message.
         Raises ValueError for a type that no table describes.
         """
         self.messages: dict[str, type[Message]] = {}
@@ -51,7 +54,7 @@ class Schema:
                 self._add_fields(source, descriptors[prefix + message[0]], message, prefix, descriptors)
         self.retired = {name: descriptor for name, descriptor in descriptors.items() if descriptor.is_retired}
         live = [descriptor for descriptor in descriptors.values() if not descriptor.is_retired]
-        self.messages = make_classes(live, module)
+        self.messages = make_classes(live, module, bases or {})
         self._nest(descriptors, module)
 
     def _add_enum(self, prefix: str, syntax: str, table: EnumTable) -> None:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     """A path, an object with the buffer protocol, or a binary file object."""
 
 
-def open_document(source: Source) -> Document:
-    """Make a document of a source, without reading it where it can be mapped.
+def open_document(source: Source, mmap: bool = True) -> Document:
+    """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for what is no source.
     """
     if isinstance(source, str) or hasattr(source, "__fspath__"):
-        return refuse_empty(_map_path(os.fsdecode(source)))
+        return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):
-        return refuse_empty(_map_file(source))  # type: ignore[arg-type]
+        return refuse_empty(_map_file(source, mmap))  # type: ignore[arg-type]
     try:
         return Document(source, f"<{type(source).__name__}>")  # type: ignore[arg-type]
     except (BufferError, ValueError) as error:
@@ -45,13 +45,13 @@ def _has_buffer(source: object) -> bool:
     return True
 
 
-def _map_path(path: str) -> Document:
+def _map_path(path: str, mmap: bool) -> Document:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
-        return _map_descriptor(descriptor, path)
+        return _map_descriptor(descriptor, path, mmap)
     except OSError as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     finally:
@@ -67,24 +67,24 @@ def _advice(path: str) -> str:
     return ""
 
 
-def _map_descriptor(descriptor: int, name: str) -> Document:
+def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     """Map a regular file; read anything else, such as a pipe, to its end."""
-    import mmap
+    from mmap import ACCESS_READ, mmap
 
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         os.read(descriptor, 1)  # raises IsADirectoryError
-    if not stat.S_ISREG(status.st_mode):
+    if not may_map or not stat.S_ISREG(status.st_mode):
         with open(descriptor, "rb", closefd=False) as file:
             return Document(file.read(), name)
     if status.st_size == 0:
         return Document(b"", name)
-    mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    mapping = mmap(descriptor, 0, access=ACCESS_READ)
     # Kept open, so that saving can copy from file to file.
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
-def _map_file(file: IO[bytes]) -> Document:
+def _map_file(file: IO[bytes], may_map: bool) -> Document:
     """Map what a file object has from its position to its end, or read it where it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
@@ -92,7 +92,7 @@ def _map_file(file: IO[bytes]) -> Document:
     if type(getattr(file, "raw", file)) is io.FileIO:
         try:
             if file.tell() == 0:
-                return _map_descriptor(file.fileno(), name)
+                return _map_descriptor(file.fileno(), name, may_map)
         except (OSError, ValueError):
             pass  # a pipe, or a file that can't be mapped
     data = file.read()

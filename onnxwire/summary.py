@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from onnxwire.dtypes import name_of
+from onnxwire.index import tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     GraphProto,
@@ -20,14 +22,6 @@ from onnxwire.messages import (
 
 _LARGEST = 10
 _FREE_INITIALIZERS = 4  # the IR version from which an initializer need not be an input
-_TYPE_NAMES = {value: name for name, value in TensorProto.DataType.items()}
-
-_BITS = {
-    "FLOAT": 32, "UINT8": 8, "INT8": 8, "UINT16": 16, "INT16": 16, "INT32": 32, "INT64": 64, "BOOL": 8, "FLOAT16": 16,
-    "DOUBLE": 64, "UINT32": 32, "UINT64": 64, "COMPLEX64": 64, "COMPLEX128": 128, "BFLOAT16": 16, "UINT4": 4, "INT4": 4,
-    "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6,
-}  # fmt: skip
-
 _A = AttributeProto
 _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
 
@@ -139,7 +133,7 @@ class _Tally:
         self._add_tensor(sparse.indices)
 
     def _add_tensor(self, tensor: TensorProto) -> None:
-        name, size = _type_name(tensor.data_type), tensor_bytes(tensor)
+        name, size = name_of(tensor.data_type), tensor_bytes(tensor)
         count, total = self.by_type.get(name, (0, 0))
         self.by_type[name] = count + 1, total + size
         self.tensors += 1
@@ -164,13 +158,13 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
         if tensor.HasField("shape"):
             dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
             shape = f"[{', '.join(dims)}]"
-        text = _type_name(tensor.elem_type).lower() + shape
+        text = name_of(tensor.elem_type).lower() + shape
         return f"sparse_tensor({text})" if kind == "sparse_tensor_type" else text
     if kind == "sequence_type":
         return f"seq({describe_type(type.sequence_type.elem_type, depth - 1)})"
     if kind == "map_type":
         value = describe_type(type.map_type.value_type, depth - 1)
-        return f"map({_type_name(type.map_type.key_type).lower()}, {value})"
+        return f"map({name_of(type.map_type.key_type).lower()}, {value})"
     if kind == "optional_type":
         return f"optional({describe_type(type.optional_type.elem_type, depth - 1)})"
     if kind == "opaque_type":
@@ -178,28 +172,10 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
     return "?"
 
 
-def tensor_bytes(tensor: TensorProto) -> int:
-    """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
-    payload = tensor._payload("raw_data")
-    if payload is not None:
-        return len(payload)
-    if tensor.data_location == TensorProto.EXTERNAL:
-        for entry in tensor.external_data:
-            if entry.key == "length" and entry.value.isdecimal() and len(entry.value) < 20:
-                return int(entry.value)
-    if tensor.data_type == TensorProto.STRING:
-        return sum(len(text) for text in tensor.string_data)
-    elements = 1
-    for dim in tensor.dims:
-        # A shape that no memory could hold is a damaged one, and is not worth exact numbers.
-        elements = min(elements * max(dim, 0), 1 << 63)
-    return (elements * _BITS.get(_type_name(tensor.data_type), 8) + 7) // 8
-
-
 def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:
     return {
         "name": tensor.name,
-        "data_type": _type_name(tensor.data_type),
+        "data_type": name_of(tensor.data_type),
         "shape": list(tensor.dims),
         "bytes": tensor_bytes(tensor),
     }
@@ -207,7 +183,3 @@ def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:
 
 def _describe_value(value: ValueInfoProto) -> dict[str, str]:
     return {"name": value.name, "type": describe_type(value.type)}
-
-
-def _type_name(data_type: int) -> str:
-    return _TYPE_NAMES.get(data_type) or str(data_type)

@@ -17,6 +17,8 @@ _TYPES = {
     14: ("int", "SupportsIndex | str"),
 }  # fmt: skip
 _INT = ("int", "SupportsIndex")
+# What a message has beside its fields, as messages.py says.
+_BASES = {"TensorProto": "onnxwire.tensor.Tensor", "SparseTensorProto": "onnxwire.sparse_tensor.SparseTensor"}
 
 
 def write(root: Path) -> None:
@@ -90,6 +92,7 @@ def _stubs(files: list) -> str:
         "from onnxwire._repeated import RepeatedSpan",
         "from onnxwire.descriptor import EnumTypeWrapper",
         "from onnxwire.schema import Schema",
+        *sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values()),
         "",
         "SCHEMA: Schema",
     ]
@@ -117,7 +120,8 @@ def _enum_stub(enum, indent: str) -> list[str]:
 def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
     inner = indent + "    "
     short = message.name.rpartition(".")[2]
-    lines = [f"{indent}@final", f"{indent}class {short}(Message):", f'{inner}"""{message.doc}"""', ""]
+    bases = ", ".join(["Message"] + [_BASES[name].rpartition(".")[2] for name in [message.name] if name in _BASES])
+    lines = [f"{indent}@final", f"{indent}class {short}({bases}):", f'{inner}"""{message.doc}"""', ""]
     for name, nested in messages.items():
         if name.rpartition(".")[0] == message.name:
             lines += [*_message_stub(nested, messages, enums, inner), ""]

@@ -1,0 +1,112 @@
+"""The data types of tensors: how ONNX stores an element of each, and what numpy calls it."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+
+
+class Kind:
+    """One data type.
+
+    number, name: as in TensorProto.DataType. bits: of an element in raw_data, 0 for strings. dtype_name: the numpy
+    dtype of its arrays; an attribute of ml_dtypes where numpy has none. field: the repeated field that holds what is
+    not in raw_data.
+    """
+
+    def __init__(self, number: int, name: str, bits: int, dtype_name: str, field: str) -> None:
+        self.number = number
+        self.name = name
+        self.bits = bits
+        self.dtype_name = dtype_name
+        self.field = field
+        self._dtype: np.dtype[Any] | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy dtype of an array of such elements, in the byte order of this machine."""
+        if self._dtype is None:
+            import numpy as np
+
+            scalar: Any = getattr(np, self.dtype_name, None)
+            if scalar is None:
+                import ml_dtypes
+
+                scalar = getattr(ml_dtypes, self.dtype_name)
+            self._dtype = np.dtype(scalar)
+        return self._dtype
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether elements are smaller than a byte; numpy gives each a byte of its own."""
+        return 0 < self.bits < 8
+
+    @property
+    def word(self) -> int:
+        """The bytes that change places on machines of the other byte order: of a number, of a half of a complex one."""
+        return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
+
+    def count_bytes(self, elements: int) -> int:
+        """The length of raw_data for so many elements. Source: onnx.proto, TensorProto.raw_data."""
+        return (elements * self.bits + 7) // 8
+
+    def count_entries(self, elements: int) -> int:
+        """The entries of the repeated field for so many elements. Source: onnx.proto, TensorProto.int32_data."""
+        if self.dtype_name.startswith("complex"):
+            return 2 * elements
+        # Two and four in a byte are so in an entry; the elements of 6 bits have one each.
+        return self.count_bytes(elements) if self.bits in (2, 4) else elements
+
+
+KINDS = [
+    Kind(1, "FLOAT", 32, "float32", "float_data"),
+    Kind(2, "UINT8", 8, "uint8", "int32_data"),
+    Kind(3, "INT8", 8, "int8", "int32_data"),
+    Kind(4, "UINT16", 16, "uint16", "int32_data"),
+    Kind(5, "INT16", 16, "int16", "int32_data"),
+    Kind(6, "INT32", 32, "int32", "int32_data"),
+    Kind(7, "INT64", 64, "int64", "int64_data"),
+    Kind(8, "STRING", 0, "object_", "string_data"),
+    Kind(9, "BOOL", 8, "bool_", "int32_data"),
+    Kind(10, "FLOAT16", 16, "float16", "int32_data"),
+    Kind(11, "DOUBLE", 64, "float64", "double_data"),
+    Kind(12, "UINT32", 32, "uint32", "uint64_data"),
+    Kind(13, "UINT64", 64, "uint64", "uint64_data"),
+    Kind(14, "COMPLEX64", 64, "complex64", "float_data"),
+    Kind(15, "COMPLEX128", 128, "complex128", "double_data"),
+    Kind(16, "BFLOAT16", 16, "bfloat16", "int32_data"),
+    Kind(17, "FLOAT8E4M3FN", 8, "float8_e4m3fn", "int32_data"),
+    Kind(18, "FLOAT8E4M3FNUZ", 8, "float8_e4m3fnuz", "int32_data"),
+    Kind(19, "FLOAT8E5M2", 8, "float8_e5m2", "int32_data"),
+    Kind(20, "FLOAT8E5M2FNUZ", 8, "float8_e5m2fnuz", "int32_data"),
+    Kind(21, "UINT4", 4, "uint4", "int32_data"),
+    Kind(22, "INT4", 4, "int4", "int32_data"),
+    Kind(23, "FLOAT4E2M1", 4, "float4_e2m1fn", "int32_data"),
+    Kind(24, "FLOAT8E8M0", 8, "float8_e8m0fnu", "int32_data"),
+    Kind(25, "UINT2", 2, "uint2", "int32_data"),
+    Kind(26, "INT2", 2, "int2", "int32_data"),
+    Kind(27, "FLOAT6E2M3", 6, "float6_e2m3fn", "int32_data"),
+    Kind(28, "FLOAT6E3M2", 6, "float6_e3m2fn", "int32_data"),
+]
+"""Every data type of ONNX 1.23.2 but UNDEFINED."""
+
+BY_NUMBER = {kind.number: kind for kind in KINDS}
+BY_NAME = {kind.name: kind for kind in KINDS}
+STRING = BY_NAME["STRING"]
+BY_DTYPE_NAME = {kind.dtype_name.rstrip("_"): kind for kind in KINDS}
+
+FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+"""The repeated fields that hold elements."""
+
+LITTLE_ENDIAN = sys.byteorder == "little"
+
+
+def name_of(number: int) -> str:
+    """A data type's name, or its number where it has none."""
+    kind = BY_NUMBER.get(number)
+    return kind.name if kind is not None else "UNDEFINED" if number == 0 else str(number)

@@ -1,0 +1,160 @@
+"""SparseTensorProto to numpy and back: coordinates and values, or dense."""
+
+from __future__ import annotations
+
+from onnxwire.errors import TensorError
+from onnxwire.tensor import Storage, from_array, kind_of, tensor_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxwire.messages import SparseTensorProto
+
+_MAX_COUNT = (1 << 63) - 1
+
+
+class SparseTensor:
+    """What a SparseTensorProto has beside its fields."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self: SparseTensorProto) -> tuple[int, ...]:  # type: ignore[misc]
+        """The dims of the dense tensor."""
+        return tuple(self.dims)
+
+    @property
+    def dtype(self: SparseTensorProto) -> np.dtype[Any]:  # type: ignore[misc]
+        """The numpy dtype of the values."""
+        return kind_of(self.values).dtype
+
+    def to_coo(  # type: ignore[misc]
+        self: SparseTensorProto, *, strings: Literal["str", "bytes"] = "str"
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """The values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
+
+        Linear indices are turned into coordinates; nothing else is copied. strings: as for TensorProto.numpy.
+        Raises TensorError where values, indices and dims do not fit together, or an index is outside the dims.
+        Source: onnx.proto, SparseTensorProto.
+        """
+        import numpy as np
+
+        values, indices, shape = self.values, self.indices, self.shape
+        storage = Storage(values)
+        if len(storage.shape) != 1:
+            raise tensor_error(values, f"the values of a sparse tensor have one dimension, not the dims {values.shape}")
+        if min(shape, default=0) < 0 or _product(shape) > _MAX_COUNT:
+            raise tensor_error(values, f"the dims {shape} of the sparse tensor are none that a tensor can have")
+        nnz, rank = storage.shape[0], len(shape)
+        if not nnz and not self.HasField("indices"):
+            coordinates = np.empty((0, rank), np.int64)
+            coordinates.flags.writeable = False
+            return values.numpy(strings=strings), coordinates
+        if kind_of(indices).name != "INT64":
+            raise tensor_error(indices, f"indices of a sparse tensor are INT64, not {kind_of(indices).name}")
+        if indices.shape not in ((nnz,), (nnz, rank)):
+            raise tensor_error(
+                indices, f"{nnz:,} values call for indices of shape ({nnz},) or ({nnz}, {rank}), not {indices.shape}"
+            )
+        places = indices.numpy()
+        # Dims of 1 or more elements: a linear index of no element has no coordinates.
+        limits = np.array(shape if places.ndim == 2 else [_product(shape)], np.int64)
+        outside = np.flatnonzero(((places.reshape(nnz, -1) < 0) | (places.reshape(nnz, -1) >= limits)).any(axis=1))
+        if len(outside):
+            bad = places[outside[0]].tolist()
+            raise tensor_error(indices, f"index {bad} of value {outside[0]:,} is outside the dims {list(shape)}")
+        if places.ndim == 1:
+            places = np.stack(np.unravel_index(places, shape), axis=1) if nnz else np.empty((0, rank), np.int64)
+            places.flags.writeable = False
+        return values.numpy(strings=strings), places
+
+    def numpy(  # type: ignore[misc]
+        self: SparseTensorProto, *, strings: Literal["str", "bytes"] = "str"
+    ) -> np.ndarray[Any, Any]:
+        """The dense array, of `shape` and `dtype`, new memory; what has no value is 0, or an empty string.
+
+        Raises TensorError as `to_coo` does, and where memory has no room for it.
+        """
+        import numpy as np
+
+        values, places = self.to_coo(strings=strings)
+        try:
+            if values.dtype == object:
+                dense = np.full(self.shape, "" if strings == "str" else b"", object)
+            else:
+                dense = np.zeros(self.shape, values.dtype)
+        except (MemoryError, ValueError):
+            raise tensor_error(
+                self.values, f"the dense tensor of dims {list(self.shape)} is too large for memory; use to_coo"
+            ) from None
+        dense[tuple(places.T)] = values
+        return dense
+
+    def __array__(  # type: ignore[misc]
+        self: SparseTensorProto, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("a sparse tensor is made dense in new memory; allow the copy")
+        dense = self.numpy()
+        return dense if dtype is None else dense.astype(dtype, copy=False)
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    count = 1
+    for dim in shape:
+        count *= dim
+    return count
+
+
+def from_coo(
+    values: npt.ArrayLike, indices: npt.ArrayLike, shape: tuple[int, ...], name: str | None = None
+) -> SparseTensorProto:
+    """Make a SparseTensorProto of values and their places; as for `from_array`, memory is shared where it can be.
+
+    values: shape (nnz,), of a dtype that from_array takes. indices: integers, coordinates of shape (nnz, rank) or
+    linear ones of shape (nnz,); they are sorted where they are not. shape: of the dense tensor. name: becomes that of
+    `values`.
+    Raises TensorError for shapes that do not fit together, indices outside `shape`, and indices that repeat.
+    Source: onnx.proto, SparseTensorProto.
+    """
+    import numpy as np
+
+    from onnxwire.messages import SparseTensorProto
+
+    values, places, rank = np.asarray(values), np.asarray(indices), len(shape)
+    if not places.size:
+        places = places.astype(np.int64)
+    if places.dtype.kind not in "iu":
+        raise TensorError(f"indices are integers, not {places.dtype}", name or "")
+    if values.ndim != 1 or places.shape not in ((len(values),), (len(values), rank)):
+        raise TensorError(
+            f"values of shape {values.shape} and indices of shape {places.shape} do not fit together; "
+            f"they are (nnz,) and (nnz, {rank}) or (nnz,)",
+            name or "",
+        )
+    places = places.astype(np.int64, copy=False)
+    keys = [places] if places.ndim == 1 else list(places.T[::-1])
+    order = np.lexsort(keys) if keys else np.arange(len(values))
+    if (order[1:] < order[:-1]).any():
+        values, places = values[order], places[order]
+    if len(places) > 1 and (places[1:] == places[:-1]).reshape(len(places) - 1, -1).all(axis=1).any():
+        raise TensorError("an index stands more than once", name or "")
+    sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(places))
+    sparse.to_coo(strings="bytes")  # raises for what is outside the shape
+    return sparse
+
+
+def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorProto:
+    """Make a SparseTensorProto of the elements of an array that are not 0, with coordinates.
+
+    array, name: as for `from_array`. Raises TensorError as that does.
+    """
+    import numpy as np
+
+    array = np.asarray(array)
+    places = np.nonzero(array)
+    return from_coo(array[places], np.stack(places, axis=1), array.shape, name)

@@ -1,0 +1,533 @@
+"""TensorProto to numpy and back: every data type, wherever its elements are stored."""
+
+from __future__ import annotations
+
+import math
+
+from onnxwire.dtypes import BY_DTYPE_NAME, BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING, name_of
+from onnxwire.errors import FieldTypeError, TensorError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import EllipsisType
+    from typing import Any, Literal, SupportsIndex
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxwire.dtypes import Kind
+    from onnxwire.external import ExternalFile
+    from onnxwire.messages import TensorProto
+
+    Array = np.ndarray[Any, Any]
+    Part = SupportsIndex | slice | EllipsisType
+    Index = Part | tuple[Part, ...]
+
+EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
+_MAX_COUNT = (1 << 63) - 1
+_NEAR = 1 << 12  # bytes between wanted elements that are read along rather than stepped over
+
+
+class Tensor:
+    """What a TensorProto has beside its fields."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self: TensorProto) -> tuple[int, ...]:  # type: ignore[misc]
+        """The dims, as numpy has them: () for a scalar."""
+        return tuple(self.dims)
+
+    @property
+    def dtype(self: TensorProto) -> np.dtype[Any]:  # type: ignore[misc]
+        """The numpy dtype of `numpy()`; one of ml_dtypes where numpy has none, object for strings.
+
+        Raises TensorError for a data type that ONNX does not have.
+        """
+        return kind_of(self).dtype
+
+    @property
+    def nbytes(self: TensorProto) -> int:  # type: ignore[misc]
+        """The bytes of the payload: what raw_data has, or would have; of strings their lengths together.
+
+        Known from dims and data type, without a look at the payload. Raises TensorError where these are none.
+        """
+        kind = kind_of(self)
+        if kind is STRING:
+            return sum(map(len, self.string_data))
+        return kind.count_bytes(count_elements(self, kind))
+
+    @property
+    def raw_view(self: TensorProto) -> memoryview:  # type: ignore[misc]
+        """The payload as raw_data has it, a read-only memoryview of `nbytes` bytes.
+
+        Of raw_data and of external data it is a window, of the other fields a copy. Raises as `numpy` does.
+        """
+        return Storage(self).payload()
+
+    def numpy(  # type: ignore[misc]
+        self: TensorProto,
+        *,
+        copy: bool = False,
+        writable: bool = False,
+        packed: bool = False,
+        strings: Literal["str", "bytes"] = "str",
+    ) -> Array:
+        """The elements as an array of `shape` and `dtype`.
+
+        It is read-only, and no byte is copied where the elements stand as numpy wants them: in raw_data, external data,
+        and packed float_data, double_data and int32_data of their own types. Pages of a mapped file are read when they
+        are touched. Elements of less than a byte are unpacked, one a byte.
+        A tensor with a `segment` gives that chunk, of shape (end - begin,).
+
+        copy: give an array of its own, which may be written to. writable: the same, but copied only where need be; the
+        tensor does not change with it. packed: the payload's bytes as they are, uint8 of shape (nbytes,). strings: what
+        the elements of a STRING tensor are; "bytes" also gives those that are no UTF-8.
+        Raises TensorError where the tensor's parts do not fit together, SourceError and ExternalDataError for external
+        data that can't be had. Source: onnx.proto, TensorProto.
+        """
+        storage = Storage(self)
+        array = storage.bytes_array() if packed else storage.array(strings)
+        if copy or writable:
+            return array.copy() if copy or not storage.is_fresh else array
+        array.flags.writeable = False
+        return array
+
+    def read(self: TensorProto, index: Index) -> Array:  # type: ignore[misc]
+        """`numpy()[index]` as an array of its own, for which only those elements' bytes are read.
+
+        index: ints, slices and an Ellipsis, as numpy takes them. Of a file that is not mapped (`load(..., mmap=False)`)
+        elements that lie close to one another are read at once.
+        Raises IndexError as numpy does, TypeError for any other index, and what `numpy` raises.
+        """
+        storage = Storage(self)
+        if storage.kind is STRING or not (storage.is_remote or storage.kind.is_packed):
+            _expand(index, storage.shape)
+            return self.numpy()[index].copy()
+        return storage.read(index)
+
+    def __array__(  # type: ignore[misc]
+        self: TensorProto, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
+        import numpy as np
+
+        array = self.numpy()
+        if dtype is not None and array.dtype != np.dtype(dtype):
+            if copy is False:
+                raise ValueError(f"a tensor of {array.dtype} can't be given as {np.dtype(dtype)} without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self: TensorProto, **options: Any) -> object:  # type: ignore[misc]
+        """A DLPack capsule of `numpy()`, for `from_dlpack` of any library; raises BufferError for strings."""
+        from onnxwire._dlpack import to_capsule
+
+        return to_capsule(self.numpy(), **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The processor: (1, 0)."""
+        return 1, 0
+
+
+def kind_of(tensor: TensorProto) -> Kind:
+    """A tensor's data type; raises TensorError where it is none."""
+    kind = BY_NUMBER.get(tensor.data_type)
+    if kind is None:
+        found = "is UNDEFINED, or missing" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
+        raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
+    return kind
+
+
+def count_elements(tensor: TensorProto, kind: Kind) -> int:
+    """The elements that the dims call for; raises TensorError for dims that no array can have.
+
+    Source: IR.md, "Tensor Definition"; onnx.proto, TensorProto.dims.
+    """
+    count = 1
+    dims = list(tensor.dims)
+    for dim in dims:
+        if dim < 0:
+            raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
+        count *= dim
+    # In the steps between, a zero that comes late makes no difference.
+    if max(kind.count_bytes(count), count) > _MAX_COUNT:
+        raise tensor_error(tensor, f"the dims {dims} call for {count:,} elements, more than any file can hold")
+    return count
+
+
+def tensor_error(tensor: TensorProto, reason: str, kind: type[TensorError] = TensorError) -> TensorError:
+    """The error about a tensor: it says where it stands."""
+    from onnxwire.place import field_path
+
+    span, document = tensor._span, tensor._document
+    # An empty message has the address of what comes next.
+    if span is None or span[0] == span[1] or document.root is None:
+        return kind(reason, tensor.name)
+    return kind(reason, tensor.name, field_path(document, span[0]), document.name, span[0])
+
+
+class Storage:
+    """Where a tensor's elements are, once it is sure that they fit its type and dims.
+
+    shape: of the array, that of a chunk where the tensor has a segment; count: its elements; field: "raw_data", one of
+    FIELDS, "external_data", or "" where there are no elements. is_fresh: the last array was made anew.
+    """
+
+    def __init__(self, tensor: TensorProto) -> None:
+        self.tensor = tensor
+        self.kind = kind_of(tensor)
+        self.shape = tensor.shape
+        self.count = count_elements(tensor, self.kind)
+        if tensor.HasField("segment"):
+            begin, end = tensor.segment.begin, tensor.segment.end
+            if not 0 <= begin <= end <= self.count:
+                raise self._error(f"the segment {begin:,} to {end:,} is none of the {self.count:,} elements")
+            self.count = end - begin
+            self.shape = (self.count,)
+        self.field = self._find_field()
+        self.is_fresh = False
+        self._external: tuple[ExternalFile, int, int] | None = None
+        if self.field == "external_data":
+            self._open_external()
+        elif self.field:
+            self._check_count()
+
+    def _error(self, reason: str) -> TensorError:
+        return tensor_error(self.tensor, reason)
+
+    def _calls_for(self, what: str) -> str:
+        return f"dims {list(self.tensor.dims)} of {self.kind.name} call for {what}"
+
+    def _find_field(self) -> str:
+        tensor = self.tensor
+        # An empty raw_data beside elements is what some writers leave there.
+        filled = [field for field in FIELDS if getattr(tensor, field)]
+        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or not filled):
+            filled.insert(0, "raw_data")
+        if tensor.data_location == EXTERNAL:
+            if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:
+                raise self._error(
+                    f"the data_location is EXTERNAL, and {filled[0]} holds data too; clear one of the two"
+                )
+            if self.kind is STRING:
+                raise self._error("strings can't be external data; they belong in string_data")
+            return "external_data" if self.count or tensor.external_data else ""
+        if len(filled) > 1:
+            raise self._error(f"the elements are stored twice, in {' and '.join(filled)}; clear all but one")
+        if not filled:
+            if self.count:
+                hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
+                raise self._error(f"{self._calls_for(f'{self.count:,} elements')}; it holds none{hint}")
+            return ""
+        if filled[0] == "raw_data" and self.kind is STRING:
+            raise self._error("strings can't be in raw_data; they belong in string_data")
+        if filled[0] not in ("raw_data", self.kind.field):
+            raise self._error(
+                f"elements of {self.kind.name} belong in {self.kind.field} or raw_data, and are in {filled[0]}"
+            )
+        return filled[0]
+
+    def _check_count(self) -> None:
+        if self.field == "raw_data":
+            self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
+            return
+        entries, held = self.kind.count_entries(self.count), len(getattr(self.tensor, self.field))
+        if entries != held:
+            raise self._error(f"{self._calls_for(f'{entries:,} entries')} of {self.field}; it holds {held:,}")
+
+    def _check_bytes(self, held: int, where: str) -> None:
+        size = self.kind.count_bytes(self.count)
+        if size != held:
+            raise self._error(f"{self._calls_for(f'{size:,} bytes')}; {where} holds {held:,}")
+
+    def _open_external(self) -> None:
+        from onnxwire.external import payload
+
+        file, offset, length = payload(self.tensor, self.tensor._document.files)
+        self._check_bytes(length, f"{file.name} from byte {offset:,}")
+        self._external = file, offset, length
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the payload is in a file that is read rather than mapped."""
+        return self._external is not None and self._external[0].document is None
+
+    @property
+    def file(self) -> tuple[ExternalFile, int, int] | None:
+        """The external file, the offset in it and the length, in bytes; None where the data is in the message."""
+        return self._external
+
+    def payload(self, start: int = 0, end: int | None = None) -> memoryview:
+        """The bytes as raw_data has them, from start to end; a window where they stand so."""
+        if self._external is not None:
+            file, offset, length = self._external
+            return memoryview(file.view(offset + start, (length if end is None else end) - start))
+        if self.field == "raw_data":
+            return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
+        return self.bytes_array().data.toreadonly()[start:end]
+
+    def bytes_array(self) -> Array:
+        """The bytes as raw_data has them, uint8, shape (nbytes,)."""
+        import numpy as np
+
+        if self.field in ("raw_data", "external_data"):
+            return np.frombuffer(self.payload(), np.uint8) if self.count else np.empty(0, np.uint8)
+        if self.kind is STRING:
+            raise self._error("strings have no bytes as raw_data; ask for strings='bytes'")
+        self.is_fresh = True
+        if not self.field:
+            return np.empty(0, np.uint8)
+        if self.kind.field == "int32_data":
+            if self.kind.bits == 6:
+                return packed_bytes(self._codes(), 6)
+            if self.kind.is_packed:
+                return self._entries().astype(np.uint8)
+        array = little_endian(self.array(), self.kind)
+        return np.frombuffer(array.tobytes(), np.uint8) if not self.is_fresh else array.reshape(-1).view(np.uint8)
+
+    def array(self, strings: str = "str") -> Array:
+        """The elements, of the shape and the kind's dtype; sets `is_fresh`."""
+        import numpy as np
+
+        kind = self.kind
+        if not self.count or not self.field:
+            self.is_fresh = True
+            return np.empty(self.shape, kind.dtype)
+        if kind is STRING:
+            return self._strings(strings)
+        if self.field not in ("raw_data", "external_data"):
+            return self._typed().reshape(self.shape)
+        if kind.is_packed:
+            self.is_fresh = True
+            return unpacked(self.payload(), 0, self.count, kind).reshape(self.shape)
+        self.is_fresh = self.is_remote
+        array: Array = np.ndarray(self.shape, kind.dtype, buffer=self.payload())
+        return array if LITTLE_ENDIAN else little_endian(array, kind)
+
+    def _entries(self) -> Array:
+        entries: Array = getattr(self.tensor, self.field).numpy()
+        return entries
+
+    def _codes(self) -> Array:
+        """The entries of 6-bit elements. Source: onnx.proto, TensorProto.int32_data: the low bits count."""
+        import numpy as np
+
+        return self._entries().astype(np.uint8) & np.uint8(0x3F)
+
+    def _typed(self) -> Array:
+        """The elements of the repeated field of the kind; shape (count,)."""
+        import numpy as np
+
+        kind, entries = self.kind, self._entries()
+        if kind.dtype_name.startswith("complex"):
+            return entries.view(kind.dtype)
+        if entries.dtype == kind.dtype:
+            return entries
+        self.is_fresh = True
+        if kind.bits == 6:
+            return self._codes().view(kind.dtype)
+        if kind.is_packed:
+            return unpacked(entries.astype(np.uint8), 0, self.count, kind)
+        if kind.name == "BOOL":
+            truths: Array = entries.astype(np.uint8) != 0
+            return truths
+        # The entries hold the bits of 16- and 8-bit floats as integers, and whole integers; both keep the low bits.
+        return entries.astype(f"u{kind.bits // 8}").view(kind.dtype)
+
+    def _strings(self, strings: str) -> Array:
+        import numpy as np
+
+        values: list[Any] = list(self.tensor.string_data)
+        if strings == "str":
+            for i, value in enumerate(values):
+                try:
+                    values[i] = value.decode()
+                except UnicodeDecodeError as error:
+                    raise self._error(f"string_data[{i}] is no UTF-8 ({error}); ask for strings='bytes'") from None
+        elif strings != "bytes":
+            raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
+        self.is_fresh = True
+        array = np.empty(self.count, object)
+        array[:] = values
+        return array.reshape(self.shape)
+
+    def read(self, index: Index) -> Array:
+        """The elements that an index names, for which only their bytes are read."""
+        import numpy as np
+
+        ranges, shape = _expand(index, self.shape)
+        out = np.empty([len(axis) for axis in ranges], self.kind.dtype)
+        if out.size:
+            flat, place = out.reshape(-1), 0
+            for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.kind.bits):
+                flat[place : place + count] = self._elements(start, (count - 1) * step + 1)[::step]
+                place += count
+        return out.reshape(shape)
+
+    def _elements(self, start: int, count: int) -> Array:
+        """Elements that stand one after another, from place `start`; shape (count,)."""
+        import numpy as np
+
+        kind = self.kind
+        if self.field not in ("raw_data", "external_data"):
+            return self._typed()[start : start + count]
+        # From an element on that begins with a byte: of those with 6 bits each fourth does.
+        skipped = start % (8 // math.gcd(8, kind.bits)) if kind.is_packed else 0
+        first, end = (start - skipped) * kind.bits // 8, kind.count_bytes(start + count)
+        payload = self.payload(first, end)
+        if kind.is_packed:
+            return unpacked(payload, skipped, count, kind)
+        array = np.frombuffer(payload, kind.dtype, count)
+        return array if LITTLE_ENDIAN else little_endian(array, kind)
+
+
+def _expand(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
+    """The places that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if sum(part is Ellipsis for part in parts) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if Ellipsis not in [part for part in parts if part is Ellipsis]:
+        parts.append(Ellipsis)
+    place = next(i for i, part in enumerate(parts) if part is Ellipsis)
+    missing = len(shape) - len(parts) + 1
+    if missing < 0:
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
+    parts[place : place + 1] = [slice(None)] * missing
+    ranges: list[range] = []
+    result: list[int] = []
+    for axis, (part, dim) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            ranges.append(range(*part.indices(dim)))
+            result.append(len(ranges[-1]))
+            continue
+        if isinstance(part, bool) or not hasattr(part, "__index__"):
+            raise FieldTypeError(f"an index is made of ints, slices and an Ellipsis, not {type(part).__name__}")
+        number = part.__index__()  # type: ignore[union-attr]
+        if not -dim <= number < dim:
+            raise IndexError(f"index {number} is out of bounds for axis {axis} with size {dim}")
+        ranges.append(range(number % dim, number % dim + 1))
+    return ranges, result
+
+
+def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tuple[int, int, int]]:
+    """(start, step, count) of what is read at once, in order: flat places of the elements.
+
+    near: elements between two wanted ones, from which on they are read one by one.
+    """
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    # The axes at the end that are taken whole go with the one before them.
+    last = len(ranges) - 1
+    while last > 0 and ranges[last] == range(shape[last]):
+        last -= 1
+    if last < 0:
+        yield 0, 1, 1
+        return
+    chosen, block = ranges[last], strides[last]
+    starts = [0]
+    for outer, stride in zip(ranges[:last], strides[:last], strict=True):
+        starts = [start + place * stride for start in starts for place in outer]
+    for start in starts:
+        if chosen.step == 1:
+            yield start + chosen.start * block, 1, len(chosen) * block
+        elif block == 1 and 0 < chosen.step <= near:
+            yield start + chosen.start, chosen.step, len(chosen)
+        else:
+            for place in chosen:
+                yield start + place * block, 1, block
+
+
+def unpacked(packed: Any, start: int, count: int, kind: Kind) -> Array:
+    """Elements of less than a byte, from the place `start` of a packed stream; shape (count,), the kind's dtype."""
+    import numpy as np
+
+    from onnxwire import _bits
+
+    out = np.empty(count, np.uint8)
+    _bits.unpack(packed, out.data, kind.bits, start)
+    return out.view(kind.dtype)
+
+
+def packed_bytes(array: Array, bits: int) -> Array:
+    """Elements of a byte each, of which the low bits count, as a packed stream: uint8, one dimension."""
+    import numpy as np
+
+    from onnxwire import _bits
+
+    out = np.empty((array.size * bits + 7) // 8, np.uint8)
+    _bits.pack(array.reshape(-1).view(np.uint8).data, out.data, bits)
+    return out
+
+
+def little_endian(array: Array, kind: Kind) -> Array:
+    """The array with its bytes in file order, or from file order in this machine's: the same act both ways."""
+    if LITTLE_ENDIAN or kind.word == 1:
+        return array
+    swapped = array.view(f"u{kind.word}") if array.ndim else array.reshape(1).view(f"u{kind.word}")
+    return swapped.byteswap().view(kind.dtype).reshape(array.shape)
+
+
+def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
+    """Make a TensorProto of an array, whose memory it shares; do not change it before the tensor is saved.
+
+    array: what numpy.asarray takes, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a complex
+    number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied where it is not
+    contiguous, has big-endian elements, or such of less than 8 bits, which are packed; strings go to string_data.
+    Raises TensorError for a dtype that ONNX has no name for.
+    Source: onnx.proto, TensorProto.raw_data.
+    """
+    import numpy as np
+
+    from onnxwire.messages import TensorProto
+
+    array = np.asarray(array)
+    if array.dtype.kind in "OUS":
+        return TensorProto(dims=array.shape, data_type=STRING.number, string_data=_encoded(array), name=name or None)
+    kind = BY_DTYPE_NAME.get(array.dtype.name)
+    if kind is None:
+        raise TensorError(f"numpy's {array.dtype} is no type of ONNX; cast the array to one that is", name or "")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    shape = array.shape
+    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = packed_bytes(flat, kind.bits) if kind.is_packed else little_endian(flat, kind).view(np.uint8)
+    tensor = TensorProto(dims=shape, data_type=kind.number, name=name or None)
+    tensor._share("raw_data", flat.data)
+    return tensor
+
+
+def _encoded(array: Array) -> Iterator[bytes]:
+    for value in array.reshape(-1).tolist():
+        if isinstance(value, str):
+            yield value.encode()
+        elif isinstance(value, bytes):
+            yield value
+        else:
+            raise TensorError(f"an array of objects holds a {type(value).__name__}; ONNX has strings only")
+
+
+def join_segments(tensors: Iterable[TensorProto]) -> Array:
+    """The whole of a tensor that was stored in chunks.
+
+    tensors: of one data type and dims, each with the segment that it holds; together all elements, none of them twice.
+    Returns an array of its own, of shape dims. Raises TensorError where they are not such.
+    """
+    import numpy as np
+
+    chunks = sorted(tensors, key=lambda tensor: (tensor.segment.begin, tensor.segment.end))
+    if not chunks:
+        raise TensorError("there are no chunks to join")
+    kind, shape, end = kind_of(chunks[0]), chunks[0].shape, 0
+    for chunk in chunks:
+        if kind_of(chunk) is not kind or chunk.shape != shape:
+            raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(kind.number)} {shape}")
+        if chunk.segment.begin != end:
+            raise tensor_error(
+                chunk, f"the chunk begins at {chunk.segment.begin:,}, and the one before it ends at {end:,}"
+            )
+        end = chunk.segment.end
+    if end != count_elements(chunks[0], kind):
+        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor is longer")
+    return np.concatenate([chunk.numpy() for chunk in chunks]).reshape(shape)
