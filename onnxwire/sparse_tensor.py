@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from onnxwire.errors import TensorError
 from onnxwire.tensor import Storage, from_array, kind_of, tensor_error
 
@@ -44,33 +46,50 @@ class SparseTensor:
         import numpy as np
 
         values, indices, shape = self.values, self.indices, self.shape
-        storage = Storage(values)
+        rank, storage = len(shape), Storage(values)
         if len(storage.shape) != 1:
-            raise tensor_error(values, f"the values of a sparse tensor have one dimension, not the dims {values.shape}")
-        if min(shape, default=0) < 0 or _product(shape) > _MAX_COUNT:
-            raise tensor_error(values, f"the dims {shape} of the sparse tensor are none that a tensor can have")
-        nnz, rank = storage.shape[0], len(shape)
-        if not nnz and not self.HasField("indices"):
-            coordinates = np.empty((0, rank), np.int64)
-            coordinates.flags.writeable = False
-            return values.numpy(strings=strings), coordinates
-        if kind_of(indices).name != "INT64":
-            raise tensor_error(indices, f"indices of a sparse tensor are INT64, not {kind_of(indices).name}")
-        if indices.shape not in ((nnz,), (nnz, rank)):
-            raise tensor_error(
-                indices, f"{nnz:,} values call for indices of shape ({nnz},) or ({nnz}, {rank}), not {indices.shape}"
-            )
-        places = indices.numpy()
-        # Dims of 1 or more elements: a linear index of no element has no coordinates.
-        limits = np.array(shape if places.ndim == 2 else [_product(shape)], np.int64)
-        outside = np.flatnonzero(((places.reshape(nnz, -1) < 0) | (places.reshape(nnz, -1) >= limits)).any(axis=1))
+            raise self._error(f"the values of a sparse tensor have one dimension, not the dims {list(values.shape)}")
+        if not shape or min(shape) < 0 or math.prod(shape) > _MAX_COUNT:
+            raise self._error(f"a sparse tensor can't have the dims {list(shape)}")
+        nnz = storage.shape[0]
+        if not self.HasField("indices"):
+            if nnz:
+                raise self._error(f"{nnz:,} values call for as many indices; there are none")
+            places: np.ndarray[Any, Any] = np.empty((0, rank), np.int64)
+        else:
+            if kind_of(indices).name != "INT64":
+                raise self._error(f"the indices of a sparse tensor are INT64, not {kind_of(indices).name}")
+            if indices.shape not in ((nnz,), (nnz, rank)):
+                wanted = f"dims [{nnz}] or [{nnz}, {rank}]"
+                raise self._error(f"{nnz:,} values call for indices of {wanted}, not {list(indices.shape)}")
+            try:
+                places = indices.numpy()
+            except TensorError as error:
+                raise self._error(f"of its indices: {error.reason}") from None
+            self._check_places(places, shape)
+            if places.ndim == 1:
+                places = np.stack(np.unravel_index(places, shape), axis=1) if nnz else np.empty((0, rank), np.int64)
+        places.flags.writeable = False
+        return values.numpy(strings=strings), places
+
+    def _check_places(self: SparseTensorProto, places: np.ndarray[Any, Any], shape: tuple[int, ...]) -> None:  # type: ignore[misc]
+        """Raise TensorError for indices outside the dims, and for such that do not ascend."""
+        import numpy as np
+
+        table, limits = (places, shape) if places.ndim == 2 else (places[:, None], (math.prod(shape),))
+        outside = np.flatnonzero(((table < 0) | (table >= np.array(limits, np.int64))).any(axis=1))
         if len(outside):
             bad = places[outside[0]].tolist()
-            raise tensor_error(indices, f"index {bad} of value {outside[0]:,} is outside the dims {list(shape)}")
-        if places.ndim == 1:
-            places = np.stack(np.unravel_index(places, shape), axis=1) if nnz else np.empty((0, rank), np.int64)
-            places.flags.writeable = False
-        return values.numpy(strings=strings), places
+            raise self._error(f"index {bad} of value {outside[0]:,} is outside the dims {list(shape)}")
+        fault = _first_fault(table)
+        if fault is not None:
+            raise self._error(
+                f"index {places[fault].tolist()} of value {fault:,} comes after {places[fault - 1].tolist()}; the "
+                "indices ascend, and none stands twice"
+            )
+
+    def _error(self: SparseTensorProto, reason: str) -> TensorError:  # type: ignore[misc]
+        return tensor_error(self.values, reason)
 
     def numpy(  # type: ignore[misc]
         self: SparseTensorProto, *, strings: Literal["str", "bytes"] = "str"
@@ -88,8 +107,8 @@ class SparseTensor:
             else:
                 dense = np.zeros(self.shape, values.dtype)
         except (MemoryError, ValueError):
-            raise tensor_error(
-                self.values, f"the dense tensor of dims {list(self.shape)} is too large for memory; use to_coo"
+            raise self._error(
+                f"the dense tensor of dims {list(self.shape)} is too large for memory; use to_coo"
             ) from None
         dense[tuple(places.T)] = values
         return dense
@@ -103,11 +122,16 @@ class SparseTensor:
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    count = 1
-    for dim in shape:
-        count *= dim
-    return count
+def _first_fault(table: np.ndarray[Any, Any]) -> int | None:
+    """The first row that does not come after the one before it, column by column; None where all do."""
+    import numpy as np
+
+    steps = table[1:] > table[:-1]
+    falls = table[1:] < table[:-1]
+    # What counts is the first column in which two rows differ.
+    first = np.argmax(steps | falls, axis=1) if len(steps) else np.empty(0, np.int64)
+    faults = np.flatnonzero(~steps[np.arange(len(steps)), first])
+    return int(faults[0]) + 1 if len(faults) else None
 
 
 def from_coo(
@@ -137,14 +161,11 @@ def from_coo(
             name or "",
         )
     places = places.astype(np.int64, copy=False)
-    keys = [places] if places.ndim == 1 else list(places.T[::-1])
-    order = np.lexsort(keys) if keys else np.arange(len(values))
-    if (order[1:] < order[:-1]).any():
+    if rank and _first_fault(places.reshape(len(values), -1) if places.size else places[:, None]) is not None:
+        order = np.lexsort([places] if places.ndim == 1 else list(places.T[::-1]))
         values, places = values[order], places[order]
-    if len(places) > 1 and (places[1:] == places[:-1]).reshape(len(places) - 1, -1).all(axis=1).any():
-        raise TensorError("an index stands more than once", name or "")
     sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(places))
-    sparse.to_coo(strings="bytes")  # raises for what is outside the shape
+    sparse.to_coo(strings="bytes")  # raises for what is outside the shape or stands twice
     return sparse
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxwire.dtypes import BY_DTYPE_NAME, BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING, name_of
-from onnxwire.errors import FieldTypeError, TensorError
+from onnxwire.errors import Error, FieldTypeError, TensorError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Tensor:
         kind = kind_of(self)
         if kind is STRING:
             return sum(map(len, self.string_data))
-        return kind.count_bytes(count_elements(self, kind))
+        return kind.count_bytes(stored_part(self, kind)[0])
 
     @property
     def raw_view(self: TensorProto) -> memoryview:  # type: ignore[misc]
@@ -101,10 +101,12 @@ class Tensor:
         elements that lie close to one another are read at once.
         Raises IndexError as numpy does, TypeError for any other index, and what `numpy` raises.
         """
+        import numpy as np
+
         storage = Storage(self)
         if storage.kind is STRING or not (storage.is_remote or storage.kind.is_packed):
             _expand(index, storage.shape)
-            return self.numpy()[index].copy()
+            return np.array(storage.array()[index], storage.kind.dtype)
         return storage.read(index)
 
     def __array__(  # type: ignore[misc]
@@ -112,12 +114,17 @@ class Tensor:
     ) -> Array:
         import numpy as np
 
-        array = self.numpy()
-        if dtype is not None and array.dtype != np.dtype(dtype):
-            if copy is False:
-                raise ValueError(f"a tensor of {array.dtype} can't be given as {np.dtype(dtype)} without a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
+        storage = Storage(self)
+        array = storage.array()
+        wanted = array.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and (storage.is_fresh or array.dtype != wanted):
+            raise ValueError(f"the tensor's bytes are no array of {wanted} as they stand; allow the copy")
+        if array.dtype != wanted:
+            return array.astype(wanted)
+        if copy:
+            return array if storage.is_fresh else array.copy()
+        array.flags.writeable = False
+        return array
 
     def __dlpack__(self: TensorProto, **options: Any) -> object:  # type: ignore[misc]
         """A DLPack capsule of `numpy()`, for `from_dlpack` of any library; raises BufferError for strings."""
@@ -134,7 +141,7 @@ def kind_of(tensor: TensorProto) -> Kind:
     """A tensor's data type; raises TensorError where it is none."""
     kind = BY_NUMBER.get(tensor.data_type)
     if kind is None:
-        found = "is UNDEFINED, or missing" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
+        found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
         raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
     return kind
 
@@ -149,11 +156,25 @@ def count_elements(tensor: TensorProto, kind: Kind) -> int:
     for dim in dims:
         if dim < 0:
             raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
-        count *= dim
-    # In the steps between, a zero that comes late makes no difference.
-    if max(kind.count_bytes(count), count) > _MAX_COUNT:
-        raise tensor_error(tensor, f"the dims {dims} call for {count:,} elements, more than any file can hold")
-    return count
+        # numpy counts the bytes that there were without the dims of 0, too.
+        count *= max(dim, 1)
+        if max(kind.count_bytes(count), count) > _MAX_COUNT:
+            raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
+    return 0 if 0 in dims else count
+
+
+def stored_part(tensor: TensorProto, kind: Kind) -> tuple[int, tuple[int, ...]]:
+    """How many elements are stored, and as which shape: all, or those of a segment.
+
+    Raises TensorError for dims that no array can have, and a segment that is none of its elements.
+    """
+    count, shape = count_elements(tensor, kind), tensor.shape
+    if not tensor.HasField("segment"):
+        return count, shape
+    begin, end = tensor.segment.begin, tensor.segment.end
+    if not 0 <= begin <= end <= count:
+        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is none of the {count:,} elements")
+    return end - begin, (end - begin,)
 
 
 def tensor_error(tensor: TensorProto, reason: str, kind: type[TensorError] = TensorError) -> TensorError:
@@ -161,10 +182,11 @@ def tensor_error(tensor: TensorProto, reason: str, kind: type[TensorError] = Ten
     from onnxwire.place import field_path
 
     span, document = tensor._span, tensor._document
-    # An empty message has the address of what comes next.
-    if span is None or span[0] == span[1] or document.root is None:
+    if span is None or document.root is None:
         return kind(reason, tensor.name)
-    return kind(reason, tensor.name, field_path(document, span[0]), document.name, span[0])
+    # The byte before is that of its length, which is not in a field of its own.
+    path = field_path(document, span[0] - 1) if span[0] else ""
+    return kind(reason, tensor.name, path, document.name, span[0])
 
 
 class Storage:
@@ -177,14 +199,7 @@ class Storage:
     def __init__(self, tensor: TensorProto) -> None:
         self.tensor = tensor
         self.kind = kind_of(tensor)
-        self.shape = tensor.shape
-        self.count = count_elements(tensor, self.kind)
-        if tensor.HasField("segment"):
-            begin, end = tensor.segment.begin, tensor.segment.end
-            if not 0 <= begin <= end <= self.count:
-                raise self._error(f"the segment {begin:,} to {end:,} is none of the {self.count:,} elements")
-            self.count = end - begin
-            self.shape = (self.count,)
+        self.count, self.shape = stored_part(tensor, self.kind)
         self.field = self._find_field()
         self.is_fresh = False
         self._external: tuple[ExternalFile, int, int] | None = None
@@ -211,8 +226,8 @@ class Storage:
                     f"the data_location is EXTERNAL, and {filled[0]} holds data too; clear one of the two"
                 )
             if self.kind is STRING:
-                raise self._error("strings can't be external data; they belong in string_data")
-            return "external_data" if self.count or tensor.external_data else ""
+                raise self._error("the elements of STRING can't be external data; they belong in string_data")
+            return "external_data"
         if len(filled) > 1:
             raise self._error(f"the elements are stored twice, in {' and '.join(filled)}; clear all but one")
         if not filled:
@@ -221,7 +236,7 @@ class Storage:
                 raise self._error(f"{self._calls_for(f'{self.count:,} elements')}; it holds none{hint}")
             return ""
         if filled[0] == "raw_data" and self.kind is STRING:
-            raise self._error("strings can't be in raw_data; they belong in string_data")
+            raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
         if filled[0] not in ("raw_data", self.kind.field):
             raise self._error(
                 f"elements of {self.kind.name} belong in {self.kind.field} or raw_data, and are in {filled[0]}"
@@ -288,6 +303,14 @@ class Storage:
 
     def array(self, strings: str = "str") -> Array:
         """The elements, of the shape and the kind's dtype; sets `is_fresh`."""
+        try:
+            return self._array(strings)
+        except ValueError as error:
+            if isinstance(error, Error):
+                raise
+            raise self._error(f"numpy has no array of dims {list(self.shape)}: {error}") from None
+
+    def _array(self, strings: str) -> Array:
         import numpy as np
 
         kind = self.kind
@@ -302,7 +325,8 @@ class Storage:
             self.is_fresh = True
             return unpacked(self.payload(), 0, self.count, kind).reshape(self.shape)
         self.is_fresh = self.is_remote
-        array: Array = np.ndarray(self.shape, kind.dtype, buffer=self.payload())
+        # frombuffer keeps the buffer, and so the mapping; an ndarray made of one would let go of it.
+        array: Array = np.frombuffer(self.payload(), kind.dtype, self.count).reshape(self.shape)
         return array if LITTLE_ENDIAN else little_endian(array, kind)
 
     def _entries(self) -> Array:
@@ -361,7 +385,8 @@ class Storage:
         if out.size:
             flat, place = out.reshape(-1), 0
             for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.kind.bits):
-                flat[place : place + count] = self._elements(start, (count - 1) * step + 1)[::step]
+                length = (count - 1) * step
+                flat[place : place + count] = self._elements(start + min(length, 0), abs(length) + 1)[::step]
                 place += count
         return out.reshape(shape)
 
@@ -432,7 +457,7 @@ def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tu
     for start in starts:
         if chosen.step == 1:
             yield start + chosen.start * block, 1, len(chosen) * block
-        elif block == 1 and 0 < chosen.step <= near:
+        elif block == 1 and abs(chosen.step) <= near:
             yield start + chosen.start, chosen.step, len(chosen)
         else:
             for place in chosen:
@@ -484,7 +509,8 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
 
     array = np.asarray(array)
     if array.dtype.kind in "OUS":
-        return TensorProto(dims=array.shape, data_type=STRING.number, string_data=_encoded(array), name=name or None)
+        strings = [_encoded(value, name or "") for value in array.reshape(-1).tolist()]
+        return TensorProto(dims=array.shape, data_type=STRING.number, string_data=strings, name=name or None)
     kind = BY_DTYPE_NAME.get(array.dtype.name)
     if kind is None:
         raise TensorError(f"numpy's {array.dtype} is no type of ONNX; cast the array to one that is", name or "")
@@ -498,14 +524,15 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
     return tensor
 
 
-def _encoded(array: Array) -> Iterator[bytes]:
-    for value in array.reshape(-1).tolist():
-        if isinstance(value, str):
-            yield value.encode()
-        elif isinstance(value, bytes):
-            yield value
-        else:
-            raise TensorError(f"an array of objects holds a {type(value).__name__}; ONNX has strings only")
+def _encoded(value: object, name: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TensorError(f"an array of objects holds a {type(value).__name__}; ONNX has strings only", name)
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise TensorError(f"a str has no UTF-8 form: {error}", name) from None
 
 
 def join_segments(tensors: Iterable[TensorProto]) -> Array:

@@ -1,0 +1,474 @@
+"""Reading the files beside a model: what is opened, mapped, read and closed, and when."""
+
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire import external
+from onnxwire._document import Document
+from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError, SourceNotFoundError
+from onnxwire.external import ExternalFile, ExternalFiles, Reference, payload, reference_of
+from onnxwire.messages import TensorProto
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+ways = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+DATA = bytes(range(256)) * 40
+
+
+def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] = (16,)) -> onnx.TensorProto:
+    """An EXTERNAL tensor of bytes with these entries of external_data."""
+    made = onnx.TensorProto(name=name, dims=dims, data_type=onnx.TensorProto.UINT8)
+    made.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in entries:
+        made.external_data.add(key=key, value=str(value))
+    return made
+
+
+def at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
+    """An EXTERNAL tensor of bytes at a place."""
+    given = [("location", location), ("offset", offset), ("length", length)]
+    return tensor(*((key, value) for key, value in given if value is not None), **options)
+
+
+def write(path: Path, *tensors: onnx.TensorProto) -> Path:
+    """A model of these tensors."""
+    path.write_bytes(onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A model with a tensor of 16 bytes from byte 100 of a file."""
+    (tmp_path / "w.bin").write_bytes(DATA)
+    return write(tmp_path / "m.onnx", at("w.bin", 100, 16))
+
+
+def initializer(path: Path, index: int = 0, **options: Any) -> TensorProto:
+    return onnxwire.load(path, **options).graph.initializer[index]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# --- references
+
+
+def made(*entries: tuple[str, object]) -> TensorProto:
+    return TensorProto.FromString(tensor(*entries).SerializeToString())
+
+
+def test_a_reference_has_what_external_data_says() -> None:
+    entries = ("checksum", "ab12"), ("length", 7), ("location", "a/b"), ("offset", "0004096")
+    assert reference_of(made(*entries)) == Reference("a/b", 4096, 7, "ab12")
+
+
+def test_what_is_left_out_of_a_reference_is_the_whole_file() -> None:
+    assert reference_of(made(("location", "w"))) == ("w", 0, None, None)
+
+
+@given(st.integers(0, (1 << 63) - 1))
+def test_every_place_that_a_file_can_have_is_taken(place: int) -> None:
+    assert reference_of(made(("location", "w"), ("offset", place), ("length", place)))[1:3] == (place, place)
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    for key in Reference._fields:
+        with pytest.raises(ExternalDataError, match=f"'w'.*{key!r} twice"):
+            reference_of(made(("location", "a"), (key, "1"), (key, "1")))
+
+
+# --- ranges
+
+
+@ways
+@given(st.integers(0, 300), st.one_of(st.none(), st.integers(0, 300)))
+def test_offset_and_length_are_honoured_to_the_byte(
+    tmp_path_factory: pytest.TempPathFactory, mmap: bool, offset: int, length: int | None
+) -> None:
+    folder = tmp_path_factory.mktemp("m")
+    (folder / "w.bin").write_bytes(DATA[:200])
+    expected = DATA[:200][offset : None if length is None else offset + length]
+    model = write(folder / "m.onnx", at("w.bin", offset, length, dims=(len(expected),)))
+    if offset > 200 or (length is not None and offset + length > 200):
+        with pytest.raises(ExternalDataError, match=r"tensor 'w'.*200 bytes"):
+            initializer(model, mmap=mmap).numpy()
+    else:
+        assert initializer(model, mmap=mmap).numpy().tobytes() == expected
+
+
+@ways
+def test_an_empty_file_is_read_as_nothing(tmp_path: Path, mmap: bool) -> None:
+    (tmp_path / "w.bin").touch()
+    model = write(tmp_path / "m.onnx", at("w.bin", dims=(0, 3)))
+    assert initializer(model, mmap=mmap).numpy().shape == (0, 3)
+    file = ExternalFiles(str(model), mmap=mmap).open("w.bin")
+    assert (file.size, bytes(file.view(0, 0))) == (0, b"")
+    assert file.sha1() == hashlib.sha1().hexdigest()
+
+
+@ways
+def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
+    offset = (5 << 30) + 3
+    with open(tmp_path / "w.bin", "wb") as file:  # all hole but the end
+        file.seek(offset)
+        file.write(DATA[:16])
+    assert initializer(write(tmp_path / "m.onnx", at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
+
+
+# --- opening
+
+
+def test_nothing_is_opened_before_it_is_asked_for(tmp_path: Path) -> None:
+    model = initializer(write(tmp_path / "m.onnx", at("w.bin")))
+    (tmp_path / "w.bin").write_bytes(DATA[:16])
+    assert model.numpy().tobytes() == DATA[:16]
+
+
+@linux
+def test_tensors_of_one_file_look_into_one_mapping(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(DATA)
+    os.symlink("w.bin", tmp_path / "link")
+    places = ["w.bin", "./w.bin", "w.bin", "link"]
+    model = onnxwire.load(write(tmp_path / "m.onnx", *(at(place, length=16) for place in places)))
+    arrays = [tensor.numpy() for tensor in model.graph.initializer]
+    assert all(np.shares_memory(arrays[0], array) for array in arrays)
+    assert Path("/proc/self/maps").read_text().count(str(tmp_path / "w.bin")) == 1
+
+
+@linux
+@ways
+def test_closing_lets_go_of_files_and_mappings(path: Path, mmap: bool) -> None:
+    before = descriptors()
+    with onnxwire.load(path, mmap=mmap) as model:
+        assert model.graph.initializer[0].numpy()[0] == 100
+        assert descriptors() > before
+    assert descriptors() == before
+    assert str(path.parent) not in Path("/proc/self/maps").read_text()
+
+
+@linux
+@ways
+def test_what_is_forgotten_is_let_go_of_too(path: Path, mmap: bool) -> None:
+    before = descriptors()
+    initializer(path, mmap=mmap).numpy()
+    assert descriptors() == before
+
+
+def test_no_file_is_closed_while_an_array_looks_into_one(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(DATA)
+    model = onnxwire.load(write(tmp_path / "m.onnx", at("a", length=16), at("b", length=16)))
+    first, second = (tensor.numpy() for tensor in model.graph.initializer)
+    del first
+    with pytest.raises(InUseError, match=r"b is still in use, by 1 array"):
+        model.close()
+    assert second.tobytes() == model.graph.initializer[0].numpy().tobytes() == DATA[:16]
+    del second
+    model.close()
+    with pytest.raises(ClosedError):
+        model.graph  # noqa: B018
+
+
+def test_what_was_read_into_memory_outlives_the_file(path: Path) -> None:
+    with onnxwire.load(path, mmap=False) as model:
+        array = model.graph.initializer[0].numpy()
+    assert array.tobytes() == DATA[100:116]
+
+
+def test_a_closed_file_says_so(path: Path) -> None:
+    for mmap in (True, False):
+        files = ExternalFiles(str(path), mmap=mmap)
+        file = files.open("w.bin")
+        files.close()
+        files.close()
+        for act in (lambda: file.view(0, 1), lambda: file.read_into(0, bytearray(1)), lambda: files.open("w.bin")):  # noqa: B023
+            with pytest.raises(ClosedError, match="closed"):
+                act()
+
+
+def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    tensor = initializer(Path(path.name))
+    monkeypatch.chdir("/")
+    assert tensor.numpy()[0] == 100
+
+
+def test_files_may_be_in_folders_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a" / "ä b").mkdir(parents=True)
+    (tmp_path / "a" / "ä b" / "..w.bin..").write_bytes(DATA[:16])
+    assert initializer(write(tmp_path / "m.onnx", at("./a//ä b/./..w.bin.."))).numpy().tobytes() == DATA[:16]
+
+
+@ways
+def test_a_missing_file_is_named_with_its_tensor(tmp_path: Path, mmap: bool) -> None:
+    model = write(tmp_path / "m.onnx", at("sub/w.bin"))
+    with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as caught:
+        initializer(model, mmap=mmap).numpy()
+    assert caught.value.filename == str(tmp_path / "sub/w.bin")
+
+
+def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
+    with pytest.raises(SourceError, match=r"w.bin/x: Not a directory"):
+        initializer(write(path, at("w.bin/x"))).numpy()
+
+
+@linux
+def test_too_many_files_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    names = [f"{i}.bin" for i in range(40)]
+    for name in names:
+        (tmp_path / name).write_bytes(DATA[:16])
+    model = onnxwire.load(write(tmp_path / "m.onnx", *map(at, names)))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 20, limits[1]))
+    try:
+        with pytest.raises(SourceError, match=r"Too many open files; raise the limit"):
+            for tensor in model.graph.initializer:
+                tensor.numpy()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert [tensor.numpy().tobytes() for tensor in model.graph.initializer] == [DATA[:16]] * 40
+
+
+def test_folders_need_not_be_readable(tmp_path: Path) -> None:
+    # As another user where the tests run as root, who may read everything.
+    code = (
+        "import os, sys, tempfile, pathlib, numpy, onnxwire\n"
+        "folder = pathlib.Path(tempfile.mkdtemp(dir='/tmp'))\n"
+        "model, data = map(bytes.fromhex, sys.argv[1:])\n"
+        "(folder / 'sub').mkdir()\n"
+        "(folder / 'm.onnx').write_bytes(model); (folder / 'sub' / 'w.bin').write_bytes(data)\n"
+        "for name in ('', 'sub'): (folder / name).chmod(0o111)\n"
+        "def read(): return onnxwire.load(folder / 'm.onnx').graph.initializer[0].numpy().tobytes()\n"
+        "read()\n"  # so that everything is imported
+        "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "print(folder, read() == data)\n"
+    )
+    model = write(tmp_path / "m.onnx", at("sub/w.bin")).read_bytes()
+    command = [sys.executable, "-c", code, model.hex(), DATA[:16].hex()]
+    folder, equal = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    for name in ("", "sub"):
+        os.chmod(os.path.join(folder, name), 0o700)
+    for name in ("sub/w.bin", "m.onnx"):
+        os.unlink(os.path.join(folder, name))
+    os.removedirs(os.path.join(folder, "sub"))
+    assert equal == "True"
+
+
+# --- without a mapping
+
+
+def test_only_what_is_asked_for_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    read_at = external._read_at
+
+    def recorded(descriptor: int, out: memoryview, offset: int) -> int:
+        reads.append((offset, len(out)))
+        return read_at(descriptor, out, offset)
+
+    monkeypatch.setattr(external, "_read_at", recorded)
+    tensor = initializer(path, mmap=False)
+    assert not reads
+    assert tensor.read(slice(3, 5)).tolist() == [103, 104]
+    assert reads == [(103, 2)]
+    assert tensor.numpy()[0] == 100
+    assert reads[1:] == [(100, 16)]
+
+
+def test_short_reads_are_gone_on_with(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_at = external._read_at
+    monkeypatch.setattr(external, "_read_at", lambda fd, out, offset: read_at(fd, out[:3], offset))
+    assert initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
+
+
+@ways
+def test_a_file_that_was_cut_raises(path: Path, mmap: bool) -> None:
+    tensor = initializer(path, mmap=mmap)
+    tensor.numpy()
+    os.truncate(path.parent / "w.bin", 110)
+    with pytest.raises(SourceError, match=r"w.bin: the file has 110 bytes now.* 10,240 .*cut while it was open"):
+        tensor.numpy()
+    with pytest.raises(SourceError, match="cut while it was open"):
+        tensor.read(slice(8, None))
+
+
+@ways
+def test_what_a_cut_file_still_has_is_read(path: Path, mmap: bool) -> None:
+    tensor = initializer(path, mmap=mmap)
+    tensor.numpy()
+    os.truncate(path.parent / "w.bin", 116)
+    assert tensor.numpy().tobytes() == DATA[100:116]
+
+
+# --- files
+
+
+OPENERS: dict[str, Callable[[Path], ExternalFile]] = {
+    "mapped": lambda path: ExternalFiles(str(path)).open("w.bin"),
+    "read": lambda path: ExternalFiles(str(path), mmap=False).open("w.bin"),
+    "buffer": lambda path: ExternalFiles(None, data={"w": bytearray(DATA)}).open("w"),
+}
+kinds = pytest.mark.parametrize("open_file", OPENERS.values(), ids=OPENERS)
+
+
+@kinds
+def test_a_checksum_is_that_of_the_whole_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch, open_file: Callable[[Path], ExternalFile]
+) -> None:
+    monkeypatch.setattr(external, "_PIECE", 1000)
+    assert open_file(path).sha1() == hashlib.sha1(DATA).hexdigest()
+
+
+@kinds
+@pytest.mark.parametrize("shape", [(), (7,), (3, 4), (2, 0)], ids=str)
+def test_buffers_of_any_shape_are_filled(
+    path: Path, open_file: Callable[[Path], ExternalFile], shape: tuple[int, ...]
+) -> None:
+    out = np.zeros(shape, np.float64)
+    open_file(path).read_into(11, out)
+    assert out.tobytes() == DATA[11 : 11 + out.nbytes]
+
+
+@kinds
+def test_what_is_no_place_in_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
+    file, size = open_file(path), len(DATA)
+    for offset, length in ((0, size + 1), (size, 1), (size + 1, 0), (-1, 1), (1, -1), (1 << 63, 1), (1, (1 << 64) - 1)):
+        with pytest.raises(ExternalDataError, match=f"{size:,} bytes"):
+            file.view(offset, length)
+    with pytest.raises(ExternalDataError):
+        file.read_into(size - 3, bytearray(4))
+    assert bytes(file.view(size, 0)) == b""
+
+
+@kinds
+def test_a_buffer_that_can_not_be_filled_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
+    for out in (bytes(4), np.zeros(8, np.uint8)[::2]):
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            open_file(path).read_into(0, out)
+
+
+def test_what_has_a_file_knows_its_descriptor(path: Path) -> None:
+    mapped, read, buffer = (opener(path) for opener in OPENERS.values())
+    for file in (mapped, read):
+        assert os.path.sameopenfile(file.descriptor, file.descriptor)
+        assert os.fstat(file.descriptor).st_size == file.size == len(DATA)
+    assert buffer.descriptor == -1
+    assert (mapped.document is None, read.document is None, buffer.document is None) == (False, True, False)
+
+
+# --- data in place of files
+
+
+def test_data_is_taken_before_files_and_not_copied(path: Path) -> None:
+    data = bytearray(DATA[::-1])
+    array = initializer(path, external_data={"w.bin": data}).numpy()
+    assert np.shares_memory(array, np.frombuffer(data, np.uint8))
+    assert array.tobytes() == DATA[::-1][100:116]
+
+
+def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
+    for data in (DATA, memoryview(DATA), np.frombuffer(DATA, np.float32).reshape(-1, 8)):
+        assert initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
+    for wrong in ("text", 7, np.zeros(400, np.uint8)[::2]):
+        with pytest.raises(TypeError, match=r"external_data has no contiguous buffer of bytes for 'w.bin'"):
+            initializer(path, external_data={"w.bin": wrong}).numpy()
+
+
+def test_what_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
+    with pytest.raises(TypeError, match="external_data takes a mapping or a function, not list"):
+        onnxwire.load(path, external_data=[DATA])
+
+
+def test_a_function_is_asked_once_and_may_pass(tmp_path: Path) -> None:
+    asked = []
+
+    def data(location: str) -> bytes | None:
+        asked.append(location)
+        return DATA[:16] if location == "a" else None
+
+    (tmp_path / "b").write_bytes(DATA[16:32])
+    model = onnxwire.load(write(tmp_path / "m.onnx", at("a"), at("b"), at("a")), external_data=data)
+    assert [tensor.numpy()[0] for tensor in model.graph.initializer] == [0, 16, 0]
+    assert asked == ["a", "b"]
+
+
+def test_a_model_without_a_file_may_have_data() -> None:
+    model = onnx.ModelProto(graph={"initializer": [at("w", length=16)]}).SerializeToString()
+    tensor = onnxwire.load(model, external_data={"w": DATA}).graph.initializer[0]
+    assert tensor.numpy().tobytes() == DATA[:16]
+
+
+def test_data_that_is_too_short_is_an_error(path: Path) -> None:
+    with pytest.raises(ExternalDataError, match=r"16 bytes from byte 100 of w.bin.*has 101 bytes"):
+        initializer(path, external_data={"w.bin": DATA[:101]}).numpy()
+
+
+def test_a_file_may_be_put_at_a_location(path: Path) -> None:
+    files = ExternalFiles(None)
+    file = files.add("anything/at all", ExternalFile(Document(DATA, "mine")))
+    tensor = made(("location", "anything/at all"), ("offset", "5"))
+    assert payload(tensor, files) == (file, 5, len(DATA) - 5)
+    view = memoryview(file.view(0, 1))
+    with pytest.raises(InUseError, match="mine"):
+        files.close()
+    view.release()
+    files.close()
+
+
+def test_one_descriptor_makes_a_file(path: Path) -> None:
+    for mmap in (True, False):
+        descriptor = os.open(path.parent / "w.bin", os.O_RDONLY)
+        file = ExternalFile.from_descriptor(descriptor, "mine", mmap=mmap)
+        assert (file.name, file.size, bytes(file.view(3, 2))) == ("mine", len(DATA), DATA[3:5])
+        file.close()
+        with pytest.raises(OSError):
+            os.fstat(descriptor)
+
+
+# --- the folder and the model
+
+
+def test_the_folder_of_a_model_that_was_replaced_meanwhile_is_not_taken(path: Path) -> None:
+    status = os.stat(path)
+    assert ExternalFiles(str(path), model=status).open("w.bin")
+    (path.parent / "new").write_bytes(b"")
+    os.replace(path.parent / "new", path)
+    with pytest.raises(ExternalDataError, match="replaced while it was loaded"):
+        ExternalFiles(str(path), model=status).open("w.bin")
+
+
+def test_a_folder_that_was_replaced_is_not_looked_into(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "w.bin").write_bytes(DATA)
+    tensor = initializer(write(tmp_path / "a" / "m.onnx", at("w.bin")))
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    with pytest.raises(ExternalDataError, match="another one than when the model was loaded"):
+        tensor.numpy()
+
+
+def test_a_model_saved_over_itself_keeps_its_folder(path: Path) -> None:
+    os.symlink("m.onnx", path.parent / "link")
+    model = onnxwire.load(path.parent / "link")
+    onnxwire.save(model, path.parent / "link")
+    assert model.graph.initializer[0].numpy()[0] == 100
+
+
+def test_a_pipe_has_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w.bin").write_bytes(DATA)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ExternalDataError, match="not read from a file"):
+        ExternalFiles(str(tmp_path / "pipe")).open("w.bin")

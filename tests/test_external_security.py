@@ -1,0 +1,777 @@
+"""Models that try to read, or have written, what is not theirs by way of external data."""
+
+import contextlib
+import io
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import onnxwire
+from onnxwire import external
+from onnxwire.errors import Error, ExternalDataError, SourceError, SourceNotFoundError, TensorError
+from onnxwire.external import ExternalFiles
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+SECRET = b"the secret bytes"
+DATA = b"the model's data"
+
+
+def tensor(*entries: tuple[str, object], name: str = "w", **fields: Any) -> onnx.TensorProto:
+    """An EXTERNAL tensor of 16 bytes with these entries of external_data."""
+    made = onnx.TensorProto(name=name, dims=[16], data_type=onnx.TensorProto.UINT8, **fields)
+    made.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in entries:
+        made.external_data.add(key=key, value=str(value))
+    return made
+
+
+def encoded(*tensors: onnx.TensorProto) -> bytes:
+    return onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString()
+
+
+class Case:
+    """A model's folder with the model's own file `w.bin`, and beside the folder another one with a secret."""
+
+    def __init__(self, path: Path) -> None:
+        self.outside = path / "outside"
+        self.folder = path / "model"
+        for folder in (self.outside, self.folder, self.folder / "sub"):
+            folder.mkdir()
+        self.secret = self.outside / "secret"
+        self.secret.write_bytes(SECRET)
+        (self.folder / "w.bin").write_bytes(DATA)
+        self.model = self.folder / "m.onnx"
+
+    def read(self, *entries: object, **options: Any) -> bytes:
+        """What the model's tensor holds; entries: of its external_data, or a location alone."""
+        pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
+        if not self.model.is_symlink():
+            self.model.write_bytes(encoded(tensor(*pairs)))
+        return contents(self.model, **options)
+
+    def refuses(self, *entries: object, match: str | None = None, **options: Any) -> None:
+        """Assert that nothing is read, and that the error says which model and tensor is meant."""
+        for mmap in (True, False):
+            with pytest.raises(ExternalDataError, match=match) as caught:
+                self.read(*entries, mmap=mmap, **options)
+            assert caught.value.tensor == "w"
+            assert str(caught.value).startswith(f"{self.model}: byte ")
+            assert SECRET.decode() not in str(caught.value)
+
+    def link(self, name: str, target: str | Path) -> None:
+        os.symlink(target, self.folder / name)
+
+
+def contents(path: object, **options: Any) -> bytes:
+    with onnxwire.load(path, **options) as model:
+        return bytes(model.graph.initializer[0].raw_view)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+@pytest.fixture(params=["openat", "by path"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As on all systems of today, and as on those that can't open a name in an open folder."""
+    monkeypatch.setattr(external, "_HAS_DIR_FD", request.param == "openat")
+    return request.param
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules for names as they are on Windows."""
+    monkeypatch.setattr(external, "_WINDOWS", True)
+
+
+# --- locations that are refused whatever is there
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "//server/share", "///w.bin", "/"])
+def test_absolute_locations_are_refused(case: Case, location: str) -> None:
+    case.refuses(location, match="absolute")
+
+
+@pytest.mark.parametrize(
+    "location", ["..", "../w.bin", "sub/../w.bin", "sub/..", "./../model/w.bin", "a/b/../../w.bin"]
+)
+def test_climbing_locations_are_refused_even_where_they_come_back(case: Case, location: str) -> None:
+    case.refuses(location, match=r"\.\.")
+
+
+@pytest.mark.parametrize("location", ["C:", "c:w.bin", "C:/w.bin", "Z:sub/w.bin"])
+def test_drives_are_refused_on_all_systems(case: Case, location: str) -> None:
+    (case.folder / "C:").mkdir()
+    case.refuses(location, match="drive")
+
+
+@pytest.mark.parametrize("location", ["w.bin\0", "\0", "w.bin\0/../../outside/secret", "sub/\0w.bin"])
+def test_a_nul_is_refused(case: Case, location: str) -> None:
+    case.refuses(location, match="NUL")
+
+
+@pytest.mark.parametrize("location", ["\n", "w\x1b[2J.bin", "\x7f", "w\x9b2J.bin", "\x85"])
+def test_letters_that_steer_a_terminal_are_refused(case: Case, location: str) -> None:
+    (case.folder / location).write_bytes(DATA)
+    case.refuses(location, match="control character")
+
+
+@pytest.mark.parametrize(
+    "location", ["sub\\w.bin", "..\\w.bin", "\\w.bin", "\\\\server\\share", "\\\\?\\C:\\x", "w.bin\\"]
+)
+def test_a_backslash_is_refused_on_all_systems(case: Case, location: str) -> None:
+    with contextlib.suppress(OSError):
+        (case.folder / location).write_bytes(DATA)
+    case.refuses(location, match="backslash")
+
+
+@pytest.mark.parametrize("location", ["", ".", "./", "sub/", "sub/.", "w.bin/"])
+def test_a_location_that_names_no_file_is_refused(case: Case, location: str) -> None:
+    case.refuses(location)
+
+
+def test_a_missing_location_is_refused(case: Case) -> None:
+    case.refuses(match="no location")
+    case.refuses(("offset", 0), match="no location")
+
+
+def test_very_long_locations_are_refused(case: Case) -> None:
+    case.refuses("./" * 2100 + "w.bin", match="longer than 4,096 bytes")
+    assert case.read("./" * 2000 + "w.bin") == DATA
+
+
+def test_a_location_that_is_no_text_is_refused(case: Case) -> None:
+    case.model.write_bytes(encoded(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
+    (case.folder / os.fsdecode(b"w.b\xffn")).write_bytes(DATA)
+    with pytest.raises(Error):
+        contents(case.model)
+    with pytest.raises(ExternalDataError, match="UTF-8"):
+        ExternalFiles(str(case.model)).open("w.b\udcffn")
+
+
+def test_names_that_only_look_bad_are_read(case: Case) -> None:
+    # The last two are dots and a slash of other scripts.
+    for name in (
+        "..w.bin",
+        "w..bin",
+        "...",
+        "NUL",
+        "w.bin:stream",
+        ":x",
+        "~",
+        "%2e%2e",
+        " ",
+        "\uff0e\uff0e",
+        "\u2215etc",
+    ):
+        (case.folder / name).write_bytes(DATA)
+        assert case.read(name) == DATA
+
+
+@pytest.mark.parametrize(
+    "location", ["w.bin:stream", "sub/w.bin::$DATA", "NUL", "nul.txt", "sub/Com1", "LPT¹.bin", "con .x", "CONIN$"]
+)
+def test_devices_and_streams_of_windows_are_refused_there(case: Case, windows: None, location: str) -> None:
+    case.refuses(location, match="on Windows")
+
+
+@pytest.mark.parametrize("location", [".. /secret", "... /w.bin", "w.bin.", "w.bin ", "sub./w.bin", "..."])
+def test_names_that_windows_would_shorten_are_refused_there(case: Case, windows: None, location: str) -> None:
+    case.refuses(location, match="on Windows")
+
+
+def test_plain_names_are_read_on_windows_too(case: Case, windows: None) -> None:
+    (case.folder / "sub" / "console.bin").write_bytes(DATA)
+    assert case.read("./sub/console.bin") == DATA
+
+
+# --- numbers
+
+
+LARGEST = (1 << 63) - 1
+BAD_NUMBERS = [
+    "-1", "+1", "1e3", "0x10", " 1", "1 ", "\uff11", "\u0663", "²", "1_000", "1.0", "", "-0", "1\0", "nan", "inf",
+    "None", "1,000", str(1 << 63), str(1 << 64), str((1 << 64) + 1), "9" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["offset", "length"])
+@pytest.mark.parametrize("number", BAD_NUMBERS, ids=lambda number: repr(number)[:12])
+def test_a_number_that_is_no_plain_decimal_below_2_to_the_63_is_refused(case: Case, key: str, number: str) -> None:
+    case.refuses("w.bin", (key, number), match=f"the {key} .* is no plain decimal")
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [(17, None), (0, 17), (1, 16), (16, 1), (17, 0), (1 << 40, 16), (LARGEST, LARGEST), (LARGEST - 15, 16),
+     (0, LARGEST), (1, LARGEST)],
+)  # fmt: skip
+def test_a_range_that_the_file_does_not_have_is_refused(case: Case, offset: int, length: int | None) -> None:
+    entries = [("offset", offset)] + ([] if length is None else [("length", length)])
+    case.refuses("w.bin", *entries, match="the file has 16 bytes")
+
+
+def test_a_range_that_the_dims_do_not_call_for_is_an_error(case: Case) -> None:
+    for entry in (("length", 0), ("length", 15), ("offset", 16), ("offset", 1)):
+        with pytest.raises(TensorError, match="16 bytes"):
+            case.read("w.bin", entry)
+
+
+# --- symbolic links
+
+
+def test_links_inside_the_folder_are_followed(case: Case, way: str) -> None:
+    case.link("a", "sub/b")
+    case.link("sub/b", case.folder / "sub2" / "../w.bin")
+    case.link("sub2", "sub")
+    for location in ("a", "sub/b", "sub2/b"):
+        assert case.read(location) == DATA
+
+
+@pytest.mark.parametrize(
+    "target", ["../outside/secret", "{outside}/secret", "sub/../../outside/./secret", "/etc/passwd"]
+)
+def test_a_link_to_a_file_outside_is_refused(case: Case, way: str, target: str) -> None:
+    case.link("link", target.format(outside=case.outside))
+    case.refuses("link", match="symbolic link leads out")
+
+
+@pytest.mark.parametrize("target", ["../outside", "{outside}", "/", "..", "../outside/"])
+def test_a_link_to_a_folder_outside_is_refused(case: Case, way: str, target: str) -> None:
+    case.link("link", target.format(outside=case.outside))
+    there = {"/": str(case.secret)[1:], "..": "outside/secret"}.get(target, "secret")
+    case.refuses(f"link/{there}", match="symbolic link leads out")
+
+
+def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, way: str) -> None:
+    case.link("sub/a", "../b")
+    case.link("b", "sub/c")
+    case.link("sub/c", "../d/secret")
+    case.link("d", "../outside")
+    case.refuses("sub/a", match="symbolic link leads out")
+
+
+def test_a_link_that_leads_out_and_back_is_followed(case: Case, way: str) -> None:
+    os.symlink(case.folder, case.outside / "back")
+    case.link("link", "../outside/back/w.bin")
+    assert case.read("link") == DATA
+
+
+@pytest.mark.parametrize("location", ["loop", "loop/w.bin", "self"])
+def test_loops_of_links_end(case: Case, way: str, location: str) -> None:
+    case.link("loop", "sub/loop")
+    case.link("sub/loop", "../loop")
+    case.link("self", "self/self")
+    with pytest.raises(SourceError):
+        case.read(location)
+
+
+def test_chains_of_more_than_40_links_are_not_followed(case: Case) -> None:
+    case.link("0", "w.bin")
+    for i in range(1, 50):
+        case.link(str(i), str(i - 1))
+    assert case.read("39") == DATA
+    with pytest.raises(SourceError, match="links"):
+        case.read("40")
+
+
+@pytest.mark.parametrize("target", ["nothing", "../nothing", "/nothing/there", "../outside/nothing"])
+def test_links_to_nothing_are_missing_files(case: Case, way: str, target: str) -> None:
+    case.link("link", target)
+    with pytest.raises(SourceNotFoundError, match=r"link: No such file.*tensor 'w'"):
+        case.read("link")
+
+
+def test_a_file_of_the_same_name_outside_does_not_help_a_refused_one(case: Case) -> None:
+    # What is refused in the first folder is not looked for in the next one.
+    case.link("link", case.secret)
+    (case.outside / "root").mkdir()
+    (case.outside / "root" / "link").write_bytes(DATA)
+    case.refuses("link", external_root=case.outside / "root")
+
+
+@linux
+def test_links_of_proc_are_not_jumped_through(case: Case) -> None:
+    # The kernel takes these to the open file itself, whatever the text of the link says.
+    with open(case.secret, "rb") as file:
+        case.link("fd", f"/proc/self/fd/{file.fileno()}")
+        case.refuses("fd", match="symbolic link leads out")
+    for name in ("environ", "cmdline", "mem", "maps"):
+        case.link(name, f"/proc/self/{name}")
+        case.refuses(name, match="symbolic link leads out")
+    case.link("root", "/proc/self/root")
+    case.refuses(f"root{case.secret}", match="symbolic link leads out")
+
+
+# --- hard links
+
+
+def test_a_hard_link_to_a_file_outside_is_refused(case: Case, way: str) -> None:
+    os.link(case.secret, case.folder / "hard")
+    case.refuses("hard", match=r"2 names \(hard links\).*external_root=")
+
+
+def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
+    (case.folder / "sub" / "deep").mkdir()
+    for name in ("a", "sub/b", "sub/deep/c"):
+        os.link(case.folder / "w.bin", case.folder / name)
+        assert case.read(name) == DATA
+    os.link(case.folder / "w.bin", case.outside / "d")
+    case.refuses("w.bin", match="hard links")
+
+
+def test_names_that_are_only_reached_through_links_do_not_count(case: Case) -> None:
+    os.link(case.secret, case.folder / "hard")
+    case.link("there", case.outside)
+    case.refuses("hard", match="hard links")
+
+
+def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
+    os.link(case.secret, case.folder / "sub" / "hard")
+    case.model.write_bytes(encoded(tensor(("location", "hard"))))
+    case.link("sub/m.onnx", "../m.onnx")  # of the folders the one is in the other
+    with pytest.raises(ExternalDataError, match="hard links"):
+        contents(case.folder / "sub" / "m.onnx")
+
+
+def test_a_folder_that_is_a_link_is_looked_through_for_names(case: Case, tmp_path: Path) -> None:
+    os.link(case.folder / "w.bin", case.folder / "again")
+    case.model.write_bytes(encoded(tensor(("location", "again"))))
+    os.symlink(case.folder, tmp_path / "link")
+    assert contents(tmp_path / "link" / "m.onnx") == DATA
+
+
+def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.link(case.folder / "w.bin", case.folder / "sub" / "again")
+    for i in range(30):
+        (case.folder / f"other{i}").touch()
+        (case.folder / "sub" / f"other{i}").touch()
+    assert case.read("w.bin") == DATA
+    monkeypatch.setattr(external, "_MAX_NAMES", 20)
+    case.refuses("w.bin", match="hard links")
+    monkeypatch.setattr(external, "_MAX_NAMES", 10_000)
+    monkeypatch.setattr(external, "_MAX_DEPTH", 0)
+    case.refuses("w.bin", match="hard links")
+
+
+# --- what is no file
+
+
+def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> None:
+    os.mkfifo(case.folder / "pipe")  # to open it would wait for a writer
+    with socket.socket(socket.AF_UNIX) as server:
+        with contextlib.chdir(case.folder):
+            server.bind("socket")
+        case.refuses("socket", match="it is a socket")
+    case.refuses("pipe", match="it is a pipe")
+    case.refuses("sub", match="it is a folder")
+    # Without the root it would be refused for where it is; endless zeros.
+    case.refuses("zero", match="it is a device", external_root="/dev")
+
+
+def test_a_device_beside_the_model_is_refused(case: Case, way: str) -> None:
+    case.link("zero", "/dev/zero")
+    case.refuses("zero", match="symbolic link leads out")
+    with contextlib.suppress(PermissionError):  # only root may make one
+        os.mknod(case.folder / "null", 0o666 | 0o020000, os.makedev(1, 3))
+        case.refuses("null", match="it is a device")
+
+
+@linux
+def test_refusing_leaves_nothing_open(case: Case, way: str) -> None:
+    os.mkfifo(case.folder / "pipe")
+    os.link(case.secret, case.folder / "hard")
+    case.link("link", case.secret)
+    case.link("loop", "loop")
+    before = len(os.listdir("/proc/self/fd"))
+    for location in ("pipe", "hard", "link", "loop", "sub", "nothing", "w.bin/x", "../x", "x" * 300):
+        with pytest.raises(Error):
+            case.read(location)
+    with pytest.raises(ExternalDataError):
+        case.read("w.bin", ("offset", 17))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- folders that are the model's
+
+
+@pytest.mark.parametrize("sub", ["", "onnx"])
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_cache_of_links_into_a_store_of_blobs_loads(tmp_path: Path, way: str, sub: str, is_absolute: bool) -> None:
+    blobs, snapshot = tmp_path / "repo" / "blobs", tmp_path / "repo" / "snapshots" / "1f0c" / sub
+    for folder in (blobs, snapshot):
+        folder.mkdir(parents=True)
+    (blobs / "h1").write_bytes(encoded(tensor(("location", "m.onnx_data"))))
+    (blobs / "h2").write_bytes(DATA)
+    store = blobs if is_absolute else os.path.relpath(blobs, snapshot)
+    os.symlink(f"{store}/h1", snapshot / "m.onnx")
+    os.symlink(f"{store}/h2", snapshot / "m.onnx_data")
+    assert contents(snapshot / "m.onnx") == DATA
+    # Nothing but the two folders: not the store of another model, nor what is beside the store.
+    for target in ("repo2/blobs/h2", "repo/secret", "repo/snapshots/secret"):
+        (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / target).write_bytes(SECRET)
+        (snapshot / "m.onnx_data").unlink()
+        os.symlink(tmp_path / target, snapshot / "m.onnx_data")
+        with pytest.raises(ExternalDataError, match="symbolic link leads out"):
+            contents(snapshot / "m.onnx")
+
+
+def test_a_link_to_a_model_finds_the_data_beside_the_model(case: Case, tmp_path: Path, way: str) -> None:
+    case.read("w.bin")
+    (tmp_path / "bin").mkdir()
+    os.symlink("../model/m.onnx", tmp_path / "bin" / "current")
+    os.symlink("current", tmp_path / "bin" / "latest")
+    assert contents(tmp_path / "bin" / "latest") == DATA
+    (tmp_path / "bin" / "w.bin").write_bytes(DATA[::-1])  # the one beside the link comes first
+    assert contents(tmp_path / "bin" / "latest") == DATA[::-1]
+
+
+def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, way: str) -> None:
+    case.read("w.bin")
+    os.symlink("model", tmp_path / "link")
+    assert contents(tmp_path / "link" / "m.onnx") == DATA
+    assert contents(tmp_path / "model" / "sub" / ".." / "m.onnx") == DATA
+
+
+def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, way: str) -> None:
+    # The model is no link, so that nothing says that the store is its own.
+    case.link("m.onnx_data", case.outside / "secret")
+    case.refuses("m.onnx_data", match="symbolic link leads out")
+
+
+@linux
+def test_a_model_from_standard_input_does_not_get_the_devices(case: Case) -> None:
+    name = f"onnxwire-test-{os.getpid()}"
+    shared = Path("/dev/shm") / name
+    case.model.write_bytes(encoded(tensor(("location", f"shm/{name}"))))
+    code = "import sys, onnxwire; print(onnxwire.load(sys.argv[1]).graph.initializer[0].numpy().tobytes())"
+    try:
+        shared.write_bytes(SECRET)
+        for path in ("/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
+            with open(case.model, "rb") as file:
+                done = subprocess.run([sys.executable, "-c", code, path], stdin=file, capture_output=True, text=True)
+            assert SECRET.decode() not in done.stdout + done.stderr
+            assert "SourceNotFoundError" in done.stderr
+            done = subprocess.run(
+                [sys.executable, "-c", code, path], input=case.model.read_bytes(), capture_output=True, check=False
+            )
+            assert SECRET not in done.stdout + done.stderr
+            assert b"ExternalDataError" in done.stderr
+    finally:
+        shared.unlink()
+
+
+# --- external_root, external_data
+
+
+def test_another_folder_may_be_named(case: Case, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert case.read("secret", external_root=case.outside) == SECRET
+    case.link("link", case.secret)
+    assert case.read("link", external_root=str(case.outside)) == SECRET
+    os.link(case.secret, case.outside / "hard")
+    os.link(case.secret, case.folder / "hard2")
+    assert case.read("hard", external_root=case.outside) == SECRET  # what is in it is trusted
+    monkeypatch.chdir(case.folder.parent)
+    assert case.read("secret", external_root="outside") == SECRET
+
+
+def test_the_other_folder_is_not_left_either(case: Case, way: str, tmp_path: Path) -> None:
+    (tmp_path / "third").write_bytes(SECRET)
+    os.symlink("../third", case.outside / "link")
+    case.refuses("link", external_root=case.outside, match="symbolic link leads out")
+    case.refuses("../third", external_root=case.outside, match=r"\.\.")
+    case.refuses(str(case.secret), external_root=case.outside, match="absolute")
+
+
+@pytest.mark.parametrize("root", ["nothing", "model/w.bin", ""])
+def test_the_other_folder_must_be_one(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match="external_root="):
+        case.read("w.bin", external_root=root)
+
+
+def test_a_function_is_given_sound_locations_only(case: Case) -> None:
+    asked: list[str] = []
+    for location in ("../outside/secret", "/etc/passwd", "C:x", "a\\b", "a\0", "#x"):
+        case.refuses(location, external_data=asked.append)
+    assert not asked
+    # What somebody has listed himself is meant as it stands.
+    assert case.read("../outside/secret", external_data={"../outside/secret": DATA}) == DATA
+
+
+# --- races
+
+
+SWAPPER = """
+import itertools, os, sys
+kind, folder, secret = sys.argv[1:]
+os.chdir(folder)
+def put(name, make):
+    make("new")
+    os.rename("new", name)
+def plain(name):
+    with open(name, "wb") as file: file.write(b"the model's data")
+def swap_pipe(i):
+    put("w", [plain, os.mkfifo][i % 2])
+def swap_file(i):
+    put("w", [plain, lambda name: os.symlink(secret, name), os.mkfifo, lambda name: os.link(secret, name)][i % 4])
+def swap_folder(i):
+    os.rename("d", "away")
+    os.rename("real" if i % 2 else "link", "d")
+    os.rename("away", "link" if i % 2 else "real")
+def move_name(i):
+    os.rename(*("w", "sub/w") if i % 2 else ("sub/w", "w"))
+if kind == "folder":
+    os.mkdir("d"); plain("d/w"); os.symlink(os.path.dirname(secret), "link")
+elif kind == "name":
+    os.link(secret, "sub/w")
+else:
+    plain("w")
+print("ready", flush=True)
+for i in itertools.count():
+    {"file": swap_file, "pipe": swap_pipe, "folder": swap_folder, "name": move_name}[kind](i)
+"""
+
+
+@pytest.mark.parametrize(("kind", "location"), [("file", "w"), ("pipe", "w"), ("folder", "d/w"), ("name", "w")])
+def test_what_is_swapped_while_it_is_opened_is_never_the_secret(case: Case, kind: str, location: str) -> None:
+    # onnx/onnx#7790: between the checks of a path and its opening it could come to lead elsewhere.
+    (case.outside / "w").write_bytes(SECRET)
+    case.model.write_bytes(encoded(tensor(("location", location))))
+    command = [sys.executable, "-c", SWAPPER, kind, str(case.folder), str(case.outside / "w")]
+    read, refused, rounds = 0, 0, 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
+        try:
+            assert swapper.stdout is not None
+            swapper.stdout.readline()
+            # Until both have come about often enough for the swaps to have come between any two steps.
+            while rounds < 3000 or (rounds < 30_000 and (refused < 50 or (kind != "name" and read < 50))):
+                rounds += 1
+                try:
+                    files = ExternalFiles(str(case.model), mmap=rounds % 2 == 0)
+                    found = bytes(files.open(location).view(0, 16))
+                except Error:
+                    refused += 1
+                else:
+                    assert found == DATA
+                    read += 1
+            assert swapper.poll() is None
+        finally:
+            swapper.kill()
+    assert refused
+    assert read or kind == "name"
+
+
+# --- published weaknesses of the onnx package, and of those that read its files
+
+
+def test_cve_2022_25882_climbing_from_the_start(case: Case, way: str) -> None:
+    # https://github.com/onnx/onnx/issues/3991: the location was put behind the folder's name as it was.
+    for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
+        case.refuses(location, match=r"\.\.")
+
+
+def test_cve_2024_27318_climbing_from_further_on(case: Case, way: str) -> None:
+    # GHSA-whh8-fjgc-qp73: the first repair looked at the beginning only, and then took off leading dots and slashes.
+    for location in ("sub/../../outside/secret", "nothing/../../outside/secret", "/../outside/secret",
+                     "...//../outside/secret", "./sub/./../../outside/secret", ".../../../outside/secret"):  # fmt: skip
+        case.refuses(location)
+
+
+def test_cve_2026_27489_a_link_among_the_folders(case: Case, way: str) -> None:
+    # GHSA-3r9x-f23j-gc73: whether the last name was a link was looked at, not those before it.
+    case.link("link", "../outside")
+    case.refuses("link/secret", match="symbolic link leads out")
+
+
+def test_cve_2026_34447_a_link_as_the_file(case: Case, way: str) -> None:
+    # GHSA-p433-9wv8-28xj; onnx/onnx#7616: links were followed.
+    case.link("weights.bin", case.secret)
+    case.refuses("weights.bin", match="symbolic link leads out")
+
+
+def test_cve_2026_34446_a_hard_link_as_the_file(case: Case, way: str) -> None:
+    # GHSA-cmw6-hcpp-c6jp: to a check for symbolic links a hard link is a file as any other.
+    os.link(case.secret, case.folder / "weights.bin")
+    case.refuses("weights.bin", match="hard links")
+
+
+def test_cve_2026_34445_keys_that_become_attributes(case: Case) -> None:
+    # GHSA-538c-55jv-c5g9, CWE-915: each key was set as an attribute of an object, whatever it was.
+    keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
+            "Location", "location ", "offset\0", "basepath"]  # fmt: skip
+    entries = [(key, str(case.outside)) for key in keys]
+    assert case.read(*entries, "w.bin", *entries) == DATA
+
+
+def test_cve_2026_34445_sizes_that_exhaust_memory(case: Case) -> None:
+    # GHSA-538c-55jv-c5g9, CWE-400: a length of petabytes was allocated; one of -1 read the whole file.
+    for entry in (("length", 1 << 60), ("length", -1), ("offset", -1), ("offset", 1 << 60)):
+        case.refuses("w.bin", entry)
+
+
+def test_a_basepath_in_the_file_is_no_folder(case: Case) -> None:
+    # Written by onnx.external_data_helper.set_external_data, and by it put before the location.
+    with pytest.raises(SourceNotFoundError):
+        case.read("secret", ("basepath", str(case.outside)))
+
+
+def test_two_locations_of_which_one_is_checked_and_the_other_read(case: Case) -> None:
+    # In onnx the last entry of a key counts, in others the first.
+    for pair in (("w.bin", "../outside/secret"), ("../outside/secret", "w.bin"), ("w.bin", "w.bin")):
+        case.refuses(*pair, match="'location' twice")
+
+
+def test_cve_2026_27489_repaired_incompletely_an_empty_folder(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    # onnx 1.21.0: every path begins with the canonical form of "", so that a model in the working directory was free.
+    case.link("rootlink", "/")
+    location = f"rootlink{case.secret}"
+    case.model.write_bytes(encoded(tensor(("location", location))))
+    monkeypatch.chdir(case.folder)
+    for path in ("m.onnx", "./m.onnx", Path("m.onnx")):
+        with pytest.raises(ExternalDataError, match="symbolic link leads out"):
+            contents(path)
+
+
+def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
+    # onnx/checker.cc lets what begins with # pass unchecked; "#/../" then came out as a plain name.
+    for name in ("#", "#sub"):
+        (case.folder / name).mkdir()
+    for location in ("#", "#/../w.bin", "#/../../outside/secret", "#sub/w.bin", "#w.bin", "#/../../../../etc/passwd"):
+        case.refuses(location)
+
+
+def test_the_address_of_memory_is_no_file(case: Case) -> None:
+    # microsoft/onnxruntime#28709: with this location, offset is an address that is read from.
+    (case.folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
+    (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
+    secret = bytearray(SECRET)
+    address = np.frombuffer(secret, np.uint8).ctypes.data
+    case.refuses("*/_ORT_MEM_ADDR_/*", ("offset", address), ("length", 16), match="memory")
+
+
+class Named(io.BytesIO):
+    """A file object that says where it comes from."""
+
+    name = "m.onnx"
+
+
+def test_a_model_without_a_folder_does_not_get_the_working_directory(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # onnx 1.22.0, numpy_helper.to_array and ReferenceEvaluator on bytes; microsoft/onnxruntime#27430: no folder meant
+    # the working directory, and in onnxruntime also what is above it.
+    monkeypatch.chdir(case.folder)
+    for location in ("w.bin", "./w.bin", "../outside/secret"):
+        data = encoded(tensor(("location", location)))
+        alone = onnxwire.TensorProto.FromString(
+            onnx.ModelProto.FromString(data).graph.initializer[0].SerializeToString()
+        )
+        for source in (data, bytearray(data), io.BytesIO(data), Named(data)):
+            with pytest.raises(ExternalDataError, match="tensor 'w'"):
+                contents(source)
+        with pytest.raises(ExternalDataError, match="'w'"):
+            alone.numpy()
+
+
+def test_every_place_of_a_tensor_is_guarded(case: Case) -> None:
+    # microsoft/onnxruntime#28709: the values and indices of sparse tensors, and the tensors of attributes, went other
+    # ways than initializers, with fewer checks.
+    bad = tensor(("location", "../outside/secret"))
+    indices = helper.make_tensor("i", onnx.TensorProto.INT64, [16], range(16))
+    node = helper.make_node("Constant", [], ["y"], value=bad)
+    inner = helper.make_graph([node], "inner", [], [], initializer=[bad])
+    sparse = onnx.SparseTensorProto(values=bad, indices=indices, dims=[16])
+    graph = helper.make_graph([node, helper.make_node("If", [], [], then_branch=inner)], "g", [], [], initializer=[bad])
+    graph.sparse_initializer.append(sparse)
+    case.model.write_bytes(onnx.ModelProto(ir_version=8, graph=graph).SerializeToString())
+    with onnxwire.load(case.model) as model:
+        loaded = model.graph
+        branch = loaded.node[1].attribute[0].g
+        tensors = [loaded.initializer[0], loaded.sparse_initializer[0].values, loaded.node[0].attribute[0].t,
+                   branch.initializer[0], branch.node[0].attribute[0].t]  # fmt: skip
+        for each in tensors:
+            with pytest.raises(ExternalDataError, match=r"\.\."):
+                each.numpy()
+        for call in (loaded.sparse_initializer[0].numpy, loaded.sparse_initializer[0].to_coo):
+            with pytest.raises(ExternalDataError, match=r"\.\."):
+                call()
+
+
+# --- and what they had written
+
+
+def saved(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
+    """Load a model of these tensors and save it in a folder of its own; errors are as good as a sound file."""
+    case.model.write_bytes(encoded(*tensors))
+    (case.folder / "out").mkdir(exist_ok=True)
+    with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        onnxwire.save(model, case.folder / "out" / "m.onnx", **options)
+
+
+def files_of(path: Path) -> dict[str, int]:
+    return {str(found.relative_to(path)): found.stat().st_size for found in path.rglob("*") if found.is_file()}
+
+
+@pytest.fixture
+def unwritten(case: Case, tmp_path: Path) -> Iterator[None]:
+    """Asserts that nothing changes but the folder that is saved to, and that it does not get much."""
+    before = files_of(tmp_path)
+    yield
+    after = files_of(tmp_path)
+    assert {name: size for name, size in after.items() if not name.startswith(("model/out/", "model/m.onnx"))} == before
+    assert case.secret.read_bytes() == SECRET
+    assert sum(after.values()) < 1 << 20
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"external": None}, {"external": "weights.data", "threshold": 0}, {"external": "{name}", "threshold": 0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    "location", ["../../outside/secret", "sub/../../../outside/secret", "{outside}/secret", "link"]
+)
+def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
+    case: Case, unwritten: None, options: dict[str, Any], location: str
+) -> None:
+    # GHSA-6rq9-53c3-f7vj, onnx/onnx#6959 and #7040: save_external_data wrote raw_data to wherever the model said, and
+    # through links (VA-26-233-01).
+    (case.folder / "out").mkdir()
+    os.symlink(case.secret, case.folder / "out" / "link")
+    place = location.format(outside=case.outside)
+    saved(case, tensor(("location", place), raw_data=b"written by a lie"), **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_saving_makes_no_zeros_up_to_an_offset_of_the_model(
+    case: Case, unwritten: None, options: dict[str, Any]
+) -> None:
+    # onnx/onnx#8055 and #8260: the file was filled up with zeros as far as the offset said.
+    saved(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"written by a lie"), **options)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
+)
+def test_names_of_tensors_lead_nowhere_as_names_of_files(case: Case, unwritten: None, name: str) -> None:
+    # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
+    (case.folder / "out").mkdir()
+    os.symlink(case.secret, case.folder / "out" / "link")
+    inline = onnx.TensorProto(name=name.format(outside=case.outside), dims=[16], data_type=2, raw_data=DATA)
+    saved(case, inline, external="{name}", threshold=0)

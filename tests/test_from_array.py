@@ -1,0 +1,235 @@
+"""Tensors made from arrays: what the official reader reads back, and whose memory they use."""
+
+from __future__ import annotations
+
+import gc
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire import TensorProto, from_array
+
+T = wire.DATA_TYPES
+EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
+WIDE = pytest.mark.parametrize("name", [name for name in T if wire.BITS[T[name]] >= 8 and name != "STRING"])
+
+
+def official(tensor):
+    """What the official runtime reads in the encoding of a tensor of ours."""
+    return onnx.TensorProto.FromString(tensor.SerializeToString())
+
+
+def decoded(tensor):
+    return onnx.numpy_helper.to_array(official(tensor))
+
+
+def layouts(array):
+    """The same array in other memory: as it is, Fortran order, every second element, backwards, big-endian."""
+    yield array
+    yield np.array(array, order="F")
+    seconds, reverse = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
+    spread = np.empty([2 * side for side in array.shape], array.dtype)[seconds]
+    spread[...] = array
+    yield spread
+    yield array[reverse].copy()[reverse]
+    yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
+    if array.dtype.isbuiltin and array.dtype != object:
+        yield array.astype(array.dtype.newbyteorder(">"))
+
+
+# --- what is written
+
+
+@EVERY_TYPE
+@settings(max_examples=25)
+@given(data=st.data(), name=st.none() | st.text(max_size=3))
+def test_the_official_reader_reads_the_array_back(data_type, data, name):
+    array = data.draw(wire.stored(data_type)).array()
+    wanted = onnx.numpy_helper.from_array(array, name)
+    for other in layouts(array):
+        tensor = from_array(other, name)
+        assert tensor.SerializeToString() == wanted.SerializeToString()
+        assert (tensor.data_type, tensor.name, tensor.shape) == (data_type, name or "", array.shape)
+        wire.same_array(tensor.numpy(), array)
+        if data_type != T["STRING"]:  # in whose arrays the official reader loses NULs
+            wire.same_array(decoded(tensor), array)
+            assert bytes(tensor.raw_view) == wanted.raw_data
+            assert tensor.nbytes == len(wanted.raw_data)
+
+
+@pytest.mark.parametrize("code", "bBhHiIlLqQpPefdFD?")
+@pytest.mark.parametrize("order", "<>=")
+def test_every_type_of_numpy_that_onnx_has_is_taken_in_either_byte_order(code, order):
+    array = np.arange(6).reshape(2, 3).astype(np.dtype(code).newbyteorder(order))
+    wanted = array.astype(np.dtype(code).newbyteorder("="))
+    tensor = from_array(array)
+    np.testing.assert_array_equal(decoded(tensor), array)
+    assert tensor.raw_data == array.astype(array.dtype.newbyteorder("<")).tobytes()
+    assert tensor.numpy().dtype == wanted.dtype
+
+
+def test_one_element_may_stand_for_many():
+    assert from_array(np.broadcast_to(np.float32(1.5), (2, 3))).numpy().tolist() == [[1.5] * 3] * 2
+
+
+STRINGS = ["", "a", "ä€𝄞", "x" * 300]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(STRINGS),
+        np.array(STRINGS, object),
+        np.array([text.encode() for text in STRINGS]),
+        np.array([text.encode() for text in STRINGS], object),
+        np.array([STRINGS[0], STRINGS[1].encode(), np.str_(STRINGS[2]), np.bytes_(STRINGS[3])], object),
+        np.array(STRINGS).astype(">U300"),
+        np.array([text for text in STRINGS for _ in "12"])[::2],
+    ],
+    ids=["str", "objects", "bytes", "objects of bytes", "mixed", "big-endian", "strided"],
+)
+def test_arrays_of_text_become_strings(array):
+    for shape in ((4,), (2, 2)):
+        tensor = from_array(array.reshape(shape), "t")
+        assert tensor.data_type == T["STRING"]
+        wanted = np.array(STRINGS, object).reshape(shape)
+        wire.same_array(decoded(tensor), wanted)
+        wire.same_array(tensor.numpy(), wanted)
+
+
+def test_bytes_that_are_no_text_are_kept():
+    array = np.array([b"\xff\0\xfe", b"\0"], object)
+    assert list(official(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
+    wire.same_array(from_array(array).numpy(strings="bytes"), array)
+
+
+@pytest.mark.parametrize("array", [np.array("text"), np.array(b"text"), np.array("text", object)])
+def test_a_string_may_be_of_rank_0(array):
+    tensor = from_array(array)
+    assert (tensor.shape, list(official(tensor).string_data)) == ((), [b"text"])
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 4)])
+@pytest.mark.parametrize("dtype", ["f4", "U3", "S3", "O", ml_dtypes.int4])
+def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
+    tensor = from_array(np.empty(shape, dtype))
+    assert decoded(tensor).shape == tensor.numpy().shape == shape
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(2, "M8[s]"),
+        np.zeros(2, "m8"),
+        np.zeros(2, "V3"),
+        np.zeros(2, [("a", "f4")]),
+        np.zeros(2, ml_dtypes.float8_e3m4),
+        np.zeros(2, ml_dtypes.float8_e4m3),
+        np.zeros(2, ml_dtypes.float8_e4m3b11fnuz),
+        np.array([1, 2], object),
+        np.array(["a", None], object),
+        np.array(["\ud800"], object),
+        np.array(["\ud800"]),
+        *([np.zeros(2, np.longdouble)] if np.dtype(np.longdouble) != np.float64 else []),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_what_onnx_has_no_type_for_is_refused(array):
+    with pytest.raises(onnxwire.TensorError) as caught:
+        from_array(array, "w0")
+    assert caught.value.tensor == "w0"
+    assert array.dtype == object or str(array.dtype) in str(caught.value) or array.dtype.kind == "U"
+
+
+# --- whose memory
+
+
+@WIDE
+def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
+    ones = wire.Stored(T[name], [2, 3], [1] * 6).array()
+    array = np.zeros((2, 3), ones.dtype)
+    tensor = from_array(array)
+    assert np.shares_memory(tensor.numpy(), array)
+    assert np.shares_memory(np.frombuffer(tensor.raw_view, np.uint8), array)
+    array[...] = ones
+    wire.same_array(tensor.numpy(), ones)
+    wire.same_array(tensor.read(...), ones)
+    wire.same_array(decoded(tensor), ones)
+    onnxwire.save(tensor, tmp_path / "t.pb")
+    wire.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), ones)
+
+
+@pytest.mark.parametrize("n", [1, 5, 100_000])
+def test_a_tensor_that_was_put_into_a_model_is_saved_with_it(n, tmp_path):
+    array = np.arange(n, dtype=np.float32)
+    model = onnxwire.ModelProto()
+    model.graph.initializer.append(from_array(array, "w"))
+    model.graph.node.add().attribute.add(name="value").t.CopyFrom(from_array(array[::-1]))
+    onnxwire.save(model, tmp_path / "m.onnx")
+    loaded = onnx.load(tmp_path / "m.onnx")
+    wire.same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
+    wire.same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
+
+
+def test_what_was_encoded_does_not_change_any_more():
+    array = np.zeros(3, np.int64)
+    tensor = from_array(array)
+    encoded = tensor.SerializeToString()
+    array[:] = 7
+    assert onnx.numpy_helper.to_array(onnx.TensorProto.FromString(encoded)).tolist() == [0, 0, 0]
+    assert decoded(tensor).tolist() == [7, 7, 7]
+
+
+def test_the_tensor_keeps_the_array_and_the_view_keeps_it_too():
+    tensor = from_array(np.arange(10_000, dtype=np.int32))
+    array = tensor.numpy()
+    del tensor
+    gc.collect()
+    np.empty(10_000, np.int32)[:] = -1  # what would take the memory, were it free
+    assert array.tolist() == list(range(10_000))
+
+
+def test_a_read_only_array_is_taken_as_it_is():
+    array = np.frombuffer(b"\1\0\2\0", np.int16)
+    tensor = from_array(array)
+    assert np.shares_memory(tensor.numpy(), array)
+    own = tensor.numpy(writable=True)
+    own[:] = 0
+    assert array.tolist() == [1, 2]
+
+
+def test_the_tensor_can_be_edited_like_any_other():
+    array = np.ones(4, np.float32)
+    tensor = from_array(array, "w")
+    tensor.name = "v"
+    tensor.dims[:] = [2, 2]
+    assert official(tensor).name == "v"
+    assert decoded(tensor).tolist() == [[1, 1], [1, 1]]
+    tensor.raw_data = bytes(16)
+    assert not tensor.numpy().any()
+    assert array.tolist() == [1] * 4
+
+
+def test_an_array_of_a_tensor_makes_a_tensor_without_a_copy():
+    data = TensorProto(data_type=T["DOUBLE"], dims=[2], raw_data=bytes(16)).SerializeToString()
+    tensor = from_array(TensorProto.FromString(data).numpy())
+    assert np.shares_memory(tensor.numpy(), np.frombuffer(data, np.uint8))
+    assert tensor.SerializeToString() == data
+
+
+@EVERY_TYPE
+def test_copies_and_equality_work_as_of_other_messages(data_type):
+    array = wire.Stored(data_type, [3], [b"a", b"b", b"c"] if data_type == T["STRING"] else [1, 0, 1]).array()
+    tensor = from_array(array, "w")
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    assert copy == tensor == TensorProto.FromString(tensor.SerializeToString())
+    assert tensor.ByteSize() == len(tensor.SerializeToString())
+    assert onnxwire.from_text(onnxwire.to_text(tensor), TensorProto) == tensor

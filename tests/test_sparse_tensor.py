@@ -1,0 +1,217 @@
+"""Sparse tensors: dense arrays and coordinates of them, and back, held against plain Python."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire import SparseTensorProto, TensorProto, from_array, from_coo
+
+T = wire.DATA_TYPES
+EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
+
+
+def coordinates(linear, dims):
+    """Where the element with this number is, the last dimension running fastest."""
+    where = []
+    for side in reversed(dims):
+        linear, rest = divmod(linear, side)
+        where.insert(0, rest)
+    return where
+
+
+def int64s(values, dims):
+    return TensorProto(data_type=T["INT64"], dims=dims, int64_data=values)
+
+
+def sparse(values, indices, dims):
+    """A message of ours, as a reader gets it."""
+    message = SparseTensorProto(dims=dims)
+    if values is not None:
+        message.values.CopyFrom(values)
+    if indices is not None:
+        message.indices.CopyFrom(indices)
+    return SparseTensorProto.FromString(message.SerializeToString())
+
+
+@st.composite
+def parts(draw, data_type):
+    """The dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
+    dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    places = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
+    return dims, places, draw(wire.stored(data_type, dims=[len(places)]))
+
+
+def dense(dims, places, values):
+    """The dense array, put together element by element."""
+    array = np.zeros(dims, values.dtype)
+    if values.dtype == object:
+        array[...] = ""
+    for place, value in zip(places, values, strict=True):
+        array[tuple(coordinates(place, dims))] = value
+    return array
+
+
+@EVERY_TYPE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
+    dims, places, stored = data.draw(parts(data_type))
+    values = stored.array()
+    where = np.array([coordinates(place, dims) for place in places], np.int64).reshape(len(places), len(dims))
+    for message in stored.inline():
+        for indices in (int64s(places, [len(places)]), int64s(where.flatten(), where.shape), from_array(where)):
+            ours = sparse(TensorProto.FromString(message), indices, dims)
+            got, at = ours.to_coo()
+            wire.same_array(got, values)
+            wire.same_array(at, where)
+            wire.same_array(ours.numpy(), dense(dims, places, values))
+
+
+@EVERY_TYPE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_coordinates_make_a_sparse_tensor(data_type, data):
+    dims, places, stored = data.draw(parts(data_type))
+    values = stored.array()
+    where = np.array([coordinates(place, dims) for place in places], np.int64).reshape(len(places), len(dims))
+    ours = from_coo(values, where, dims, "s")
+    official = onnx.SparseTensorProto.FromString(ours.SerializeToString())
+    assert (official.values.name, list(official.dims)) == ("s", dims)
+    wire.same_array(onnx.numpy_helper.to_array(official.values), values)
+    wire.same_array(onnx.numpy_helper.to_array(official.indices), where)
+    if places:
+        onnx.checker.check_sparse_tensor(official)
+    got, at = ours.to_coo()
+    wire.same_array(got, values)
+    wire.same_array(at, where)
+    wire.same_array(ours.numpy(), dense(dims, places, values))
+    wire.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
+
+
+def test_no_values_need_no_indices():
+    ours = sparse(TensorProto(data_type=T["FLOAT"], dims=[0]), None, [2, 3])
+    values, indices = ours.to_coo()
+    assert (values.shape, values.dtype) == ((0,), np.float32)
+    assert (indices.shape, indices.dtype) == ((0, 2), np.int64)
+    wire.same_array(ours.numpy(), np.zeros((2, 3), np.float32))
+
+
+def test_the_dense_array_may_be_written_to():
+    ours = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
+    array = ours.numpy()
+    array[:] = 5
+    assert ours.numpy().tolist() == [0, 1, 0]
+
+
+def test_coordinates_of_a_huge_array_take_little():
+    values, where = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
+    ours = from_coo(values, where, (10**9, 10**9))
+    wire.same_array(ours.to_coo()[1], where)
+    linear = sparse(from_array(values), int64s([5, 10**18 - 1], [2]), [10**9, 10**9])
+    wire.same_array(linear.to_coo()[1], where)
+    with pytest.raises((onnxwire.Error, MemoryError)):
+        ours.numpy()
+
+
+ONE = TensorProto(data_type=T["FLOAT"], dims=[1], float_data=[1], name="w0")
+TWO = TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1, 2], name="w0")
+WRONG = {
+    "no values": (None, int64s([0], [1]), [2]),
+    "values that do not fit": (
+        TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1], name="w0"),
+        int64s([0, 1], [2]),
+        [4],
+    ),
+    "values of rank 2": (
+        TensorProto(data_type=T["FLOAT"], dims=[1, 1], float_data=[1], name="w0"),
+        int64s([0], [1]),
+        [2],
+    ),
+    "values of rank 0": (TensorProto(data_type=T["FLOAT"], float_data=[1], name="w0"), int64s([0], [1]), [2]),
+    "no indices": (ONE, None, [2]),
+    "too few indices": (TWO, int64s([0], [1]), [4]),
+    "too many indices": (ONE, int64s([0, 1], [2]), [4]),
+    "indices that do not fit": (TWO, int64s([0], [2]), [4]),
+    "too few coordinates": (TWO, int64s([0, 0], [1, 2]), [4, 4]),
+    "coordinates of another rank": (TWO, int64s([0, 1], [2, 1]), [4, 4]),
+    "coordinates of rank 3": (ONE, int64s([0, 0], [1, 2, 1]), [4, 4]),
+    "a single index of rank 0": (ONE, int64s([0], []), [4]),
+    "indices of another type": (ONE, TensorProto(data_type=T["INT32"], dims=[1], int32_data=[0]), [4]),
+    "float indices": (ONE, TensorProto(data_type=T["DOUBLE"], dims=[1], double_data=[0]), [4]),
+    "an index too large": (ONE, int64s([16], [1]), [4, 4]),
+    "a negative index": (ONE, int64s([-1], [1]), [4, 4]),
+    "the least index": (ONE, int64s([-(1 << 63)], [1]), [4, 4]),
+    "a coordinate too large": (ONE, int64s([0, 4], [1, 2]), [4, 4]),
+    "a coordinate too large though the linear index is not": (ONE, int64s([0, 7], [1, 2]), [4, 4]),
+    "a negative coordinate": (ONE, int64s([1, -1], [1, 2]), [4, 4]),
+    "no dims": (ONE, int64s([0], [1]), []),
+    "a zero dim": (ONE, int64s([0], [1]), [0]),
+    "a negative dim": (ONE, int64s([0], [1]), [-4]),
+    "two negative dims": (ONE, int64s([0], [1]), [-4, -4]),
+    "dims beyond int64": (ONE, int64s([0], [1]), [1 << 32, 1 << 32]),
+    "an index twice": (TWO, int64s([3, 3], [2]), [4]),
+    "a coordinate twice": (TWO, int64s([0, 3, 0, 3], [2, 2]), [4, 4]),
+    "indices that descend": (TWO, int64s([3, 2], [2]), [4]),
+    "coordinates that descend": (TWO, int64s([0, 3, 0, 2], [2, 2]), [4, 4]),
+}
+
+
+@pytest.mark.parametrize("message", [sparse(*row) for row in WRONG.values()], ids=WRONG)
+def test_what_does_not_fit_together_raises(message):
+    for use in (message.to_coo, message.numpy):
+        with pytest.raises(onnxwire.TensorError) as caught:
+            use()
+        assert not message.values.name or "w0" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values, indices, shape",
+    [
+        (np.ones(2), np.array([[0]]), (3,)),
+        (np.ones(1), np.array([[3]]), (3,)),
+        (np.ones(1), np.array([[-1]]), (3,)),
+        (np.ones(1), np.array([[0, 0]]), (3,)),
+        (np.ones((1, 1)), np.array([[0]]), (3,)),
+        (np.ones(1), np.array([[0.0]]), (3,)),
+        (np.ones(1), np.array([[0]]), ()),
+        (np.ones(1), np.array([[0]]), (-3,)),
+        (np.ones(1), np.array([[0, 0]]), (1 << 32, 1 << 32)),
+        (np.ones(2), np.array([[1], [1]]), (3,)),
+    ],
+)
+def test_from_coo_refuses_what_does_not_fit_together(values, indices, shape):
+    with pytest.raises(onnxwire.TensorError, match="w0"):
+        from_coo(values, indices, shape, "w0")
+
+
+def test_from_coo_sorts_or_refuses():
+    try:
+        ours = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
+    except onnxwire.TensorError:
+        return
+    onnx.checker.check_sparse_tensor(onnx.SparseTensorProto.FromString(ours.SerializeToString()))
+    assert ours.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
+
+
+@given(st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.sound, wire.flawed, wire.damaged)))
+@settings(max_examples=500)
+def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
+    try:
+        message = SparseTensorProto.FromString(data)
+    except onnxwire.DecodeError:
+        return
+    for use in (message.to_coo, message.numpy):
+        if use == message.to_coo or math.prod(map(abs, message.dims)) < 1 << 20:
+            try:
+                use()
+            except onnxwire.Error as error:
+                assert str(error)

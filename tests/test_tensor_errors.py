@@ -1,0 +1,293 @@
+"""Tensors whose parts do not fit together, and hostile ones: the error says what is wrong, at once."""
+
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+
+import numpy as np
+import onnx
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire import TensorProto
+
+T = wire.DATA_TYPES
+BIG = 10**18
+EXTERNAL = onnx.TensorProto.EXTERNAL
+
+
+def entries(**pairs):
+    return [{"key": key, "value": str(value)} for key, value in pairs.items()]
+
+
+# What is wrong → the fields of a tensor, and the words and numbers that the message must have.
+WRONG = {
+    "too few bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
+    "too many bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
+    "bytes of another type": ({"data_type": T["INT64"], "dims": [15], "raw_data": bytes(60)}, "120", "60"),
+    "no bytes for a scalar": ({"data_type": T["DOUBLE"], "raw_data": b""}, "8", "0"),
+    "bytes for no element": ({"data_type": T["FLOAT"], "dims": [0, 7], "raw_data": bytes(4)}, "0", "4"),
+    "no data": ({"data_type": T["FLOAT"], "dims": [3, 5]}, "15"),
+    "4-bit: an element too few": ({"data_type": T["INT4"], "dims": [17], "raw_data": bytes(8)}, "9", "8"),
+    "4-bit: a byte an element": ({"data_type": T["UINT4"], "dims": [17], "raw_data": bytes(17)}, "9", "17"),
+    "4-bit: a byte too many": ({"data_type": T["FLOAT4E2M1"], "dims": [16], "raw_data": bytes(9)}, "8", "9"),
+    "2-bit: an element too few": ({"data_type": T["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
+    "2-bit: a byte too many": ({"data_type": T["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
+    "6-bit: a byte too few": ({"data_type": T["FLOAT6E2M3"], "dims": [11], "raw_data": bytes(8)}, "9", "8"),
+    "6-bit: whole groups": ({"data_type": T["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)}, "4", "6"),
+    "too few floats": ({"data_type": T["FLOAT"], "dims": [3, 5], "float_data": [0] * 14}, "15", "14", "float_data"),
+    "too many floats": ({"data_type": T["FLOAT"], "dims": [3, 5], "float_data": [0] * 16}, "15", "16", "float_data"),
+    "too few ints": ({"data_type": T["INT8"], "dims": [15], "int32_data": [0] * 14}, "15", "14", "int32_data"),
+    "too few halves": ({"data_type": T["BFLOAT16"], "dims": [15], "int32_data": [0] * 8}, "15", "8", "int32_data"),
+    "too many int64": ({"data_type": T["INT64"], "int64_data": [0] * 2}, "1", "2", "int64_data"),
+    "too few uint64": ({"data_type": T["UINT32"], "dims": [5], "uint64_data": [0] * 4}, "5", "4", "uint64_data"),
+    "too few strings": ({"data_type": T["STRING"], "dims": [5], "string_data": [b"a"] * 4}, "5", "4", "string_data"),
+    "half a complex": ({"data_type": T["COMPLEX64"], "dims": [5], "float_data": [0] * 9}, "10", "9", "float_data"),
+    "real complex": ({"data_type": T["COMPLEX128"], "dims": [5], "double_data": [0] * 5}, "10", "5", "double_data"),
+    "4-bit: an entry an element": ({"data_type": T["INT4"], "dims": [17], "int32_data": [0] * 17}, "9", "17"),
+    "4-bit: an entry too few": ({"data_type": T["INT4"], "dims": [17], "int32_data": [0] * 8}, "9", "8"),
+    "2-bit: two entries a byte": ({"data_type": T["UINT2"], "dims": [17], "int32_data": [0] * 9}, "5", "9"),
+    "6-bit: packed entries": ({"data_type": T["FLOAT6E2M3"], "dims": [16], "int32_data": [0] * 12}, "16", "12"),
+    "floats and bytes": (
+        {"data_type": T["FLOAT"], "dims": [1], "float_data": [1], "raw_data": bytes(4)},
+        "float_data",
+        "raw_data",
+    ),
+    "floats and ints": (
+        {"data_type": T["FLOAT"], "dims": [1], "float_data": [1], "int32_data": [1]},
+        "float_data",
+        "int32_data",
+    ),
+    "raw strings": ({"data_type": T["STRING"], "dims": [1], "raw_data": b"a"}, "STRING", "raw_data"),
+    "floats for ints": ({"data_type": T["INT64"], "dims": [2], "float_data": [1, 2]}, "int64_data", "float_data"),
+    "ints for halves": ({"data_type": T["FLOAT16"], "dims": [1], "float_data": [1]}, "int32_data", "float_data"),
+    "ints for unsigned": ({"data_type": T["UINT32"], "dims": [1], "int32_data": [1]}, "uint64_data", "int32_data"),
+    "doubles for floats": ({"data_type": T["FLOAT"], "dims": [1], "double_data": [1]}, "float_data", "double_data"),
+    "strings for bytes": ({"data_type": T["UINT8"], "dims": [1], "string_data": [b"a"]}, "int32_data", "string_data"),
+    "a negative dim": ({"data_type": T["FLOAT"], "dims": [2, -1], "raw_data": bytes(8)}, "-1"),
+    "negative dims whose product fits": ({"data_type": T["INT8"], "dims": [-2, -2], "raw_data": bytes(4)}, "-2"),
+    "dims beyond int64": ({"data_type": T["INT8"], "dims": [1 << 32, 1 << 32], "raw_data": b""}, str(1 << 32)),
+    "dims whose product wraps to 4": ({"data_type": T["INT8"], "dims": [(1 << 62) + 1, 4], "raw_data": bytes(4)}, "4"),
+    "bytes beyond int64": ({"data_type": T["DOUBLE"], "dims": [1 << 61], "raw_data": bytes(8)}, str(1 << 61)),
+    "bits beyond int64": ({"data_type": T["INT4"], "dims": [1 << 62], "raw_data": bytes(8)}, str(1 << 62)),
+    "dims beyond int64 beside a zero": ({"data_type": T["INT8"], "dims": [0, 1 << 62, 1 << 62], "raw_data": b""},),
+    "more dims than arrays have": ({"data_type": T["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
+    "no data type": ({"dims": [1], "raw_data": bytes(4)}, "0"),
+    "no such data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
+    "far from any data type": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
+    "a negative data type": ({"data_type": -1, "dims": [1], "raw_data": bytes(4)}, "-1"),
+    "an absurd data type": ({"data_type": -(1 << 31), "dims": [1], "raw_data": bytes(4)}, str(-(1 << 31))),
+    "bytes beside external ones": (
+        {
+            "data_type": T["FLOAT"],
+            "dims": [1],
+            "raw_data": bytes(4),
+            "data_location": EXTERNAL,
+            "external_data": entries(location="w.bin"),
+        },
+        "raw_data",
+        "EXTERNAL",
+    ),
+    "floats beside external ones": (
+        {
+            "data_type": T["FLOAT"],
+            "dims": [1],
+            "float_data": [1],
+            "data_location": EXTERNAL,
+            "external_data": entries(location="w.bin"),
+        },
+        "float_data",
+        "EXTERNAL",
+    ),
+    "external strings": (
+        {
+            "data_type": T["STRING"],
+            "dims": [1],
+            "data_location": EXTERNAL,
+            "external_data": entries(location="w.bin", length=4),
+        },
+        "STRING",
+        "external",
+    ),
+    "external without a place": (
+        {"data_type": T["FLOAT"], "dims": [1], "data_location": EXTERNAL},
+        "location",
+    ),
+    "external of a tensor that has no file": (
+        {
+            "data_type": T["FLOAT"],
+            "dims": [1],
+            "data_location": EXTERNAL,
+            "external_data": entries(location="w.bin"),
+        },
+        "w.bin",
+    ),
+}
+EVERY_WRONG = pytest.mark.parametrize("fields, words", [(row[0], row[1:]) for row in WRONG.values()], ids=WRONG)
+
+
+def made(fields):
+    """A message as a reader gets it, and one that was put together here."""
+    tensor = TensorProto(name="w0", **fields)
+    return [TensorProto.FromString(tensor.SerializeToString()), tensor]
+
+
+@EVERY_WRONG
+def test_the_error_names_the_tensor_and_what_is_called_for_and_held(fields, words):
+    for tensor in made(fields):
+        with pytest.raises(onnxwire.Error) as caught:
+            tensor.numpy()
+        assert isinstance(caught.value, onnxwire.TensorError)
+        assert isinstance(caught.value, ValueError)
+        assert caught.value.tensor == "w0"
+        assert "'w0'" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        for word in words:
+            numeral = word.lstrip("-").isdigit()
+            assert word in (wire.figures(caught.value.reason) if numeral else caught.value.reason), caught.value.reason
+
+
+@EVERY_WRONG
+def test_every_way_to_the_data_raises(fields, words):
+    for tensor in made(fields):
+        uses = [np.asarray, np.from_dlpack, lambda tensor: tensor.read(...)]
+        if len(tensor.dims) <= 64:  # the limit is that of arrays
+            uses.append(lambda tensor: tensor.raw_view)
+        for use in uses:
+            with pytest.raises((onnxwire.TensorError, BufferError) if use is np.from_dlpack else onnxwire.TensorError):
+                use(tensor)
+
+
+def test_the_error_says_where_in_the_model_the_tensor_is(tmp_path):
+    model = onnxwire.ModelProto()
+    for name in ("good", "bad"):
+        model.graph.initializer.add(name=name, data_type=T["INT8"], dims=[2], raw_data=b"ab"[: len(name) - 2])
+    constant = model.graph.node.add(op_type="Constant").attribute.add(name="value")
+    constant.t.CopyFrom(model.graph.initializer[1])
+    path = tmp_path / "m.onnx"
+    onnxwire.save(model, path)
+    model = onnxwire.load(path)
+    for tensor, place in [
+        (model.graph.initializer[1], "graph.initializer[1]"),
+        (model.graph.node[0].attribute[0].t, "graph.node[0].attribute[0].t"),
+    ]:
+        with pytest.raises(onnxwire.TensorError) as caught:
+            tensor.numpy()
+        error = caught.value
+        assert (error.tensor, error.path, error.source) == ("bad", place, str(path))
+        assert str(error).startswith(f"{path}: byte {error.offset:,}: {place}")
+        assert 0 < error.offset < path.stat().st_size
+    assert model.graph.initializer[0].numpy().tobytes() == b"ab"
+
+
+# --- hostile bytes
+
+
+def use_everything(tensor):
+    """Do all that can be done to a tensor; only onnxwire.Error, and what indices and DLPack raise, may come of it."""
+    acts = [
+        lambda: tensor.shape,
+        lambda: tensor.dtype,
+        lambda: tensor.nbytes,
+        lambda: tensor.raw_view,
+        lambda: tensor.numpy(),
+        lambda: tensor.numpy(packed=True),
+        lambda: tensor.numpy(strings="bytes"),
+        lambda: tensor.numpy(writable=True),
+        lambda: tensor.read(()),
+        lambda: tensor.read(slice(1, 3)),
+        lambda: tensor.__array__(),
+    ]
+    results = []
+    for act in acts:
+        try:
+            results.append(act())
+        except onnxwire.Error as error:
+            assert str(error)
+            results.append(error)
+        except IndexError:  # of a rank-0 tensor
+            results.append(None)
+    with contextlib.suppress(onnxwire.Error, BufferError):
+        tensor.__dlpack__(max_version=(1, 0))
+    return results
+
+
+def peak_of(act, *arguments):
+    """The most memory that was taken at a time while an act ran."""
+    tracemalloc.start()
+    try:
+        act(*arguments)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", T)
+@pytest.mark.parametrize(
+    "dims",
+    [[BIG], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [BIG, 0], [1] * 63 + [BIG]],
+    ids=["big", "square", "most", "2^62", "none", "deep"],
+)
+def test_dims_without_data_allocate_nothing(name, dims):
+    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
+        tensor = TensorProto.FromString(wire.Stored(T[name], dims, []).message(data))
+        use_everything(tensor)
+        assert peak_of(use_everything, tensor) < 1 << 18
+        if 0 not in dims:
+            with pytest.raises(onnxwire.TensorError):
+                tensor.numpy()
+
+
+@given(
+    wire.sound(TensorProto.DESCRIPTOR, 2) | wire.flawed(TensorProto.DESCRIPTOR) | wire.damaged(TensorProto.DESCRIPTOR)
+)
+@settings(max_examples=500)
+def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
+    try:
+        tensor = TensorProto.FromString(data)
+    except onnxwire.DecodeError:
+        return
+    use_everything(tensor)
+
+
+STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
+
+
+@st.composite
+def nearly_right(draw):
+    """Messages whose parts have likely values, which fit together or nearly so."""
+    data_type = draw(st.sampled_from([*T.values(), 0, 29]))
+    dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
+    tensor = TensorProto(data_type=data_type, dims=dims, name="w")
+    n = draw(st.integers(0, 24))
+    for field in draw(st.sets(st.sampled_from(STORAGES), max_size=2)):
+        if field == "raw_data":
+            tensor.raw_data = bytes(n)
+        else:
+            getattr(tensor, field).extend([b"" if field == "string_data" else 1] * n)
+    if draw(st.integers(0, 3)) == 0:
+        tensor.segment.begin, tensor.segment.end = draw(st.tuples(*[st.integers(-1, 9)] * 2))
+    if draw(st.integers(0, 5)) == 0:
+        tensor.data_location = EXTERNAL
+    return tensor.SerializeToString()
+
+
+def official_array(data):
+    try:
+        return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(data))
+    except Exception:
+        return None
+
+
+@given(nearly_right())
+@settings(max_examples=1500)
+def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(data):
+    tensor = TensorProto.FromString(data)
+    array = use_everything(tensor)[4]
+    assert peak_of(use_everything, tensor) < 1 << 18
+    if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
+        wire.same_array(array, official_array(data))

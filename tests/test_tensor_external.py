@@ -1,0 +1,423 @@
+"""Tensors whose bytes are in files beside the model, and the list of every tensor that a model has."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, HOME
+from test_tensor_numpy import index_of, with_rank
+
+import onnxwire
+from onnxwire import ModelProto, TensorProto
+
+T = wire.DATA_TYPES
+NUMERIC = {name: value for name, value in T.items() if name != "STRING"}
+EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC.values(), ids=NUMERIC)
+MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def model_of(folder, *tensors, name="m.onnx"):
+    """Save a model with these initializers, each a name, a Stored and the records of its place; returns the path."""
+    graph = b"".join(wire.span(5, tensor.message(place, key)) for key, tensor, place in tensors)
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.write(wire.number(1, 10) + wire.span(7, graph))
+    return path
+
+
+def floats(n):
+    return wire.Stored(T["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")])
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
+    a, b = floats(1000), floats(500)
+    (tmp_path / "w.bin").write_bytes(b"head" + a.raw + bytes(8000 - 4004) + b.raw + b"tail")
+    return model_of(tmp_path, ("a", a, wire.external("w.bin", 4, 4000)), ("b", b, wire.external("w.bin", 8000, 2000)))
+
+
+# --- arrays
+
+
+@MAPPED
+@EVERY_TYPE
+@settings(max_examples=15)
+@given(data=st.data(), offset=st.integers(0, 9))
+def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset):
+    tensor = data.draw(wire.stored(data_type))
+    folder = tempfile.mkdtemp(dir=tmp_path)
+    with open(os.path.join(folder, "w.bin"), "wb") as file:
+        file.write(b"x" * offset + tensor.raw + b"yy")
+    place = wire.external("w.bin", offset, len(tensor.raw))
+    path = model_of(folder, ("w", tensor, place))
+    wanted = tensor.array()
+    if tensor.raw:  # the official reader takes length 0 for none
+        official = onnx.load(path, load_external_data=False).graph.initializer[0]
+        wire.same_array(onnx.numpy_helper.to_array(official, folder), wanted)
+    with onnxwire.load(path, mmap=mapped) as model:
+        ours = model.graph.initializer[0]
+        for array in (ours.numpy(), np.asarray(ours), ours.numpy(copy=True), ours.read(...)):
+            wire.same_array(array, wanted)
+        for _ in range(3):
+            index = data.draw(index_of(wanted.shape))
+            wire.same_array(ours.read(index), wanted[with_rank(index)])
+        assert (ours.shape, ours.dtype, ours.nbytes) == (wanted.shape, wanted.dtype, len(tensor.raw))
+        assert bytes(ours.raw_view) == ours.numpy(packed=True).tobytes() == tensor.raw
+        del array
+
+
+def test_tensors_of_one_file_look_into_one_mapping(two):
+    model = onnxwire.load(two)
+    a, b = (tensor.numpy() for tensor in model.graph.initializer)
+    assert address(b) - address(a) == 8000 - 4
+    assert address(np.frombuffer(model.graph.initializer[1].raw_view, np.uint8)) == address(b)
+    assert address(onnxwire.load(two).graph.initializer[0].numpy()) != address(a)
+    for array in (a, b):
+        assert not array.flags.writeable
+        with pytest.raises(ValueError):
+            array.setflags(write=True)
+
+
+def test_without_offset_and_length_the_file_is_the_tensor(tmp_path):
+    tensor = floats(10)
+    (tmp_path / "w.bin").write_bytes(tensor.raw)
+    for place in (wire.external("w.bin"), wire.external("w.bin", length=40), wire.external("w.bin", 0)):
+        path = model_of(tmp_path, ("w", tensor, place))
+        wire.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
+
+
+@MAPPED
+def test_writing_to_an_array_leaves_the_file_alone(two, mapped):
+    folder = os.path.dirname(two)
+    with open(os.path.join(folder, "w.bin"), "rb") as file:
+        before = file.read()
+    with onnxwire.load(two, mmap=mapped) as model:
+        tensor = model.graph.initializer[0]
+        for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), np.array(tensor), tensor.read(...)):
+            array[:] = -1
+        wire.same_array(tensor.numpy(), floats(1000).array())
+    with open(os.path.join(folder, "w.bin"), "rb") as file:
+        assert file.read() == before
+
+
+def test_files_are_opened_when_they_are_asked_for(two):
+    os.remove(os.path.join(os.path.dirname(two), "w.bin"))
+    with onnxwire.load(two) as model:
+        tensor = model.graph.initializer[0]
+        assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((1000,), np.float32, 4000)
+        with pytest.raises(onnxwire.SourceError, match=r"w\.bin") as caught:
+            tensor.numpy()
+        assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_a_model_can_be_closed_when_no_array_looks_into_its_files(two):
+    model = onnxwire.load(two)
+    tensor = model.graph.initializer[0]
+    array = tensor.numpy()[5:]
+    with pytest.raises(onnxwire.InUseError):
+        model.close()
+    wire.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+    del array
+    model.close()
+    with pytest.raises(onnxwire.ClosedError):
+        tensor.numpy()
+
+
+def test_an_array_outlives_its_model(two):
+    array = onnxwire.load(two).graph.initializer[1].numpy()
+    assert array.tolist() == list(range(500))
+
+
+def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(two):
+    with onnxwire.load(two) as model:
+        tensor = model.graph.initializer[1]
+        tensor.external_data[1].value = "4"
+        assert tensor.read(slice(3)).tolist() == [0, 1, 2]
+        new = model.graph.initializer.add(name="c", data_type=T["FLOAT"], dims=[2], data_location=TensorProto.EXTERNAL)
+        for key, value in {"location": "w.bin", "offset": "8", "length": "8"}.items():
+            new.external_data.add(key=key, value=value)
+        assert new.read(...).tolist() == [1, 2]
+
+
+# --- where else they may be
+
+
+@MAPPED
+def test_another_folder_may_be_given(two, tmp_path, mapped):
+    other = tmp_path / "other" / "deep"
+    other.mkdir(parents=True)
+    os.rename(tmp_path / "w.bin", other / "w.bin")
+    with onnxwire.load(two, external_root=other, mmap=mapped) as model:
+        wire.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
+    with open(two, "rb") as file:
+        data = file.read()
+    with onnxwire.load(data, external_root=other) as model:
+        wire.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+
+
+@pytest.mark.parametrize("as_callable", [True, False])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
+def test_buffers_may_be_given_and_are_looked_at_first(two, kind, as_callable):
+    data = bytes(4) + np.full(1000, 7, "<f4").tobytes()
+    buffer = np.frombuffer(data, np.uint8) if kind is np.frombuffer else kind(data)
+    files = {"w.bin": buffer}
+    with onnxwire.load(two, external_data=files.get if as_callable else files) as model:
+        array = model.graph.initializer[0].numpy()
+        assert array.tolist() == [7] * 1000
+        assert np.shares_memory(array, np.frombuffer(buffer, np.uint8))
+        assert not array.flags.writeable
+        del array
+
+
+@pytest.mark.parametrize("files", [{}, {"other.bin": b""}.get])
+def test_what_is_not_among_the_buffers_is_looked_for_in_the_folder(two, files):
+    with onnxwire.load(two, external_data=files) as model:
+        wire.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
+
+
+# --- reading without mapping
+
+
+def bytes_read(act):
+    """What an act gives, and how many bytes this process read from files meanwhile."""
+
+    def so_far():
+        with open("/proc/self/io") as file:
+            return int(file.readline().split()[1])
+
+    so_far()
+    own = -so_far() + so_far()
+    before = so_far()
+    result = act()
+    return result, so_far() - before - own
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs /proc/self/io")
+@pytest.mark.parametrize(
+    "index, elements",
+    [
+        (0, 1 << 10),
+        (-1, 1 << 10),
+        ((7, 5), 1),
+        (slice(2, 5), 3 << 10),
+        ((3, slice(100, 300)), 200),
+        ((3, slice(None, None, -1)), 1 << 10),
+        (slice(9, 9), 0),
+        (..., 1 << 20),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["FLOAT", "INT4", "FLOAT6E2M3"])
+def test_only_what_is_asked_for_is_read(tmp_path, name, index, elements):
+    payload = np.random.default_rng(0).integers(0, 256, (wire.BITS[T[name]] << 20) // 8, np.uint8).tobytes()
+    (tmp_path / "w.bin").write_bytes(payload)
+    tensor = wire.Stored(T[name], [1024, 1024], [])
+    path = model_of(tmp_path, ("w", tensor, wire.external("w.bin", 0, len(payload))))
+    whole = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
+    with onnxwire.load(path, mmap=False) as model:
+        ours = model.graph.initializer[0]
+        ours.read((0, 0))  # what has to be imported or opened once
+        array, n = bytes_read(lambda: ours.read(index))
+        wire.same_array(array, np.asarray(whole[index]))
+        assert elements * wire.BITS[T[name]] // 8 <= n <= elements * wire.BITS[T[name]] // 8 + 16
+
+
+@pytest.mark.parametrize("use", [lambda tensor: tensor.numpy(), lambda tensor: tensor.read(slice(5))])
+def test_a_file_that_was_cut_raises(two, use):
+    with onnxwire.load(two, mmap=False) as model:
+        model.graph.initializer[1].read(0)
+        os.truncate(os.path.join(os.path.dirname(two), "w.bin"), 8010)
+        with pytest.raises(onnxwire.Error) as caught:
+            use(model.graph.initializer[1])
+        assert isinstance(caught.value, (onnxwire.SourceError, onnxwire.TensorError))
+        assert model.graph.initializer[0].read(3) == 3
+
+
+# --- what does not fit
+
+
+@MAPPED
+@pytest.mark.parametrize(
+    "offset, length, figures",
+    [
+        (0, 39, {"40", "39"}),
+        (0, 41, {"40", "41"}),
+        (0, 0, {"40", "0"}),
+        (61, 40, {"61", "40", "100"}),
+        (61, None, {"40"}),
+        (101, 0, {"101", "100"}),
+        ((1 << 63) - 1, 40, {str((1 << 63) - 1)}),
+        (0, 1 << 64, {str(1 << 64)}),
+        (-1, 40, {"-1"}),
+    ],
+)
+def test_a_range_that_does_not_fit_raises(tmp_path, mapped, offset, length, figures):
+    place = wire.external("w.bin", offset, length)
+    (tmp_path / "w.bin").write_bytes(bytes(100))
+    path = model_of(tmp_path, ("first", floats(10), wire.external("w.bin", 0, 40)), ("w0", floats(10), place))
+    with onnxwire.load(path, mmap=mapped) as model:
+        for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
+            with pytest.raises(onnxwire.TensorError) as caught:
+                use(model.graph.initializer[1])
+            assert (caught.value.tensor, caught.value.path) == ("w0", "graph.initializer[1]")
+            assert figures <= wire.figures(str(caught.value))
+            assert path in str(caught.value)
+
+
+def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
+    (tmp_path / "w.bin").write_bytes(bytes(100))
+    huge = wire.Stored(T["INT8"], [10**18], [])
+    for place in (wire.external("w.bin"), wire.external("w.bin", 0, 10**18)):
+        with onnxwire.load(model_of(tmp_path, ("w", huge, place)), mmap=False) as model:
+            for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
+                with pytest.raises(onnxwire.TensorError):
+                    use(model.graph.initializer[0])
+
+
+# --- every tensor that there is
+
+
+def check_list(source, official):
+    """Assert that the list has each tensor of the official message, and where its bytes are; returns it."""
+    found = {info.path: info for info in onnxwire.tensors(source)}
+    wanted = dict(wire.tensors_in(official))
+    assert sorted(found) == sorted(wanted)
+    for path, tensor in wanted.items():
+        info = found[path]
+        name = tensor.name if isinstance(tensor.name, bytes) else tensor.name.encode()
+        assert info.name.encode("utf-8", "surrogateescape") == name
+        assert info.data_type == tensor.data_type
+        assert info.shape == tuple(tensor.dims)
+    return found
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.endswith(".onnx")])
+def test_every_tensor_of_a_file_is_listed(file):
+    path = os.path.join(HOME, file)
+    with open(path, "rb") as opened:
+        data = opened.read()
+    if not data:
+        return
+    official = onnx.ModelProto.FromString(data)
+    found = check_list(path, official)
+    for at, tensor in wire.tensors_in(official):
+        if tensor.HasField("raw_data"):
+            info = found[at]
+            assert data[info.offset : info.offset + info.nbytes] == tensor.raw_data
+
+
+@st.composite
+def dense_tensors(draw):
+    """The bytes of a tensor of any type and storage, external ones too."""
+    tensor = draw(wire.stored(draw(st.sampled_from(list(T.values()))), max_side=3))
+    name = draw(st.sampled_from(["", "w", "w0", "ä"]))
+    if tensor.data_type != T["STRING"] and draw(st.integers(0, 3)) == 0:
+        return tensor.message(wire.external("w.bin", draw(st.integers(0, 1 << 40)), len(tensor.raw)), name)
+    return draw(st.sampled_from(tensor.inline(name)))
+
+
+def sparse_tensors():
+    tensor = dense_tensors()
+    return st.tuples(tensor, tensor).map(lambda two: wire.span(1, two[0]) + wire.span(2, two[1]) + wire.number(3, 9))
+
+
+def spans(number, parts):
+    """A few records of a repeated field."""
+    return st.lists(parts.map(lambda part: wire.span(number, part)), max_size=2).map(b"".join)
+
+
+def attributes(depth):
+    """Attributes, each with one of the fields that have tensors, at once or in graphs."""
+    kinds = [
+        dense_tensors().map(lambda part: wire.span(5, part)),
+        spans(10, dense_tensors()),
+        sparse_tensors().map(lambda part: wire.span(22, part)),
+        spans(23, sparse_tensors()),
+    ]
+    if depth:
+        kinds += [graphs(depth - 1).map(lambda part: wire.span(6, part)), spans(11, graphs(depth - 1))]
+    return st.one_of(kinds)
+
+
+def nodes(depth):
+    return spans(5, attributes(depth))
+
+
+def graphs(depth=2):
+    parts = [spans(1, nodes(depth)), spans(5, dense_tensors()), spans(15, sparse_tensors())]
+    return st.permutations([0, 1, 2]).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
+
+
+def models():
+    """A model with tensors wherever a model may have them; its graph may come in two pieces, which are one."""
+    training = st.tuples(graphs(1), graphs(1)).map(lambda two: wire.span(1, two[0]) + wire.span(2, two[1]))
+    function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
+    parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]
+    return st.permutations(range(4)).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
+
+
+@given(models())
+@settings(max_examples=300)
+def test_every_tensor_of_a_model_is_listed_with_its_place(data):
+    official = onnx.ModelProto.FromString(data)
+    found = check_list(data, official)
+    for path, tensor in wire.tensors_in(official):
+        info = found[path]
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            assert (info.location, info.offset, info.nbytes) == (
+                "w.bin",
+                int(entries["offset"]),
+                int(entries["length"]),
+            )
+            continue
+        assert not info.location
+        if tensor.HasField("raw_data"):
+            assert data[info.offset : info.offset + info.nbytes] == tensor.raw_data
+        elif tensor.data_type != T["STRING"]:
+            assert info.nbytes == len(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data)
+
+
+@given(wire.sound(ModelProto.DESCRIPTOR))
+@settings(max_examples=300)
+def test_the_list_takes_whatever_tensors_there_are(data):
+    try:
+        onnxwire.load(data)
+    except onnxwire.DecodeError:  # it looks like something else
+        return
+    check_list(data, onnx.ModelProto.FromString(data))
+
+
+@given(wire.flawed(ModelProto.DESCRIPTOR) | wire.damaged(ModelProto.DESCRIPTOR))
+@settings(max_examples=300)
+def test_of_damaged_bytes_the_list_raises_nothing_but_errors_of_onnxwire(data):
+    try:
+        onnxwire.tensors(data)
+    except onnxwire.Error as error:
+        assert str(error)
+
+
+def test_the_list_names_the_file(two):
+    model = onnx.load(two, load_external_data=False)
+    tensor = model.graph.initializer.add(name="c", data_type=T["INT8"], dims=[3], raw_data=b"abc")
+    onnx.save(model, two)
+    a, b, c = sorted(onnxwire.tensors(two), key=lambda info: info.name)
+    assert [(info.location, info.offset, info.nbytes) for info in (a, b)] == [("w.bin", 4, 4000), ("w.bin", 8000, 2000)]
+    with open(two, "rb") as file:
+        data = file.read()
+    assert data[c.offset : c.offset + c.nbytes] == tensor.raw_data
+    assert not c.location
+    assert [info.alignment for info in (a, b)] == [4, 64]

@@ -1,0 +1,203 @@
+"""Where the memory of an array is: in the file where it can be, its own where it is asked for, and for how long."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import sys
+
+import numpy as np
+import pytest
+import wire
+
+import onnxwire
+from onnxwire import TensorProto
+
+FLOAT = wire.DATA_TYPES["FLOAT"]
+AS_THEY_STAND = [name for name, value in wire.DATA_TYPES.items() if wire.BITS[value] >= 8 and name != "STRING"]
+NARROW = [name for name, value in wire.DATA_TYPES.items() if wire.BITS[value] < 8]
+
+
+def sample(name, dims=(3, 5)):
+    data_type = wire.DATA_TYPES[name]
+    mask = 1 if name == "BOOL" else (1 << min(wire.BITS[data_type], 64)) - 1
+    n = int(np.prod(dims))
+    return wire.Stored(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A model with a float tensor of 1,000 elements in raw_data, which is not aligned."""
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=[1000], raw_data=np.arange(1000, dtype="<f4").tobytes())
+    model = onnxwire.ModelProto(producer_name="odd")
+    model.graph.initializer.append(tensor)
+    onnxwire.save(model, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+# --- views
+
+
+@pytest.mark.parametrize("name", AS_THEY_STAND)
+def test_raw_data_is_not_copied(name):
+    tensor = sample(name)
+    data = tensor.message(wire.span(9, tensor.raw))
+    array = TensorProto.FromString(data).numpy()
+    whole = np.frombuffer(data, np.uint8)
+    assert address(array) == address(whole) + data.index(tensor.raw)
+    assert np.shares_memory(array, whole)
+    assert not array.flags.writeable
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "COMPLEX64", "DOUBLE", "COMPLEX128"])
+def test_one_packed_run_of_floats_is_not_copied(name):
+    tensor = sample(name)
+    data = tensor.message(tensor.typed())
+    ours = TensorProto.FromString(data)
+    assert address(ours.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
+    assert not ours.numpy().flags.writeable
+    assert np.shares_memory(np.frombuffer(ours.raw_view, np.uint8), ours.numpy())
+
+
+@pytest.mark.parametrize("name", AS_THEY_STAND + NARROW)
+def test_the_payload_is_not_copied(name):
+    """The packed bytes of narrow types too, though their elements are not to be had without unpacking."""
+    tensor = sample(name)
+    data = tensor.message(wire.span(9, tensor.raw))
+    ours = TensorProto.FromString(data)
+    for payload in (ours.raw_view, ours.numpy(packed=True)):
+        assert address(np.frombuffer(payload, np.uint8)) == address(np.frombuffer(data, np.uint8)) + data.index(
+            tensor.raw
+        )
+        assert np.asarray(payload).flags.writeable is False
+    assert ours.raw_view.readonly
+
+
+@pytest.mark.parametrize("name", AS_THEY_STAND)
+def test_a_mapped_file_that_is_given_is_looked_into(name, tmp_path):
+    tensor = sample(name)
+    (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
+    with open(tmp_path / "t.pb", "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with onnxwire.load(mapped, TensorProto) as ours:
+        array, whole = ours.numpy(), np.frombuffer(mapped, np.uint8)
+        assert np.shares_memory(array, whole)
+        assert not array.flags.writeable
+        del array, whole
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_loaded_file_is_looked_into(path):
+    array = onnxwire.load(path).graph.initializer[0].numpy()
+    with open("/proc/self/maps") as maps:
+        ranges = [line.split()[0].split("-") for line in maps if line.rstrip().endswith(str(path))]
+    assert any(int(start, 16) <= address(array) < int(end, 16) for start, end in ranges)
+
+
+def test_arrays_look_into_a_bytearray_and_see_it_change():
+    data = bytearray(TensorProto(data_type=FLOAT, dims=[2], raw_data=np.ones(2, "<f4").tobytes()).SerializeToString())
+    array = onnxwire.load(data, TensorProto).numpy()
+    assert not array.flags.writeable
+    place = data.index(np.ones(2, "<f4").tobytes())
+    data[place : place + 4] = np.array(7, "<f4").tobytes()
+    assert array.tolist() == [7, 1]
+
+
+def test_without_mapping_the_model_is_in_memory(path):
+    with onnxwire.load(path, mmap=False) as model:
+        before = model.graph.initializer[0].numpy(copy=True)
+        path.write_bytes(bytes(path.stat().st_size))
+        assert model.graph.initializer[0].numpy().tobytes() == before.tobytes()
+
+
+# --- how long
+
+
+def test_an_array_outlives_its_model(path):
+    array = onnxwire.load(path).graph.initializer[0].numpy()
+    gc.collect()
+    assert array.tolist() == list(range(1000))
+
+
+def test_a_model_can_be_closed_when_no_array_looks_into_it(path):
+    model = onnxwire.load(path)
+    tensor = model.graph.initializer[0]
+    for look in (tensor.numpy, lambda: np.asarray(tensor), lambda: tensor.raw_view, lambda: np.from_dlpack(tensor)):
+        part = look()[3:]
+        with pytest.raises(onnxwire.InUseError):
+            model.close()
+        del part
+    own = [tensor.numpy(copy=True), tensor.numpy(writable=True), tensor.read(slice(2)), np.array(tensor)]
+    model.close()
+    assert [array[1] for array in own] == [1] * 4
+    for use in (tensor.numpy, lambda: tensor.read(0), lambda: tensor.raw_view, lambda: np.asarray(tensor)):
+        with pytest.raises(onnxwire.ClosedError):
+            use()
+
+
+def test_a_writable_array_leaves_the_file_alone(path):
+    before = path.read_bytes()
+    with onnxwire.load(path) as model:
+        tensor = model.graph.initializer[0]
+        for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), tensor.numpy(copy=True, writable=True)):
+            array[:] = -1
+        assert tensor.numpy().tolist() == list(range(1000))
+        array = None
+    assert path.read_bytes() == before
+
+
+def test_what_is_asked_for_twice_is_not_made_twice_where_it_stands_in_the_file(path):
+    tensor = onnxwire.load(path).graph.initializer[0]
+    assert address(tensor.numpy()) == address(tensor.numpy()) == address(np.asarray(tensor))
+
+
+def test_editing_a_tensor_leaves_its_arrays_as_they_were(path):
+    tensor = onnxwire.load(path).graph.initializer[0]
+    before = tensor.numpy()
+    tensor.raw_data = bytes(4000)
+    assert before.tolist() == list(range(1000))
+    assert not tensor.numpy().any()
+    tensor.raw_data = bytes(3999)
+    with pytest.raises(onnxwire.TensorError):
+        tensor.numpy()
+
+
+# --- DLPack
+
+DLPACK = [name for name in AS_THEY_STAND if not name.startswith(("BFLOAT", "FLOAT8"))]
+
+
+@pytest.mark.parametrize("name", DLPACK)
+def test_dlpack_shares_the_memory_and_forbids_to_write(name):
+    tensor = sample(name)
+    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(ours)
+    wire.same_array(array, tensor.array())
+    assert address(array) == address(ours.numpy())
+    assert not array.flags.writeable
+    assert ours.__dlpack_device__() == (1, 0)
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
+def test_dlpack_takes_every_shape(dims):
+    tensor = sample("INT64", dims)
+    assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))).shape == dims
+
+
+def test_dlpack_copies_where_it_is_told_to():
+    tensor = sample("INT16")
+    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(ours, copy=True)
+    wire.same_array(array, tensor.array())
+    assert not np.shares_memory(array, ours.numpy())
+
+
+def test_dlpack_refuses_strings():
+    with pytest.raises(BufferError):
+        np.from_dlpack(TensorProto(data_type=wire.DATA_TYPES["STRING"], dims=[1], string_data=[b"a"]))
