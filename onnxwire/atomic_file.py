@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 
 from onnxwire._transfer import Target, copy_range
-from onnxwire.errors import SaveError
+from onnxwire.errors import Error, SaveError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if sys.platform != "win32":
     import fcntl
 
 SUFFIX = ".onnxwire-tmp"
-_RANDOM = 12  # hexadecimal digits in a temporary name
+RANDOM = 12  # hexadecimal digits in a temporary name
 _SHORT = 64  # bytes; no file system refuses a name for being so long
 _MAX_LINKS = 40  # as in Linux
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -45,6 +45,9 @@ class AtomicFile:
     after that, or where there are no such files, it leaves `.NAME.….onnxwire-tmp`, which the next save to the same path
     removes (not on Windows).
 
+    A block that ends with `prepare` has all but the last step behind it, so that other files can be made ready before
+    any takes its place; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
+
     Raises SaveError for whatever hinders it. SourceError, and what the block or `progress` raises, pass through.
     """
 
@@ -60,32 +63,59 @@ class AtomicFile:
         self._old: os.stat_result | None = None
         self._direct = False
         self._temporary: str | None = None  # the name of the new file, while it has one
-        self._is_replaced = False
+        self._is_prepared = False
+        self.is_replaced = False  # whether the new file is in its place
 
     def __enter__(self) -> Target:
-        try:
-            self._open()
-            self._target = Target(self._descriptor, self._progress, fresh=not self._direct, stream=self._direct)
-        except BaseException as error:
-            self._abandon(error)
-            raise
-        return self._target
+        return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            self._abandon(error)
+            self.abandon(error)
+            return
+        self.prepare()
+        self.publish()
+
+    def open(self) -> Target:
+        """Open what is to be written."""
+        try:
+            self._open()
+            self._target = Target(self._descriptor, self._progress, fresh=not self._direct, stream=self._direct)
+        except BaseException as error:
+            self.abandon(error)
+            raise
+        return self._target
+
+    def prepare(self) -> None:
+        """Have all that was written on the disk, under another name than its own; nothing more is written."""
+        if self._is_prepared:
             return
         assert self._target is not None
         try:
             self._target.finish()
             self._target = None
-            self._commit()
+            self._settle()
+            self._is_prepared = True
         except BaseException as fault:
-            self._abandon(fault)
+            self.abandon(fault)
+            raise
+
+    def publish(self) -> None:
+        """Put what was prepared in the place of the old file."""
+        try:
+            self._replace()
+        except BaseException as fault:
+            self.abandon(fault)
             raise
         self._clean_up()
+
+    def close(self) -> None:
+        """Give the descriptor of a prepared file back; another save to the same path may then take it for stale."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def _open(self) -> None:
         """Open what shall be written to."""
@@ -139,8 +169,8 @@ class AtomicFile:
                     return
                 os.close(descriptor)
 
-    def _commit(self) -> None:
-        """Put what was written to the disk and in the place of the old file."""
+    def _settle(self) -> None:
+        """Put what was written to the disk."""
         if self._direct:
             _sync(self._descriptor, may_refuse=True)
             return
@@ -154,11 +184,15 @@ class AtomicFile:
             _take_over(self._descriptor, self._old, self._place)
         _sync(self._descriptor)
         if sys.platform == "win32":
-            os.close(self._descriptor)  # an open file can't be renamed
-            self._descriptor = -1
+            self.close()  # an open file can't be renamed
+
+    def _replace(self) -> None:
+        if self._direct:
+            return
+        assert self._temporary is not None
         os.replace(self._temporary, self._place)
         self._temporary = None
-        self._is_replaced = True
+        self.is_replaced = True
         _sync_folder(os.path.dirname(self._place))
 
     def _link(self) -> None:
@@ -176,9 +210,11 @@ class AtomicFile:
             finally:
                 os.close(nameless)
 
-    def _abandon(self, error: BaseException) -> None:
+    def abandon(self, error: BaseException | None = None) -> None:
         """Remove what was written; raises SaveError if the error is about this file and not of whoever writes it."""
         self._clean_up()
+        if isinstance(error, Error):
+            return
         if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
             raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
 
@@ -194,7 +230,7 @@ class AtomicFile:
                 self._descriptor = -1
 
     def _advice(self, error: OSError) -> str:
-        if self._is_replaced:
+        if self.is_replaced:
             return "the new file is in its place, but may be lost if the machine stops now; save again"
         advice = self._way_out(error)
         if self._old and not self._direct:
@@ -245,26 +281,26 @@ def _follow_links(path: str) -> str | int:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _temporary_start(name: str) -> str:
-    """How temporary names for a file begin; they are no longer than its own name, or _SHORT."""
-    room = max(len(os.fsencode(name)), _SHORT) - _RANDOM - len(SUFFIX) - 2
+def temporary_start(place: str) -> str:
+    """How temporary names for a place begin; they are no longer than its own name, or _SHORT."""
+    folder, name = os.path.split(place)
+    room = max(len(os.fsencode(name)), _SHORT) - RANDOM - len(SUFFIX) - 2
     while len(os.fsencode(name)) > room:
         name = name[:-1]
-    return f".{name}."
+    return os.path.join(folder, f".{name}.")
 
 
 def temporary_name(place: str) -> str:
     """A name beside a place that no file has; what is left there is removed by the next save to the place."""
-    folder, name = os.path.split(place)
-    return os.path.join(folder, _temporary_start(name) + os.urandom(_RANDOM // 2).hex() + SUFFIX)
+    return temporary_start(place) + os.urandom(RANDOM // 2).hex() + SUFFIX
 
 
 def _remove_stale(folder: str, name: str) -> None:
     """Remove the temporary files of saves that were killed: those for the same name that nobody holds locked."""
     if sys.platform == "win32":
         return
-    start = _temporary_start(name)
-    length = len(start) + _RANDOM + len(SUFFIX)
+    start = temporary_start(name)
+    length = len(start) + RANDOM + len(SUFFIX)
     with suppress(OSError):  # a directory that may not be listed
         for entry in os.listdir(folder):
             if len(entry) != length or not entry.startswith(start) or not entry.endswith(SUFFIX):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import nullcontext
 from types import EllipsisType
 
 from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError, ExternalDataError, FieldTypeError, SourceError
+from onnxwire.errors import DecodeError, ExternalDataError, FieldTypeError, FieldValueError, SourceError
 from onnxwire.external import ExternalFiles
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.source import open_document, refuse_empty
@@ -17,7 +16,7 @@ from onnxwire.source import open_document, refuse_empty
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import IO
+    from typing import IO, Any
 
     from typing_extensions import TypeVar
 
@@ -59,14 +58,19 @@ def load(
     document = open_document(source, mmap)
     try:
         refuse_empty(document)
-        path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
-        status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
-        document.files = ExternalFiles(path, root=external_root, data=external_data, mmap=mmap, model=status)
+        document.files = _files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
         return _root(document, type)
     except BaseException:
         # The error may be kept, with its frames; the source must be free again.
         document.close()
         raise
+
+
+def _files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
+    """The files that tensors of a document may name; options: as of ExternalFiles."""
+    path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
+    status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
+    return ExternalFiles(path, model=status, **options)
 
 
 def _root(document: Document, type: type[MessageT]) -> MessageT:
@@ -113,7 +117,7 @@ def save(
     shard_size: int | None = None,
     checksum: bool = False,
     overwrite: bool = False,
-    inline_align: int = 1,
+    inline_align: int = 0,
 ) -> int:
     """Write a message to a file, whole or not at all; returns how many bytes that is.
 
@@ -130,9 +134,10 @@ def save(
     `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
-    overwrite: allow to replace files that neither the message nor the old model at the path has its data in.
-    The new files take their places after the last byte of all is on the disk, the model last; where that fails, the old
-    ones are put back.
+    overwrite: allow to replace files that the old model at the path does not have its data in.
+    New files take their places after the last byte of all is on the disk, the model last; where that fails, the old
+    ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
+    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell.
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of so many bytes of the file, by
     padding that readers skip.
 
@@ -166,9 +171,9 @@ def save(
     _refuse_cut(message._document)
     full = 0
     done = None if progress is None else lambda written: progress(min(written, full), full)
+    file = AtomicFile(path, progress=None if done is None else lambda written: done(beside + written))
     try:
-        file = AtomicFile(path, progress=None if done is None else lambda written: done(beside + written))
-        with file as target, moved or nullcontext():
+        with file as target:
             if moved is not None:
                 full = beside + (content.ByteSize() if progress is not None else 0)
                 moved.write(done)
@@ -180,13 +185,14 @@ def save(
                 target.seek(total)
             if done is not None:
                 done(full)
-    except BaseException:
+            if moved is not None:
+                file.prepare()
+                moved.publish()
+    finally:
         if moved is not None:
-            moved.undo()
-        raise
-    if moved is not None:
-        moved.forget_old()
-    else:
+            # After an error behind the last step, too, the new files go with the new model.
+            (moved.forget_old if file.is_replaced else moved.undo)()
+    if moved is None:
         _warn_of_missing(message, os.path.dirname(os.path.abspath(path)))
     _warn_of_size(total)
     return total
@@ -198,7 +204,9 @@ def _encode(
     """The size of a message's encoding, and what of it is still to be written to the target."""
     from onnxwire._save import encode_pieces
 
-    if alignment == 1:
+    if alignment < 0:
+        raise FieldValueError(f"inline_align is a number of bytes, not {alignment}")
+    if alignment <= 1:
         return encode_pieces(message, deterministic, target)
     from onnxwire._align import PADDING, aligned_pieces
 
@@ -229,8 +237,8 @@ def _encoded_document(message: Message, deterministic: bool) -> Document:
 
 def _warn_of_missing(message: Message, folder: str) -> None:
     """Warn of external data that the message names and that is not in the folder it was saved to."""
-    source = getattr(message._document.files, "folder", None)
-    if source is None or os.path.realpath(source) == os.path.realpath(folder):
+    files = message._document.files
+    if files is None or (files.folder is not None and os.path.realpath(files.folder) == os.path.realpath(folder)):
         return
     from onnxwire.index import find_tensors, is_external
 
@@ -298,11 +306,11 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
     document = open_document(source)
     try:
         verify_document(document, type)
+        if checksums:
+            document.files = _files_beside(source, document, mmap=False)
+            _verify_checksums(root_view(document, type))
     finally:
         document.close()
-    if checksums:
-        with load(source, type, mmap=False) as message:
-            _verify_checksums(message)
 
 
 def _verify_checksums(message: Message) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import math
 import os
+import posixpath
 import re
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from hashlib import sha1
 
 from onnxwire._save import write_payload
-from onnxwire.atomic_file import AtomicFile, temporary_name
+from onnxwire.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.dtypes import FIELDS, STRING
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
 from onnxwire.external import fault_of, reference_of
@@ -24,18 +25,17 @@ from onnxwire.tensor import EXTERNAL, Storage
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from onnxwire._message import Message
     from onnxwire._transfer import Target
     from onnxwire.index import TensorInfo
     from onnxwire.messages import TensorProto
 
-    Choice = str | Callable[[TensorInfo], str | None] | None
+    Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """Which file payloads go to: one, one a tensor by a pattern, whichever a function names, or the model's own."""
 
 _PIECE = 1 << 20
+_OLD = ".old"  # behind a temporary name: the only copy of something, which no save takes for stale
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 100  # characters of a tensor's name in a file's name
 
@@ -100,6 +100,8 @@ class Relocation:
 
     message: what is saved; path: where to, None for a file object; the rest as for `onnxwire.save`. copy: the message
     to be written, after `write`; size: bytes of all files but its own.
+    `write` makes the files ready, `publish` puts them in their places, when the model is ready too; then either
+    `forget_old` or `undo` is the last step, as it fares.
     Raises TensorError where a tensor that is to be moved has parts that do not fit together, SaveError for a file that
     is not the model's to write over, FieldValueError for a name that no file may have.
     """
@@ -116,137 +118,171 @@ class Relocation:
         checksum: bool = False,
         overwrite: bool = False,
     ) -> None:
-        if align < 1:
-            raise FieldValueError(f"align is 1 or more bytes, not {align}")
-        self._source = message
-        self._path = path
+        if align < 1 or (shard_size is not None and shard_size < 1):
+            raise FieldValueError("align and shard_size are 1 byte or more")
+        self._path = None if path is None else os.path.abspath(path)
         self._checksum = checksum
-        self._stack = ExitStack()
-        self._replaced: list[tuple[str, str]] = []  # places, and where their old files are meanwhile
-        self._new: list[str] = []
+        self._ready: list[AtomicFile] = []
+        self._replaced: list[tuple[str, str]] = []  # places, and where their old files are meanwhile; "" for none
+        self._folders: list[str] = []  # that were made
         self.copy = type(message)()
         self.copy.CopyFrom(message)
         shards: dict[str, list[_DataFile]] = {}
-        choose = _chooser(choice)
+        choose = _chooser(choice, os.path.basename(path or ""))
         for (place, source), (_, tensor) in zip(find_tensors(message), find_tensors(self.copy), strict=True):
             info = describe(source, place)
             is_moved = tensor.data_type != STRING.number and info.nbytes >= max(threshold, 1)
             location = choose(info) if is_moved else None
             if location is None:
                 if is_external(tensor):
-                    _take_in(tensor)
+                    take_in(tensor)
                 continue
+            location = _normal(location)
             move, files = _Move(source, tensor), shards.setdefault(location, [_DataFile(location, align)])
-            if not any(file.add(move, shard_size or math.inf) for file in files[-1:]):
+            if not files[-1].add(move, shard_size or math.inf):
                 files.append(_DataFile(location, align))
                 files[-1].add(move, math.inf)
         self._files = [file for files in shards.values() for file in _numbered(files)]
         for file in self._files:
             for move in file.moves:
-                _refer(move, file.location, "0" * 40 if checksum else None)
+                refer(move.tensor, file.location, move.offset, move.size, "0" * 40 if checksum else None)
         self.size = sum(file.size for file in self._files)
         if self._files:
-            self._check_places(overwrite)
+            self._check_places(type(message), overwrite)
 
     def _place(self, file: _DataFile) -> str:
-        return os.path.join(os.path.dirname(os.path.abspath(self._path or "")), file.location)
+        return os.path.join(os.path.dirname(self._path or ""), file.location)
 
-    def _check_places(self, overwrite: bool) -> None:
-        """Refuse files outside the model's folder, and those that hold what is not the model's."""
-        if self._path is None:
-            raise FieldTypeError("external data needs a path to save to: its files are beside the model's")
-        folder = os.path.realpath(os.path.dirname(os.path.abspath(self._path)))
-        owned: set[str] | None = None
-        seen: dict[str, str] = {}
+    def _check_places(self, cls: type[Message], overwrite: bool) -> None:
+        """Refuse names that are one another's, and files that hold what is not the model's."""
+        if self._path is None or (os.path.exists(self._path) and not os.path.isfile(self._path)):
+            raise FieldTypeError("external data is saved beside a model; save that to a path of a file")
+        # Some file systems make no difference between upper and lower case.
+        names = {os.path.basename(self._path).casefold(): "the model itself"}
         for file in self._files:
-            location, place = file.location, self._place(file)
-            fault = fault_of(location)
-            real = os.path.realpath(place) if not fault else ""
-            if not fault and real != os.path.join(folder, os.path.normpath(location)):
-                fault = "a symbolic link leads elsewhere"
-            if not fault and real == os.path.realpath(self._path):
-                fault = "that is the model itself"
-            # Some file systems make no difference between the two.
-            if not fault and seen.setdefault(location.casefold(), location) != location:
-                fault = f"it differs from {seen[location.casefold()]!r} in case only"
-            if fault:
-                raise FieldValueError(f"external data can't be saved to {location!r}: {fault}")
-            if overwrite or not os.path.exists(place):
+            other = names.setdefault(file.location.casefold(), file.location)
+            if other is not file.location:
+                raise _unfit(file.location, f"that is {other}")
+        for file in self._files:
+            above = os.path.dirname(file.location)
+            while above:
+                if above.casefold() in names:
+                    raise _unfit(file.location, f"{above} is to be a file")
+                above = os.path.dirname(above)
+        owned: set[str] | None = None
+        for file in self._files:
+            place = self._place(file)
+            self._refuse_links(file)
+            if not os.path.lexists(place):
                 continue
-            if owned is None:
-                owned = self._owned_files()
-            if real not in owned:
-                reason = "there is a file that is not the model's; allow it with overwrite=True, or choose another name"
-                raise SaveError(errno.EEXIST, reason, place)
+            if not os.path.isfile(place):
+                raise SaveError(errno.EEXIST, "what is there is no file; choose another name", place)
+            if not overwrite:
+                owned = _files_of(self._path, cls) if owned is None else owned
+                if os.path.realpath(place) not in owned:
+                    reason = "there is a file that is not the model's; allow it with overwrite=True, or choose another"
+                    raise SaveError(errno.EEXIST, f"{reason} name", place)
 
-    def _owned_files(self) -> set[str]:
-        """The files that the message, or the model that it replaces, has its data in."""
-        from onnxwire.model import load
-
-        owned = _files_of(self._source)
-        if self._path is not None and os.path.isfile(self._path):
-            with suppress(Error), load(self._path, type(self._source)) as old:
-                owned |= _files_of(old)
-        return owned
+    def _refuse_links(self, file: _DataFile) -> None:
+        place = self._place(file)
+        folder = os.path.realpath(os.path.dirname(self._path or ""))
+        if os.path.realpath(place) != os.path.join(folder, os.path.normpath(file.location)):
+            raise _unfit(file.location, "a symbolic link leads elsewhere")
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
-        """Write all files of external data, which have no names yet; progress: given the bytes so far."""
+        """Have all files of external data on the disk, under other names; progress: given the bytes so far."""
         done = 0
         for file in self._files:
             place = self._place(file)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
+            self._make_folder(os.path.dirname(place))
+            self._refuse_links(file)
             report = None if progress is None else lambda written, before=done: progress(before + written)
-            target = self._stack.enter_context(AtomicFile(place, file.size, report))
-            file.write(target)
-            target.finish()
+            atomic = AtomicFile(place, file.size, report)
+            target = atomic.open()
+            self._ready.append(atomic)
+            try:
+                file.write(target)
+                target.finish()
+                digest = _digest(target.descriptor) if self._checksum else ""
+            except BaseException as error:
+                atomic.abandon(error)
+                raise
+            for move in file.moves if digest else ():
+                move.tensor.external_data[-1].value = digest
+            atomic.prepare()
+            # A model may have more of them than a process may have open.
+            atomic.close()
             done += file.size
-            if self._checksum:
-                digest = _digest(target.descriptor)
-                for move in file.moves:
-                    move.tensor.external_data[-1].value = digest
 
-    def __enter__(self) -> Self:
-        return self
+    def _make_folder(self, folder: str) -> None:
+        missing = []
+        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for folder in reversed(missing):
+            try:
+                os.mkdir(folder)
+            except FileExistsError:
+                if not os.path.isdir(folder):
+                    raise SaveError(errno.ENOTDIR, "it is to be a folder, and is a file", folder) from None
+            except OSError as error:
+                raise SaveError.from_os_error(error, folder, "save elsewhere") from None
+            else:
+                self._folders.append(folder)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Put the files in their places; where the block, or this, fails, the old ones are there."""
-        if error is not None:
-            self._stack.__exit__(kind, error, traceback)
-            return
-        try:
-            for file in self._files:
-                self._keep_old(self._place(file))
-            self._stack.close()
-        except BaseException:
-            self.undo()
-            raise
-
-    def _keep_old(self, place: str) -> None:
-        """Have a second name for what is written over, until the model is in its place too."""
-        if not os.path.lexists(place):
-            self._new.append(place)
-            return
-        second = temporary_name(place)
-        with suppress(OSError):  # a file system without hard links
-            os.link(place, second)
-            self._replaced.append((place, second))
+    def publish(self) -> None:
+        """Put the files in their places, one after another; what was there has another name until `forget_old`."""
+        for file, atomic in zip(self._files, self._ready, strict=True):
+            place, old = self._place(file), ""
+            if os.path.lexists(place):
+                old = temporary_name(place) + _OLD
+                try:
+                    os.replace(place, old)
+                except OSError as error:
+                    raise SaveError.from_os_error(error, place) from None
+            self._replaced.append((place, old))
+            atomic.publish()
 
     def undo(self) -> None:
-        """Take the new files away and put the old ones back: the model that they go with could not be saved."""
-        for place, second in self._replaced:
+        """Put back what was there: the model that goes with the new files is not in its place."""
+        for place, old in self._replaced:
             with suppress(OSError):
-                os.replace(second, place)
-        for place in self._new:
+                if old:
+                    os.replace(old, place)
+                else:
+                    os.unlink(place)
+        for atomic in self._ready:
+            atomic.abandon()
+        for folder in reversed(self._folders):
             with suppress(OSError):
-                os.unlink(place)
+                os.rmdir(folder)
 
     def forget_old(self) -> None:
-        """Remove what was written over: the model is in its place."""
-        for _, second in self._replaced:
+        """Remove what was replaced, and what killed saves left of that: the model is in its place."""
+        starts = {temporary_start(place) for place, _ in self._replaced}
+        for folder in {os.path.dirname(place) for place, _ in self._replaced}:
             with suppress(OSError):
-                os.unlink(second)
+                for name in os.listdir(folder):
+                    old = os.path.join(folder, name)
+                    if name.endswith(SUFFIX + _OLD) and old[: -len(SUFFIX + _OLD) - RANDOM] in starts:
+                        with suppress(OSError):
+                            os.unlink(old)
+
+
+def _unfit(location: str, reason: str) -> FieldValueError:
+    return FieldValueError(f"external data can't be saved to {location!r}: {reason}")
+
+
+def _normal(location: object) -> str:
+    """A location in the one form that it is written in."""
+    if isinstance(location, os.PathLike):
+        location = os.fspath(location)
+    if not isinstance(location, str):
+        raise FieldTypeError(f"external data goes to a file of some name, a str, not {type(location).__name__}")
+    fault = fault_of(location)
+    if fault:
+        raise _unfit(location, fault)
+    return posixpath.normpath(location)
 
 
 def _numbered(files: list[_DataFile]) -> list[_DataFile]:
@@ -258,43 +294,42 @@ def _numbered(files: list[_DataFile]) -> list[_DataFile]:
     return files
 
 
-def _chooser(choice: Choice) -> Callable[[TensorInfo], str | None]:
-    """The function that tells the file of a tensor."""
+def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
+    """The function that tells the file of a tensor; model: the name that no pattern makes."""
     if choice is None:
         return lambda info: None
     if callable(choice):
         return choice
-    location = os.fspath(choice)
+    location = _normal(choice)
     if "{name}" not in location:
         return lambda info: location
-    taken: set[str] = set()
+    taken = {model.casefold()}
 
     def name_of(info: TensorInfo) -> str:
         stem = _UNFIT.sub("_", info.name or info.path)[-_LONGEST:].strip(".") or "tensor"
-        name, number = stem, 1
+        name, number = location.replace("{name}", stem), 1
         while name.casefold() in taken:
             number += 1
-            name = f"{stem}_{number}"
+            name = location.replace("{name}", f"{stem}_{number}")
         taken.add(name.casefold())
-        return location.replace("{name}", name)
+        return name
 
     return name_of
 
 
-def _take_in(tensor: TensorProto) -> None:
-    """Make external data inline."""
+def take_in(tensor: TensorProto) -> None:
+    """Make external data inline; the bytes stay where they are until the tensor is saved."""
     payload = Storage(tensor).payload()
     tensor._share("raw_data", payload)
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
 
 
-def _refer(move: _Move, location: str, checksum: str | None) -> None:
-    """Make a tensor name its external data. Source: onnx.proto, TensorProto.external_data."""
-    tensor = move.tensor
+def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
+    """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
     for field in ("raw_data", *FIELDS, "external_data"):
         tensor.ClearField(field)  # type: ignore[arg-type]
-    entries = [("location", location), ("offset", str(move.offset)), ("length", str(move.size))]
+    entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     if checksum is not None:
         entries.append(("checksum", checksum))
     for key, value in entries:
@@ -302,15 +337,16 @@ def _refer(move: _Move, location: str, checksum: str | None) -> None:
     tensor.data_location = EXTERNAL
 
 
-def _files_of(message: Message) -> set[str]:
-    """The files of external data that a message names."""
+def _files_of(path: str, cls: type[Message]) -> set[str]:
+    """The files of external data of the model that is at a path, if there is one."""
+    from onnxwire.model import load
+
     found = set()
-    folder = getattr(message._document.files, "folder", None)
-    if folder is not None:
+    with suppress(Error), load(path, cls) as message:
         for _, tensor in find_tensors(message):
             if is_external(tensor):
                 with suppress(Error):
-                    found.add(os.path.realpath(os.path.join(folder, reference_of(tensor).location)))
+                    found.add(os.path.realpath(os.path.join(os.path.dirname(path), reference_of(tensor).location)))
     return found
 
 

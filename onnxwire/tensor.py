@@ -216,9 +216,9 @@ class Storage:
 
     def _find_field(self) -> str:
         tensor = self.tensor
-        # An empty raw_data beside elements is what some writers leave there.
         filled = [field for field in FIELDS if getattr(tensor, field)]
-        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or not filled):
+        # An empty raw_data beside elements, or where there are none, is what some writers leave there.
+        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or (self.count and not filled)):
             filled.insert(0, "raw_data")
         if tensor.data_location == EXTERNAL:
             if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:

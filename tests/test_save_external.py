@@ -1,0 +1,598 @@
+"""onnxwire.save with external= and inline_align=: which bytes go where, and what every reader makes of the result."""
+
+import hashlib
+import importlib.util
+import io
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+import onnxwire
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+EVERY_TYPE = pytest.mark.parametrize("data_type", wire.DATA_TYPES.values(), ids=wire.DATA_TYPES)
+MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+
+
+def every_other(info):
+    """One of two files by the tensor's size, none for some."""
+    return {0: "even.data", 1: "deep/odd.data", 2: None}[info.nbytes // 4 % 3]
+
+
+CHOICES = {
+    "one file": {"external": "w.data"},
+    "a file a tensor": {"external": "d/{name}.bin"},
+    "shards": {"external": "d/w.data", "shard_size": 5000},
+    "a function": {"external": every_other},
+}
+EVERY_CHOICE = pytest.mark.parametrize("options", CHOICES.values(), ids=CHOICES)
+
+
+def floats(seed, n=300):
+    return np.arange(n, dtype=np.float32) + seed
+
+
+def a_model(arrays):
+    """The official model with these arrays, (name, array) each, as initializers."""
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays]
+    return helper.make_model(helper.make_graph([], "g", [], [], initializer=weights))
+
+
+def everywhere():
+    """A model with a tensor, of another size each, in every place that ONNX has for one; many share a name."""
+    sizes = iter(range(300, 400))
+
+    def tensor(name):
+        n = next(sizes)
+        return numpy_helper.from_array(floats(n, n), name)
+
+    def sparse(name):
+        values = tensor(name)
+        indices = np.arange(values.dims[0], dtype=np.int64)
+        return helper.make_sparse_tensor(values, numpy_helper.from_array(indices), [1000])
+
+    def graph(depth):
+        attributes = [
+            helper.make_attribute("value", tensor("")),
+            helper.make_attribute("sparse", sparse("s")),
+            helper.make_attribute("list", [tensor("w"), tensor("W")]),
+        ]
+        if depth:
+            attributes += [helper.make_attribute("g", graph(0)), helper.make_attribute("gs", [graph(0)])]
+        node = onnx.NodeProto(op_type="Op", domain="test", attribute=attributes)
+        weights, others = [tensor("w"), tensor("a/b"), tensor("a_b")], [sparse("w")]
+        return helper.make_graph([node], "g", [], [], initializer=weights, sparse_initializer=others)
+
+    model = helper.make_model(graph(1))
+    model.functions.add(name="f", domain="test", node=graph(1).node)
+    model.training_info.add(initialization=graph(0), algorithm=graph(0))
+    return model
+
+
+def values(path):
+    """Every tensor by its place, read one by one by the official reader; it finds not all when it reads a model."""
+    model = onnx.load(path, load_external_data=False)
+    folder = os.path.dirname(path)
+    return {place: numpy_helper.to_array(tensor, folder) for place, tensor in wire.tensors_in(model)}
+
+
+def check_values(path, wanted):
+    """Assert that the official reader, and ours in both modes, find these tensors, and that checksums hold."""
+    found = values(path)
+    assert found.keys() == wanted.keys()
+    for place, array in wanted.items():
+        wire.same_array(found[place], array)
+    for mapped in (True, False):
+        with onnxwire.load(path, mmap=mapped) as model:
+            for place, tensor in wire.tensors_in(model):
+                wire.same_array(tensor.numpy(), wanted[place])
+    onnxwire.verify(path, checksums=True)
+
+
+def outside(path):
+    """The tensors that are in files beside a model, by our index."""
+    return [info for info in onnxwire.tensors(path) if info.location is not None]
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+@pytest.fixture(autouse=True)
+def no_wait_for_the_disk(monkeypatch):
+    """Hundreds of files are written here; that their bytes reach the disk is for test_save_external_faults."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A model with tensors everywhere, all inline."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(everywhere().SerializeToString())
+    return path
+
+
+# --- which bytes go where
+
+
+def edited(path):
+    model = onnxwire.load(path)
+    model.graph.initializer[0].name = "renamed"
+    model.graph.initializer.append(onnxwire.from_array(floats(7), "new"))
+    model.graph.sparse_initializer[0].values.CopyFrom(onnxwire.from_array(floats(8, 5), "other"))
+    return model
+
+
+def made(path):
+    model = onnxwire.ModelProto(ir_version=10)
+    model.graph.initializer.extend([onnxwire.from_array(floats(k, k), f"w{k}") for k in range(300, 310)])
+    return model
+
+
+def packed_out(path):
+    beside = path.with_name("beside.onnx")
+    onnxwire.save(onnxwire.load(path), beside, external="beside.data", threshold=1)
+    return onnxwire.load(beside)
+
+
+SOURCES = {
+    "mapped": onnxwire.load,
+    "read": lambda path: onnxwire.load(path, mmap=False),
+    "bytes": lambda path: onnxwire.load(path.read_bytes()),
+    "edited": edited,
+    "made of arrays": made,
+    "external already": packed_out,
+}
+
+
+@EVERY_CHOICE
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(path, source, options):
+    model = source(path)
+    before = model.SerializeToString()
+    arrays = {place: tensor.numpy() for place, tensor in wire.tensors_in(model)}
+    copies = {place: array.copy() for place, array in arrays.items()}
+    new = path.parent / "out" / "new.onnx"
+    new.parent.mkdir()
+    size = onnxwire.save(model, new, threshold=1, **options)
+    assert size == new.stat().st_size
+    check_values(new, copies)
+    assert all(info.offset % 4096 == 0 for info in outside(new))
+    assert {info.location for info in outside(new)} | {"new.onnx"} == set(files(new.parent))
+    assert model.SerializeToString() == before
+    for place, array in arrays.items():
+        wire.same_array(array, copies[place])
+    del array, arrays
+    model.close()  # nothing looks into it any more
+
+
+def test_one_file_has_all_in_order_and_nothing_behind_the_last(path):
+    onnxwire.save(onnxwire.load(path), path, external="w.data", align=1)
+    found, end = outside(path), 0
+    for info in found:
+        assert (info.location, info.offset) == ("w.data", end)
+        end += info.nbytes
+    assert path.with_name("w.data").stat().st_size == end
+    assert len(found) == len(onnxwire.tensors(path)) == len(values(path))
+
+
+def test_a_pattern_gives_each_tensor_a_file_and_a_function_is_asked_for_each(path):
+    onnxwire.save(onnxwire.load(path), path, external="d/{name}.bin")
+    sizes = {info.location: info.nbytes for info in outside(path)}
+    assert len(sizes) == len(outside(path)) == len(onnxwire.tensors(path))
+    assert all((path.parent / location).stat().st_size == size for location, size in sizes.items())
+    asked = []
+    onnxwire.save(onnxwire.load(path), path.with_name("f.onnx"), external=asked.append, threshold=1300)
+    assert asked == [info for info in onnxwire.tensors(path) if info.nbytes >= 1300]
+    assert outside(path.with_name("f.onnx")) == []
+
+
+def test_a_shard_is_begun_where_the_last_would_become_too_long(tmp_path):
+    path = tmp_path / "m.onnx"
+    sizes = [1000, 1000, 1000, 5000, 1000, 3000]
+    model = a_model([(str(n), floats(n, size // 4)) for n, size in enumerate(sizes)])
+    source = onnxwire.load(model.SerializeToString())
+    onnxwire.save(source, path, external="w.data", threshold=1, align=8, shard_size=3000)
+    assert [(info.location, info.offset) for info in outside(path)] == [
+        ("w-00001-of-00004.data", 0), ("w-00001-of-00004.data", 1000), ("w-00001-of-00004.data", 2000),
+        ("w-00002-of-00004.data", 0), ("w-00003-of-00004.data", 0), ("w-00004-of-00004.data", 0),
+    ]  # fmt: skip
+    onnxwire.save(onnxwire.load(path), tmp_path / "n.onnx", external="n.data", threshold=1, shard_size=1 << 20)
+    assert {info.location for info in outside(tmp_path / "n.onnx")} == {"n.data"}
+
+
+@pytest.mark.parametrize("align", [1, 2, 64, 100, 4096, 1 << 22])
+def test_each_payload_begins_at_a_multiple_of_align(path, align):
+    wanted = values(path)
+    onnxwire.save(onnxwire.load(path), path, external="w.data", align=align)
+    offsets = [info.offset for info in outside(path)]
+    assert offsets == sorted(offsets)
+    assert all(offset % align == 0 for offset in offsets)
+    assert all(b - a < max(2 * align, 4000) for a, b in itertools.pairwise(offsets))
+    assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # what lies between takes no room
+    check_values(path, wanted)
+
+
+def test_the_threshold_is_the_least_size_that_moves(tmp_path):
+    path = tmp_path / "m.onnx"
+    arrays = [(str(n), np.arange(n, dtype=np.uint8)) for n in (0, 1, 99, 100, 101)]
+    path.write_bytes(a_model(arrays).SerializeToString())
+    wanted = values(path)
+    for threshold, moved in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
+        # What was outside before comes back where it is too short now.
+        onnxwire.save(onnxwire.load(path), path, external="w.data", threshold=threshold, overwrite=True)
+        assert [info.name for info in outside(path)] == moved.split()
+        check_values(path, wanted)
+
+
+@EVERY_TYPE
+@settings(max_examples=10)
+@given(data=st.data())
+def test_every_type_moves_as_its_raw_bytes_from_any_storage_but_strings_stay(data_type, tmp_path, data):
+    stored = data.draw(wire.stored(data_type))
+    for message in stored.inline():
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        source = onnxwire.load(wire.number(1, 10) + wire.span(7, wire.span(5, message)))
+        onnxwire.save(source, folder / "m.onnx", external="w.data", threshold=1, align=1)
+        if data_type == wire.DATA_TYPES["STRING"] or not stored.raw:
+            assert files(folder) == ["m.onnx"]
+            assert onnx.load(folder / "m.onnx").SerializeToString() == source.SerializeToString(deterministic=True)
+            continue
+        assert (folder / "w.data").read_bytes() == stored.raw
+        check_values(folder / "m.onnx", {"graph.initializer[0]": stored.array()})
+        onnxwire.save(onnxwire.load(folder / "m.onnx"), folder / "m.onnx", external=None)
+        tensor = onnx.load(folder / "m.onnx").graph.initializer[0]
+        assert tensor == onnx.TensorProto.FromString(stored.inline()[-1])
+
+
+def test_a_chunk_of_a_tensor_moves_as_the_chunk_that_it_is(tmp_path):
+    tensor = onnxwire.TensorProto(name="c", dims=[100, 2], data_type=1, raw_data=floats(3, 50).tobytes())
+    tensor.segment.begin, tensor.segment.end = 20, 70
+    model = onnxwire.ModelProto(graph={"initializer": [tensor]})
+    onnxwire.save(model, tmp_path / "m.onnx", external="w.data", threshold=200, align=1)
+    assert (tmp_path / "w.data").read_bytes() == tensor.raw_data
+    with onnxwire.load(tmp_path / "m.onnx") as again:
+        assert (again.graph.initializer[0].numpy() == floats(3, 50)).all()
+
+
+def test_data_that_tensors_share_is_written_once(tmp_path):
+    path = tmp_path / "m.onnx"
+    (tmp_path / "w.data").write_bytes(floats(1).tobytes())
+    model = onnx.ModelProto(ir_version=10)
+    for name in "abc":
+        tensor = model.graph.initializer.add(name=name, dims=[300], data_type=1, data_location=1)
+        tensor.external_data.add(key="location", value="w.data")
+    path.write_bytes(model.SerializeToString())
+    onnxwire.save(onnxwire.load(path), path, external="v.data", checksum=True)
+    assert [info.offset for info in outside(path)] == [0, 0, 0]
+    assert (tmp_path / "v.data").stat().st_size == 1200
+    check_values(path, {f"graph.initializer[{i}]": floats(1) for i in range(3)})
+
+
+def test_a_tensor_alone_is_saved_with_its_data_beside_it(tmp_path):
+    path = tmp_path / "t.pb"
+    onnxwire.save(onnxwire.from_array(floats(1), "t"), path, external="t.data", inline_align=64)
+    assert (numpy_helper.to_array(onnx.load_tensor(path), str(tmp_path)) == floats(1)).all()
+    with onnxwire.load(path, onnxwire.TensorProto) as tensor:
+        onnxwire.save(tensor, path, external=None)
+    assert onnx.load_tensor(path) == numpy_helper.from_array(floats(1), "t")
+
+
+# --- checksums
+
+
+@EVERY_CHOICE
+def test_checksums_are_those_of_the_files_and_a_flipped_bit_shows(path, options):
+    onnxwire.save(onnxwire.load(path), path, checksum=True, **options)
+    onnxwire.verify(path, checksums=True)
+    for _, tensor in wire.tensors_in(onnx.load(path, load_external_data=False)):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if entries:
+            data = Path(path.parent, entries["location"]).read_bytes()
+            assert entries["checksum"] == hashlib.sha1(data).hexdigest()
+    for location in {info.location for info in outside(path)}:
+        file = path.parent / location
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        onnxwire.verify(path)
+        with pytest.raises(onnxwire.ExternalDataError, match="SHA-1"):
+            onnxwire.verify(path, checksums=True)
+        file.write_bytes(data)
+
+
+def test_without_checksum_there_is_none_and_models_without_are_sound(path):
+    sources = [path.read_bytes(), io.BytesIO(path.read_bytes()), path]
+    for source in sources:
+        onnxwire.verify(source, checksums=True)
+    onnxwire.save(onnxwire.load(path), path, external="w.data", checksum=True)
+    onnxwire.save(onnxwire.load(path), path, external="w.data")
+    assert b"checksum" not in path.read_bytes()
+    onnxwire.verify(path, checksums=True)
+
+
+# --- back and forth between readers and writers
+
+
+@EVERY_CHOICE
+@MAPPED
+def test_external_none_makes_the_model_that_it_was(path, options, mapped):
+    original = onnx.load(path)
+    onnxwire.save(onnxwire.load(path), path, **options)
+    with onnxwire.load(path, mmap=mapped) as model:
+        onnxwire.save(model, path, external=None)
+        file = io.BytesIO()
+        onnxwire.save(model, file, external=None)
+    assert onnx.load(path) == original == onnx.ModelProto.FromString(file.getvalue())
+    assert path.read_bytes() == file.getvalue()
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["one file", "a file a tensor"])
+def test_what_the_official_writer_put_outside_is_read_moved_and_folded_back(tmp_path, one):
+    path, original = tmp_path / "m.onnx", a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+    copy = onnx.ModelProto.FromString(original.SerializeToString())
+    onnx.save(copy, path, save_as_external_data=True, all_tensors_to_one_file=one, location="w.data", size_threshold=0)
+    model = onnxwire.load(path)
+    onnxwire.save(model, path, external="ours.data")
+    found = onnx.load(path)
+    for weight in found.graph.initializer:
+        weight.ClearField("data_location")  # which the official reader sets to what it is anyway
+    assert found == original
+    onnxwire.save(model, path, external=None)
+    assert onnx.load(path) == original
+
+
+def test_onnx_ir_and_we_read_what_the_other_wrote(tmp_path):
+    ir = pytest.importorskip("onnx_ir")
+    original = a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+    original.opset_import[0].version = 17
+    wanted = {weight.name: numpy_helper.to_array(weight) for weight in original.graph.initializer}
+    theirs, ours = tmp_path / "theirs.onnx", tmp_path / "ours.onnx"
+    ir.save(ir.from_proto(original), theirs, external_data="theirs.data")
+    assert outside(theirs)
+    onnxwire.save(onnxwire.load(theirs), ours, external="ours/{name}.data", checksum=True)
+    for path in (theirs, ours):
+        with onnxwire.load(path) as model:
+            assert all((wanted[t.name] == t.numpy()).all() for t in model.graph.initializer)
+    for name, weight in ir.load(ours).graph.initializers.items():
+        assert (weight.const_value.numpy() == wanted[name]).all()
+
+
+def test_data_of_buffers_and_of_other_folders_comes_along(path, tmp_path):
+    wanted, data = values(path), tmp_path / "elsewhere"
+    data.mkdir()
+    onnxwire.save(onnxwire.load(path), data / "m.onnx", external="w.data")
+    buffers = {"w.data": (data / "w.data").read_bytes()}
+    for given_data in ({"external_data": buffers}, {"external_root": data}, {"external_root": data, "mmap": False}):
+        for external in (None, "v.data"):
+            model = onnxwire.load((data / "m.onnx").read_bytes(), **given_data)
+            onnxwire.save(model, path, external=external, overwrite=True)
+            check_values(path, wanted)
+
+
+EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", every_other]
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "external": st.sampled_from(EXTERNALS),
+                "threshold": st.sampled_from([0, 1, 1250, 1 << 20]),
+                "align": st.sampled_from([1, 64, 100, 4096]),
+                "shard_size": st.sampled_from([None, 1, 5000]),
+                "checksum": st.booleans(),
+                "inline_align": st.sampled_from([1, 64, 4096]),
+                "deterministic": st.booleans(),
+            }
+        ).flatmap(lambda options: st.tuples(st.just(options), st.booleans(), st.booleans())),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, saves):
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "m.onnx"
+    path.write_bytes(everywhere().SerializeToString())
+    wanted, kept = values(path), []
+    for step, (options, mapped, is_edited) in enumerate(saves):
+        model = onnxwire.load(path, mmap=mapped)
+        kept.append([(tensor.numpy(), wanted[place]) for place, tensor in wire.tensors_in(model)])
+        if is_edited:
+            model.graph.initializer[step % 3].CopyFrom(onnxwire.from_array(floats(step, 400), "edited"))
+            wanted = {**wanted, f"graph.initializer[{step % 3}]": floats(step, 400)}
+        onnxwire.save(model, path, overwrite=True, **options)
+        check_values(path, wanted)
+        check_places(path, options)
+        assert not [name for name in files(path.parent) if "tmp" in name]
+    for array, old in itertools.chain.from_iterable(kept):
+        wire.same_array(array, old)
+
+
+def check_places(path, options):
+    for info in onnxwire.tensors(path):
+        if info.nbytes >= max(options["threshold"], 1):
+            if info.location is None:
+                assert info.offset % options["inline_align"] == 0
+            elif options["external"] is not ...:
+                assert info.offset % options["align"] == 0
+        elif options["external"] is not ...:
+            assert info.location is None
+
+
+# --- aligned inline
+
+
+@pytest.mark.parametrize("align", [8, 64, 4096])
+def test_inline_payloads_are_aligned_for_every_reader_and_once_is_enough(path, align):
+    wanted, model = values(path), onnxwire.load(path)
+    before = model.SerializeToString()
+    size = onnxwire.save(model, path, inline_align=align)
+    assert path.stat().st_size == size
+    assert model.SerializeToString() == before
+    assert {info.offset % align for info in onnxwire.tensors(path)} == {0}
+    check_values(path, wanted)
+    again, file = path.with_name("again.onnx"), io.BytesIO()
+    for target in (again, file):
+        onnxwire.save(onnxwire.load(path), target, inline_align=align)
+    assert again.read_bytes() == file.getvalue() == path.read_bytes()
+    with onnxwire.load(path) as model:
+        address = model.graph.initializer[0].numpy().ctypes.data
+    assert address % align == 0
+
+
+def test_what_stays_inline_can_be_aligned_while_the_rest_moves(path):
+    wanted = values(path)
+    onnxwire.save(onnxwire.load(path), path, external=every_other, inline_align=64, threshold=1250)
+    inline = [info for info in onnxwire.tensors(path) if info.location is None]
+    assert outside(path)
+    assert {info.offset % 64 for info in inline if info.nbytes >= 1250} == {0}
+    check_values(path, wanted)
+
+
+FORMS = {
+    "aligned": {"inline_align": 64},
+    "aligned to pages": {"inline_align": 4096},
+    "external": {"external": "w.data", "checksum": True},
+    "a file a tensor": {"external": "w/{name}.bin", "threshold": 1},
+    "both": {"external": lambda info: "w.data" if len(info.shape) > 1 else None, "inline_align": 64, "threshold": 1},
+}
+
+
+@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+def test_onnxruntime_computes_the_same_from_every_form(tmp_path, options):
+    runtime = pytest.importorskip("onnxruntime")
+    original, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
+    onnxwire.save(onnxwire.load(original), path, **options)
+    onnx.checker.check_model(path)
+    check_values(path, values(original))
+    outputs = []
+    for model in (original, path):
+        session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        shape = [side if isinstance(side, int) else 2 for side in session.get_inputs()[0].shape]
+        image = np.random.default_rng(0).random(shape, dtype=np.float32)
+        outputs.append(session.run(None, {session.get_inputs()[0].name: image}))
+    assert all((a == b).all() for a, b in zip(*outputs, strict=True))
+
+
+# --- progress, warnings, arguments
+
+
+@pytest.mark.parametrize("options", [*CHOICES.values(), {"external": None}, {"external": "w.data", "inline_align": 64}])
+def test_progress_rises_to_the_bytes_of_all_files(tmp_path, options):
+    calls, folder = [], tmp_path / "out"
+    folder.mkdir()
+    model = a_model([(str(n), np.zeros(n << 18, np.float32)) for n in (1, 5, 20, 1)])
+    source = onnxwire.load(model.SerializeToString())
+    onnxwire.save(source, folder / "m.onnx", progress=lambda *call: calls.append(call), **options)
+    total = sum((folder / name).stat().st_size for name in files(folder))
+    assert calls == sorted(calls)
+    assert calls[-1] == (total, total)
+    assert {total for _, total in calls} == {total}
+    assert len(calls) > 3
+
+
+@pytest.mark.parametrize("load", [onnxwire.load, lambda path: onnxwire.load(path.read_bytes())], ids=["path", "bytes"])
+def test_references_that_would_dangle_are_warned_of_and_no_others(path, load):
+    (path.parent / "out").mkdir()
+    new = path.parent / "out" / "new.onnx"
+    onnxwire.save(onnxwire.load(path), path, external="w.data")
+    with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*out") as caught:
+        onnxwire.save(load(path), new)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new.with_name("w.data").write_bytes(path.with_name("w.data").read_bytes())
+        onnxwire.save(load(path), new)
+        model = onnxwire.load(path)
+        onnxwire.save(model, path.with_name("beside.onnx"))
+        onnxwire.save(model, new, external=None)
+        onnxwire.save(model, new, external="v.data")
+
+
+def test_arguments_that_mean_nothing_are_refused(path):
+    before, model = path.read_bytes(), onnxwire.load(path)
+    for options in ({"align": 0}, {"align": -1}, {"external": ""}, {"external": "d/"}):
+        with pytest.raises(onnxwire.EditError) as caught:
+            onnxwire.save(model, path, **{"external": "w.data", **options})
+        assert isinstance(caught.value, ValueError)
+    with pytest.raises(onnxwire.EditError, match="path") as caught:
+        onnxwire.save(model, io.BytesIO(), external="w.data")
+    assert isinstance(caught.value, TypeError)
+    for inline_align in (-1, (1 << 30) + 1):
+        with pytest.raises(onnxwire.EditError):
+            onnxwire.save(model, path, inline_align=inline_align)
+    assert path.read_bytes() == before
+    assert files(path.parent) == ["model.onnx"]
+
+
+def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
+    before, model = path.read_bytes(), onnxwire.load(path)
+    model.graph.initializer[1].raw_data = b"x" * 2001
+    with pytest.raises(onnxwire.TensorError, match=r"'a/b'.*2,001"):
+        onnxwire.save(model, path, external="w.data")
+    assert (path.read_bytes(), files(path.parent)) == (before, ["model.onnx"])
+
+
+def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
+    wanted, folder = values(path), path.parent / "links"
+    folder.mkdir()
+    (folder / "link.onnx").symlink_to(path)
+    monkeypatch.chdir(folder)
+    onnxwire.save(onnxwire.load("link.onnx"), "link.onnx", external="w.data")
+    assert Path("link.onnx").is_symlink()
+    with onnxwire.load("link.onnx") as model:
+        found = {place: tensor.numpy(copy=True) for place, tensor in wire.tensors_in(model)}
+    for place, array in wanted.items():
+        wire.same_array(found[place], array)
+
+
+# --- beyond 4 GiB
+
+
+@linux
+def test_a_model_above_4_gib_is_unpacked_and_packed_without_taking_room(tmp_path):
+    specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["make_big_model"] = module  # its dataclass looks there
+    specification.loader.exec_module(module)
+    big, out, back = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
+    module.write_model(big)
+    last = onnxwire.tensors(big)[-1]
+    with open(big, "r+b") as file:
+        file.seek(last.offset)
+        file.write(b"the last weight")
+    code = (
+        "import onnxwire, resource, sys\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "model = onnxwire.load(sys.argv[1]); before = peak()\n"
+        "onnxwire.save(model, sys.argv[2], external=sys.argv[3] or None, inline_align=4096)\n"
+        "print(peak() - before)"
+    )
+    for source, target, location in [(big, out, "w.data"), (out, back, "")]:
+        command = [sys.executable, "-W", "ignore", "-c", code, source, target, location]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert int(done.stdout) < 30_000  # kilobytes: no weight was in memory
+    infos = outside(out)
+    assert infos[-1].offset > 1 << 32
+    assert all(info.offset % 4096 == 0 for info in infos)
+    assert {info.offset % 4096 for info in onnxwire.tensors(back) if info.nbytes >= 1024} == {0}
+    for path, name in ((out, "w.data"), (back, "back.onnx")):
+        info = onnxwire.tensors(path)[-1]
+        assert (info.name, info.shape, info.nbytes) == (last.name, last.shape, last.nbytes)
+        assert (tmp_path / name).stat().st_blocks * 512 < 8 << 20
+        with onnxwire.load(path, mmap=path == back) as model:
+            assert model.graph.initializer[-1].read((0, slice(0, 8))).tobytes() == b"the last weight\0"
+    assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
