@@ -33,7 +33,7 @@ demo: $(VENV)/installed  ## install, and look into a small real model and a 4 Gi
 	$(BIN)/onnxwire info examples/big_model.onnx
 
 test: $(VENV)/tested  ## install with what the tests need, and run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .

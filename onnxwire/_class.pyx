@@ -4,7 +4,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t
 
-from onnxwire._edit cimport new_message, singular_setter
+from onnxwire._edit cimport new_message, set_fields, singular_setter
 from onnxwire._message cimport Message
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
 from onnxwire._repeated cimport RepeatedSpan, span_getter
@@ -13,7 +13,6 @@ from onnxwire._view cimport View, dealloc_view, singular_getter, table_of
 
 from collections.abc import MutableSequence
 
-from onnxwire._message import set_fields
 from onnxwire.errors import FieldAttributeError, FieldTypeError
 
 cdef extern from "Python.h":

@@ -171,8 +171,8 @@ cdef class Document:
         """Let go of the bytes; every view raises ClosedError from then on.
 
         Messages of other documents that share the bytes, because they were copied from here, hold on to them.
-        Its `files` are closed with it. Raises InUseError, and stays open, while arrays or memoryviews look into the bytes
-        or into one of those.
+        Its `files` are closed with it. Raises InUseError, and stays open, while arrays or memoryviews look into the
+        bytes or into one of those.
         """
         cdef Backing backing = self.backing
         if self.epoch == EPOCH_CLOSED or self.is_part:

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Edits of a message: the setters of singular fields, and messages that are put in, cleared and exchanged.
+"""Edits of a message: setters of singular fields, messages put in, cleared and exchanged, what constructors take.
 
 Every check comes before the first change, so that an edit that can't be made changes nothing.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
-from cpython.ref cimport Py_CLEAR, Py_INCREF
+from cpython.ref cimport Py_CLEAR
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
@@ -14,15 +14,19 @@ from libc.string cimport memcpy
 from onnxwire._document cimport EMPTY, Spans, part_of_bytes
 from onnxwire._encode cimport encode_small
 from onnxwire._overlay cimport (
-    CLEARED, TOUCHED, copy_overlay, copy_span, drop_value, exchange, index_overlay, new_overlay,
+    CLEARED, TOUCHED, copy_overlay, copy_span, drop_value, exchange, index_overlay, new_overlay, owned,
 )
 from onnxwire._table cimport (
-    BOOL, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING, UINT32, UINT64,
-    has_value,
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
+    STRING, UINT32, UINT64, has_value,
 )
-from onnxwire._view cimport Payload, attach, document_of, fill, is_edited, new_view, overlay_view
+from onnxwire._view cimport (
+    Payload, attach, document_of, field_value, fill, is_edited, named_field, new_view, overlay_view,
+)
 
 cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
@@ -34,10 +38,7 @@ from onnxwire.errors import (
     FieldAttributeError, FieldBytesError, FieldOverflowError, FieldTextError, FieldTypeError, FieldValueError,
 )
 
-
-cdef inline PyObject* owned(object o) noexcept:
-    Py_INCREF(o)
-    return <PyObject*>o
+ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 
 cdef object field_error(const Field* field, type kind, str reason):
@@ -142,8 +143,8 @@ cdef object out_of_range(const Field* field, value):
 
 
 cdef dict KINDS = {
-    3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 13: "uint32", 14: "an enum, which is int32",
-    15: "sfixed32", 16: "sfixed64", 17: "sint32", 18: "sint64",
+    INT64: "int64", UINT64: "uint64", INT32: "int32", FIXED64: "fixed64", FIXED32: "fixed32", UINT32: "uint32",
+    ENUM: "an enum, which is int32", SFIXED32: "sfixed32", SFIXED64: "sfixed64", SINT32: "sint32", SINT64: "sint64",
 }
 
 
@@ -330,7 +331,7 @@ cdef void* singular_setter(int kind) noexcept:
     """The setter for a kind."""
     if kind == MESSAGE:
         return <void*>refuse_assignment
-    if kind == STRING or kind == 12:
+    if kind == STRING or kind == BYTES:
         return <void*>set_text
     return <void*>set_number
 
@@ -446,4 +447,61 @@ cdef int clear_field(View self, const Field* field) except -1:
         overlay.touched[field.slot] |= CLEARED
     elif self.overlay != NULL:
         edit(self)
+    return 0
+
+
+# --- what constructors take
+
+cdef int set_field(View self, Field* field, value) except -1:
+    """Give a field of a new message a value, as a keyword of its constructor does."""
+    if value is None:
+        return 0
+    if not field.repeated:
+        if field.kind == MESSAGE:
+            return set_message(self, field, value)
+        return (<Setter>field.set)(self, <PyObject*>value, field)
+    if field.kind == MESSAGE:
+        value = [
+            element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)
+        ]
+    field_value(self, field).extend(value)
+    return 0
+
+
+cdef object iterate(const Field* field, values):
+    try:
+        return iter(values)
+    except TypeError:
+        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}") from None
+
+
+cdef object element_of(const Field* field, values):
+    element = new_message(field.sub)
+    Py_EnterRecursiveCall(b" while a message was made of a dict")
+    try:
+        set_fields(element, values)
+    finally:
+        Py_LeaveRecursiveCall()
+    return element
+
+
+cdef int set_message(View self, Field* field, value) except -1:
+    if isinstance(value, dict):
+        value = element_of(field, value)
+    elif type(value) is not <object>field.sub.cls:
+        raise field_error(
+            field, FieldTypeError,
+            f"expected {(<object>field.sub.cls).__name__} or a dict of its fields, found {type(value).__name__}"
+        )
+    return put_message(self, field, value)
+
+
+cdef int set_fields(View self, values) except -1:
+    """Give fields of a new message values, as its constructor does."""
+    cdef Field* field
+    for name, value in values.items():
+        field = named_field(self, name)
+        if field == NULL:
+            raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field; it is a oneof.')
+        set_field(self, field, value)
     return 0

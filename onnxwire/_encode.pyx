@@ -22,7 +22,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire._view cimport (
     DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_payload,
-    next_record, scan_slots, start_records,
+    next_record, next_usable, scan_slots, start_records,
 )
 
 from sys import byteorder
@@ -652,17 +652,13 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
     cdef Record record
     cdef Spans parts
     cdef uint64_t left = slot.n
-    cdef int found
     if field.repeated and field.size:
         return emit_read_numbers(self, content, field, slot)
     if field.repeated:
         start_records(&cursor, content.start, content.end, content.parts, slot.p)
         while left:
-            found = next_record(&cursor, field.number, &record)
-            if found <= 0:
+            if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 != WIRE_LEN:
-                continue
             left -= 1
             if field.kind == MESSAGE:
                 emit_span(self, field, document, record.value, record.n, None)
@@ -707,17 +703,14 @@ cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept
         else:
             if reader.left == 0:
                 return 0
-            if next_record(&reader.cursor, field.number, &record) <= 0:
+            if next_usable(&reader.cursor, field, &record) <= 0:
                 return -1
-            if record.tag & 7 == field.wire:
-                reader.left -= 1
-                raw[0] = record.n
-            else:
-                if record.tag & 7 == WIRE_LEN:
-                    reader.left -= 1
-                    reader.p = record.value
-                    reader.end = record.value + record.n
+            reader.left -= 1
+            if record.tag & 7 != field.wire:
+                reader.p = record.value
+                reader.end = record.value + record.n
                 continue
+            raw[0] = record.n
         if field.closed and not has_value(field, <int32_t>raw[0]):
             continue
         raw[0] = canonical(field, raw[0])

@@ -17,7 +17,7 @@ from onnxwire._varint cimport (
     read_length, read_varint, skip_value,
 )
 from onnxwire._view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, is_touched, new_view, next_record, start_cursor,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, is_touched, new_view, next_usable, start_cursor,
 )
 
 from onnxwire.errors import DecodeError
@@ -95,9 +95,7 @@ cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
     start_cursor(&cursors[0], a, a.slots[field.slot].p)
     start_cursor(&cursors[1], b, b.slots[field.slot].p)
     while n:
-        if not next_span(&cursors[0], field.number, &records[0]):
-            return False
-        if not next_span(&cursors[1], field.number, &records[1]):
+        if next_usable(&cursors[0], field, &records[0]) <= 0 or next_usable(&cursors[1], field, &records[1]) <= 0:
             return False
         if field.kind == MESSAGE:
             if not equal_messages(
@@ -125,14 +123,6 @@ cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:
         elif a.element(i) != b.element(i):
             return False
     return True
-
-
-cdef bint next_span(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
-    """Read the next length-delimited record of a field."""
-    while next_record(cursor, number, record) > 0:
-        if record.tag & 7 == WIRE_LEN:
-            return True
-    return False
 
 
 cdef bint equal_numbers(RepeatedScalar a, RepeatedScalar b) except -1:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages that are merged into others, and unknown fields that are discarded."""
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
@@ -10,8 +10,8 @@ from onnxwire._document cimport Document, Spans
 from onnxwire._edit cimport claim, edit, put_message
 from onnxwire._encode cimport unknown_fields
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, set_mark
-from onnxwire._repeated cimport RepeatedSpan, extend_spans
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, set_mark
+from onnxwire._repeated cimport RepeatedSpan
 from onnxwire._table cimport MESSAGE, Field, Slot
 from onnxwire._view cimport DROPS_UNKNOWN, HAS_UNKNOWN, document_of, field_value, fill, get_message, held_value
 
@@ -41,7 +41,7 @@ cdef int merge(View self, View other, int depth) except -1:
         if field.repeated and field.size:
             add_numbers(get_numbers(self, field), get_numbers(other, field))
         elif field.repeated and field.kind == MESSAGE:
-            extend_spans(self, field, field_value(other, field))
+            field_value(self, field).extend(field_value(other, field))
         elif field.repeated:
             add_texts(field_value(self, field), field_value(other, field))
         elif field.kind == MESSAGE:
@@ -57,8 +57,7 @@ cdef int merge(View self, View other, int depth) except -1:
             held = held_value(other, field)
             owner = <object>held if held != NULL else document_of(other)
             claim(overlay, field)
-            Py_INCREF(owner)
-            overlay.held[i] = <PyObject*>owner
+            overlay.held[i] = owned(owner)
             overlay.slots[i] = slot[0]
     unknown = unknown_fields(other)
     if unknown:
@@ -100,9 +99,7 @@ cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:
 
 cdef void set_unknown(Overlay self, object unknown) noexcept:
     cdef PyObject* old = self.unknown
-    if unknown is not None:
-        Py_INCREF(unknown)
-    self.unknown = NULL if unknown is None else <PyObject*>unknown
+    self.unknown = NULL if unknown is None else owned(unknown)
     Py_XDECREF(old)
 
 

@@ -10,7 +10,6 @@ from onnxwire.descriptor import Descriptor, FieldDescriptor
 _MessageT = TypeVar("_MessageT", bound=Message)
 
 def root_view(document: Document, cls: type[_MessageT]) -> _MessageT: ...
-def set_fields(self: Message, values: dict[str, Any]) -> None: ...
 
 class Message:
     """A view of one message of a document."""

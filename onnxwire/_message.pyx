@@ -6,15 +6,12 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from onnxwire._document cimport EMPTY, Document, part_of_bytes
 from onnxwire._edit cimport (
-    clear_field, content_copy, content_of, depth_of, exchange_content, field_error, new_message, put_message,
-    share_memory, start_edit,
+    clear_field, content_copy, content_of, depth_of, exchange_content, field_error, share_memory, start_edit,
 )
 from onnxwire._encode cimport encode, encoded_size, unknown_fields
 from onnxwire._equal cimport equal_views
 from onnxwire._merge cimport discard_unknown, merge
-from onnxwire._numbers cimport extend_numbers
 from onnxwire._overlay cimport DEEPEST, Overlay, new_overlay
-from onnxwire._repeated cimport extend_spans
 from onnxwire._table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire._varint cimport WIRE_LEN
 from onnxwire._view cimport (
@@ -22,78 +19,11 @@ from onnxwire._view cimport (
     named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
-from onnxwire._repeated import tell_set_fields
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
-
-cdef extern from "Python.h":
-    int Py_EnterRecursiveCall(const char* where) except *
-    void Py_LeaveRecursiveCall()
-
-ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 cdef enum:
     BRIEF = 60            # characters of one value in a repr
     PEEKED = 256          # bytes of a string that are looked at to tell text from others
-
-
-# --- what constructors take
-
-cdef int set_field(View self, Field* field, value) except -1:
-    """Give a field of a new message a value, as a keyword of its constructor does."""
-    if value is None:
-        return 0
-    if not field.repeated:
-        if field.kind == MESSAGE:
-            return set_message(self, field, value)
-        return (<Setter>field.set)(self, <PyObject*>value, field)
-    if field.size:
-        return extend_numbers(self, field, value)
-    if field.kind == MESSAGE:
-        value = [
-            element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)
-        ]
-    return extend_spans(self, field, value)
-
-
-cdef object iterate(const Field* field, values):
-    try:
-        return iter(values)
-    except TypeError:
-        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}") from None
-
-
-cdef object element_of(const Field* field, values):
-    element = new_message(field.sub)
-    Py_EnterRecursiveCall(b" while a message was made of a dict")
-    try:
-        set_fields(element, values)
-    finally:
-        Py_LeaveRecursiveCall()
-    return element
-
-
-cdef int set_message(View self, Field* field, value) except -1:
-    if isinstance(value, dict):
-        value = element_of(field, value)
-    elif type(value) is not <object>field.sub.cls:
-        raise field_error(
-            field, FieldTypeError,
-            f"expected {(<object>field.sub.cls).__name__} or a dict of its fields, found {type(value).__name__}"
-        )
-    return put_message(self, field, value)
-
-
-def set_fields(View self, values):
-    """Give fields of a new message values, as its constructor does."""
-    cdef Field* field
-    for name, value in values.items():
-        field = named_field(self, name)
-        if field == NULL:
-            raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field; it is a oneof.')
-        set_field(self, field, value)
-
-
-tell_set_fields(set_fields)
 
 
 cdef str brief(View self, Field* field):

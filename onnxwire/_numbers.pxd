@@ -20,7 +20,6 @@ cdef class RepeatedScalar(Repeated):
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
     cdef Numbers start_edit(self)
-    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1
 
 
 cdef class ScalarIterator:
@@ -34,5 +33,3 @@ cdef class ScalarIterator:
 
 
 cdef object get_numbers(View self, void* closure)
-cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil
-cdef int extend_numbers(View message, Field* field, values) except -1

@@ -1,14 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
 cimport cython
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport Document, decode_error, packed_error
-from onnxwire._edit cimport edit, field_error, read_number
-from onnxwire._overlay cimport TOUCHED, Overlay
+from onnxwire._edit cimport edit, read_number
+from onnxwire._overlay cimport TOUCHED, Overlay, owned
 from onnxwire._repeated cimport bind, changed_error, is_of_records, iterable, place_of, tell_length
 from onnxwire._table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
@@ -18,12 +16,10 @@ from onnxwire._varint cimport (
     decode_varints, load32, load64, zigzag32, zigzag64,
 )
 from onnxwire._view cimport (
-    Payload, expose, fill, new_payload, next_record, start_cursor, start_records,
+    Payload, expose, fill, new_payload, next_usable, start_cursor, start_records,
 )
 
 from sys import byteorder
-
-from onnxwire.errors import FieldTypeError, FieldValueError
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
@@ -353,8 +349,11 @@ cdef class RepeatedScalar(Repeated):
         hold(self, overlay, numbers)
         return numbers
 
-    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Numbers incoming) except -1:
-        """Put numbers in the place of those from start to stop."""
+    cdef object take(self, values):
+        return take_numbers(self.field, values)
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
+        cdef Numbers incoming = values
         cdef Numbers numbers = self.start_edit()
         cdef size_t size = self.field.size
         if stop > numbers.n:
@@ -368,8 +367,16 @@ cdef class RepeatedScalar(Repeated):
         numbers.changes += 1
         return tell_length(self, numbers.n)
 
-    def _splice(self, start, stop, values):
-        self.splice(start, stop, take_numbers(self.field, values))
+    cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
+        cdef Numbers incoming = values
+        cdef Numbers numbers = self.start_edit()
+        cdef size_t size = self.field.size
+        cdef Py_ssize_t i
+        if n and max(start, start + (n - 1) * step) >= numbers.n:
+            raise changed_error(self.field)
+        for i in range(n):
+            memcpy(numbers.items + (start + i * step) * size, incoming.items + i * size, size)
+        return 0
 
     def _arrange(self, order, Py_ssize_t expected):
         """Make the elements, of which that many are there, those at the places that `order` names."""
@@ -408,46 +415,6 @@ cdef class RepeatedScalar(Repeated):
         """
         add_numbers(self, take_numbers(self.field, iterable(self.field, values)))
 
-    def insert(self, place, value):
-        """Put a number before the element at a place, as list.insert does."""
-        cdef Numbers incoming
-        if not hasattr(place, "__index__"):
-            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
-        incoming = take_numbers(self.field, (value,))
-        n = len(self)
-        place = place.__index__()
-        place = max(place + n, 0) if place < 0 else min(place, n)
-        self.splice(place, place, incoming)
-
-    def __setitem__(self, place, value):
-        cdef Numbers incoming
-        cdef Numbers numbers
-        cdef Py_ssize_t i
-        cdef size_t size = self.field.size
-        if not isinstance(place, slice):
-            incoming = take_numbers(self.field, (value,))
-            i = place_of(self.field, place, len(self))
-            numbers = self.start_edit()
-            if i >= numbers.n:
-                raise changed_error(self.field)
-            memcpy(numbers.items + i * size, incoming.items, size)
-            return
-        incoming = take_numbers(self.field, iterable(self.field, value))
-        places = range(*place.indices(len(self)))
-        if places.step == 1:
-            self.splice(places.start, max(places.start, places.stop), incoming)
-            return
-        if len(places) != incoming.n:
-            raise field_error(
-                self.field, FieldValueError,
-                f"{incoming.n} values were given for an extended slice of {len(places)} elements",
-            )
-        numbers = self.start_edit()
-        if len(places) and max(places.start, places[len(places) - 1]) >= numbers.n:
-            raise changed_error(self.field)
-        for k, i in enumerate(places):
-            memcpy(numbers.items + i * size, incoming.items + <size_t>k * size, size)
-
 
 cdef Numbers take_numbers(Field* field, values):
     """Numbers made of the values of an iterable, which are checked first."""
@@ -460,11 +427,6 @@ cdef Numbers take_numbers(Field* field, values):
         store(incoming.items + incoming.n * field.size, field, raw)
         incoming.n += 1
     return incoming
-
-
-cdef int extend_numbers(View message, Field* field, values) except -1:
-    """Add all values of an iterable to a repeated field of numbers."""
-    return add_numbers(get_numbers(message, field), take_numbers(field, iterable(field, values)))
 
 
 cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
@@ -488,8 +450,7 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
 
 cdef void hold(RepeatedScalar self, Overlay overlay, Numbers numbers):
     """Make numbers the field's."""
-    Py_INCREF(numbers)
-    overlay.held[self.field.slot] = <PyObject*>numbers
+    overlay.held[self.field.slot] = owned(numbers)
     overlay.touched[self.field.slot] |= TOUCHED
     self.bound = numbers
     self.store = None
@@ -510,15 +471,6 @@ cdef char* buffer_format(int kind) noexcept:
     if kind == UINT32 or kind == FIXED32:
         return b"I"
     return b"i"
-
-
-cdef int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
-    """The next record that holds elements of the field, packed or not; as next_record."""
-    cdef int found
-    while True:
-        found = next_record(cursor, field.number, record)
-        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
-            return found
 
 
 cdef uint64_t store_long_run(

@@ -4,6 +4,7 @@
 Overlays point down: to the bytes that they edit, and to the values that were put in. Views point up at them.
 """
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._document cimport Document
@@ -26,6 +27,12 @@ cdef extern from *:
 cdef inline const uint8_t* set_mark() noexcept nogil:
     """What the slot of a field points at whose value stands in no bytes."""
     return &ow_set
+
+
+cdef inline PyObject* owned(object o) noexcept:
+    """A new reference, for a C pointer to keep."""
+    Py_INCREF(o)
+    return <PyObject*>o
 
 
 cdef class Overlay:

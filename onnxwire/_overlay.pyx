@@ -4,7 +4,7 @@ cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -17,11 +17,6 @@ cdef extern from "_advise.h" nogil:
     void ow_enlarge(void* p, size_t size)
 
 from onnxwire.errors import FieldValueError
-
-
-cdef inline PyObject* owned(object o) noexcept:
-    Py_INCREF(o)
-    return <PyObject*>o
 
 
 # --- one message

@@ -23,6 +23,10 @@ cdef class Repeated:
     cdef uint32_t state          # of the field, where there was nothing yet; see state_of
     cdef bint is_detached        # they are no longer the message's
 
+    cdef object take(self, values)
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1
+    cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
+
 
 # Adds no member, so that the free list of the base serves it.
 cdef class RepeatedSpan(Repeated):
@@ -33,7 +37,6 @@ cdef class RepeatedSpan(Repeated):
     cdef Elements gather(self, Spans index)
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self)
-    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1
 
 
 cdef class SpanIterator:
@@ -56,5 +59,4 @@ cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1
 cdef object changed_error(const Field* field)
 cdef object iterable(const Field* field, values)
 cdef int tell_length(Repeated self, Py_ssize_t n) except -1
-cdef int extend_spans(View message, Field* field, values) except -1
 cdef void* span_getter() noexcept

@@ -5,35 +5,23 @@ A sequence is as light as a message: it holds its message and looks there for wh
 element by its place in a long sequence makes an index once, which the document keeps; the first change makes Elements.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
-from cpython.ref cimport Py_INCREF
-from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.string cimport memcpy, memmove
 
 from onnxwire._document cimport EMPTY, Document, decode_error, files_of, part_of_bytes
-from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text
+from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
 from onnxwire._encode cimport Encoder, encode_small
-from onnxwire._overlay cimport TOUCHED, Element, Numbers, Overlay, has_edits, new_overlay, set_mark
+from onnxwire._overlay cimport TOUCHED, Element, Numbers, Overlay, has_edits, new_overlay, owned, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
-    Record, document_of, fill, generation_of, held_value, is_edited, new_payload, new_view, next_record,
-    overlay_view, start_cursor, start_records, state_of,
+    Record, bytes_at, document_of, fill, generation_of, held_message, held_value, is_edited, new_payload, new_view,
+    next_usable, overlay_view, start_cursor, start_records, state_of, text_at,
 )
 
 from sys import maxsize
 from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
-
-# `set_fields` of _message, which knows of this module and tells it.
-cdef object initialise = None
-
-
-def tell_set_fields(function):
-    global initialise
-    initialise = function
-
 
 cdef enum:
     SHORT = 8             # elements of a sequence that is walked rather than indexed
@@ -124,7 +112,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """What the two kinds of sequences share: what lists can do without being changed, and what ends in a splice."""
+    """What the two kinds of sequences share: what lists can do, down to what changes elements."""
 
     def __init__(self):
         raise TypeError("sequences are made by asking a message for a repeated field")
@@ -215,20 +203,70 @@ cdef class Repeated:
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
         self._arrange(order, len(order))
 
+    def insert(self, place, value):
+        """Put a value before the element at a place, as list.insert does."""
+        if not hasattr(place, "__index__"):
+            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
+        incoming = self.take((value,))
+        n = len(self)
+        place = place.__index__()
+        place = max(place + n, 0) if place < 0 else min(place, n)
+        self.splice(place, place, incoming)
+
+    def __setitem__(self, place, value):
+        cdef Py_ssize_t i
+        cdef Py_ssize_t n
+        if self.field.kind == MESSAGE:
+            raise field_error(
+                self.field, FieldTypeError, "messages are not assigned to; use CopyFrom of the one that is there"
+            )
+        if not isinstance(place, slice):
+            incoming = self.take((value,))
+            i = place_of(self.field, place, len(self))
+            self.replace(i, 1, 1, incoming)
+            return
+        incoming = self.take(iterable(self.field, value))
+        places = range(*place.indices(len(self)))
+        if places.step == 1:
+            self.splice(places.start, max(places.start, places.stop), incoming)
+            return
+        n = (<Numbers>incoming).n if self.field.size else (<Elements>incoming).n
+        if len(places) != n:
+            raise field_error(
+                self.field, FieldValueError,
+                f"{n} values were given for an extended slice of {len(places)} elements",
+            )
+        self.replace(places.start, places.step, n, incoming)
+
     def __delitem__(self, place):
         cdef Py_ssize_t n = len(self)
         cdef Py_ssize_t i
         if not isinstance(place, slice):
             i = place_of(self.field, place, n)
-            self._splice(i, i + 1, ())
+            self.splice(i, i + 1, self.take(()))
             return
         places = range(*place.indices(n))
         if len(places) == 0:
-            self._splice(0, 0, ())
+            self.splice(0, 0, self.take(()))
         elif places.step in (1, -1):
-            self._splice(min(places[0], places[len(places) - 1]), max(places[0], places[len(places) - 1]) + 1, ())
+            i = min(places[0], places[len(places) - 1])
+            self.splice(i, i + len(places), self.take(()))
         else:
             self._arrange([i for i in range(n) if i not in places], n)
+
+    # --- what the two kinds do each in its own way; `incoming`: the Elements or Numbers that `take` made
+
+    cdef object take(self, values):
+        """Elements made of values, which are checked first."""
+        raise NotImplementedError
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
+        """Put elements in the place of those from start to stop."""
+        raise NotImplementedError
+
+    cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
+        """Exchange n elements, every step-th from start on, for those that come in."""
+        raise NotImplementedError
 
 
 # --- spans
@@ -238,16 +276,8 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
     if field.kind == MESSAGE:
         if held == NULL:
             return new_view(field.sub, self.document, p, p + n, None)
-        if isinstance(<object>held, Overlay):
-            return overlay_view(field.sub, <Document>self.message.document, <Overlay>held)
-        return new_view(field.sub, <Document>held, p, p + n, None)
-    if field.kind == STRING:
-        if held != NULL and PyUnicode_CheckExact(<object>held):
-            return <object>held
-        return PyUnicode_DecodeUTF8(<const char*>p, n, "surrogateescape")
-    if held != NULL and PyBytes_CheckExact(<object>held):
-        return <object>held
-    return PyBytes_FromStringAndSize(<const char*>p, n)
+        return held_message(self.message, field, p, n, <object>held)
+    return text_at(p, n, held) if field.kind == STRING else bytes_at(p, n, held)
 
 
 cdef object get_spans(View self, void* closure):
@@ -316,11 +346,10 @@ cdef class RepeatedSpan(Repeated):
         cdef Record record
         cdef uint64_t left = self.n_records
         while left:
-            if next_record(cursor, self.field.number, &record) <= 0:
+            if next_usable(cursor, self.field, &record) <= 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
-            if record.tag & 7 == WIRE_LEN:
-                index.append(record.value, record.n)
-                left -= 1
+            index.append(record.value, record.n)
+            left -= 1
         return index
 
     cdef Elements gather(self, Spans index):
@@ -403,16 +432,18 @@ cdef class RepeatedSpan(Repeated):
         elements = self.elements()
         if elements is None:
             elements = self.gather(self.make_index())
-            Py_INCREF(elements)
-            overlay.held[self.field.slot] = <PyObject*>elements
+            overlay.held[self.field.slot] = owned(elements)
             overlay.touched[self.field.slot] |= TOUCHED
             self.bound = elements
             self.document = document_of(self.message)
             tell_length(self, elements.n)
         return elements
 
-    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, Elements incoming) except -1:
-        """Put elements in the place of those from start to stop."""
+    cdef object take(self, values):
+        return take_values(self.message, self.field, values)
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
+        cdef Elements incoming = values
         cdef Elements elements = self.start_edit()
         cdef Elements gone = Elements.__new__(Elements)
         cdef Py_ssize_t n = stop - start
@@ -437,8 +468,18 @@ cdef class RepeatedSpan(Repeated):
         tell_length(self, elements.n)
         return 0
 
-    def _splice(self, start, stop, values):
-        self.splice(start, stop, take_values(self.message, self.field, values))
+    cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
+        cdef Elements incoming = values
+        cdef Elements elements = self.start_edit()
+        cdef Element old
+        cdef Py_ssize_t i
+        if n and max(start, start + (n - 1) * step) >= elements.n:
+            raise changed_error(self.field)
+        for i in range(n):
+            old = elements.items[start + i * step]
+            elements.items[start + i * step] = incoming.items[i]
+            incoming.items[i] = old
+        return 0
 
     def _arrange(self, order, Py_ssize_t n):
         """Make the elements, of which there are n, those at the places that `order` names, each at most once."""
@@ -483,17 +524,6 @@ cdef class RepeatedSpan(Repeated):
         self.splice(n, n, take_values(self.message, self.field, (value,)))
         return self.element(n) if self.field.kind == MESSAGE else None
 
-    def insert(self, place, value):
-        """Put a value before the element at a place, as list.insert does."""
-        cdef Elements incoming
-        if not hasattr(place, "__index__"):
-            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
-        incoming = take_values(self.message, self.field, (value,))
-        n = len(self)
-        place = place.__index__()
-        place = max(place + n, 0) if place < 0 else min(place, n)
-        self.splice(place, place, incoming)
-
     def add(self, **fields):
         """Add a new message at the end and return it.
 
@@ -505,50 +535,13 @@ cdef class RepeatedSpan(Repeated):
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
         view = overlay_view(self.field.sub, EMPTY, new_overlay(self.field.sub, depth_of(self.message) + 1))
         if fields:
-            initialise(view, fields)
+            set_fields(view, fields)
         elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
         elements.insert(elements.n, set_mark(), 0, overlay)
         elements.changes += 1
         tell_length(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
-
-    def __setitem__(self, place, value):
-        cdef Elements incoming
-        cdef Py_ssize_t i
-        if self.field.kind == MESSAGE:
-            raise field_error(
-                self.field, FieldTypeError, "messages are not assigned to; use CopyFrom of the one that is there"
-            )
-        if not isinstance(place, slice):
-            incoming = take_values(self.message, self.field, (value,))
-            i = place_of(self.field, place, len(self))
-            replace(self.start_edit(), range(i, i + 1), incoming, self.field)
-            return
-        incoming = take_values(self.message, self.field, iterable(self.field, value))
-        places = range(*place.indices(len(self)))
-        if places.step == 1:
-            self.splice(places.start, max(places.start, places.stop), incoming)
-            return
-        if len(places) != incoming.n:
-            raise field_error(
-                self.field, FieldValueError,
-                f"{incoming.n} values were given for an extended slice of {len(places)} elements",
-            )
-        replace(self.start_edit(), places, incoming, self.field)
-
-
-cdef int replace(Elements elements, places, Elements incoming, const Field* field) except -1:
-    """Exchange the elements at `places` for those that come in."""
-    cdef Py_ssize_t place
-    cdef Element old
-    if len(places) and max(places.start, places[len(places) - 1]) >= elements.n:
-        raise changed_error(field)
-    for i, place in enumerate(places):
-        old = elements.items[place]
-        elements.items[place] = incoming.items[<Py_ssize_t>i]
-        incoming.items[<Py_ssize_t>i] = old
-    return 0
 
 
 cdef Elements take_values(View message, Field* field, values):
@@ -613,8 +606,7 @@ cdef int place_encoded(Elements elements, Document document) except -1:
     cdef Py_ssize_t i
     for i in range(elements.n):
         if elements.items[i].p == NULL:
-            Py_INCREF(document)
-            elements.items[i].held = <PyObject*>document
+            elements.items[i].held = owned(document)
             elements.items[i].p = p
             p += elements.items[i].n + 1
     return 0
@@ -627,12 +619,6 @@ cdef object iterable(const Field* field, values):
     if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
         raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
     return values
-
-
-cdef int extend_spans(View message, Field* field, values) except -1:
-    """Add all values of an iterable to a repeated field of strings, bytes or messages."""
-    get_spans(message, field).extend(values)
-    return 0
 
 
 cdef int tell_length(Repeated self, Py_ssize_t n) except -1:
@@ -664,7 +650,6 @@ cdef class SpanIterator:
         cdef const uint8_t* p
         cdef Record record
         cdef uint64_t n
-        cdef int found
         fill(message)
         if message.epoch != self.epoch or self.elements is not None:
             self.look_again()
@@ -683,14 +668,11 @@ cdef class SpanIterator:
                 self.left -= 1
                 cursor.p = p + n
                 return make_element(sequence, p, n, NULL)
-        while True:
-            found = next_record(cursor, sequence.field.number, &record)
-            if found <= 0:
-                raise decode_error(sequence.document, cursor.p, cursor.end)
-            if record.tag & 7 == WIRE_LEN:
-                self.i += 1
-                self.left -= 1
-                return make_element(sequence, record.value, record.n, NULL)
+        if next_usable(cursor, sequence.field, &record) <= 0:
+            raise decode_error(sequence.document, cursor.p, cursor.end)
+        self.i += 1
+        self.left -= 1
+        return make_element(sequence, record.value, record.n, NULL)
 
     cdef int look_again(self) except -1:
         """Raise ChangedError where elements came, went or moved; go on with the elements where some were replaced."""

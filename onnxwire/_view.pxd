@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The view of a message: a document, a span of it, and one slot a field, filled by one pass over the span's tags."""
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._document cimport Document, Span, Spans, Steps
@@ -70,6 +72,7 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
 cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
 cdef object get_message(View self, void* closure)
+cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held)
 cdef object field_value(View self, Field* field)
 cdef Field* named_field(View self, name) except? NULL
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner)
@@ -88,6 +91,20 @@ cdef inline Document document_of(View self):
 cdef inline PyObject* held_value(View self, const Field* field) noexcept:
     """What the overlay holds for a field, or NULL."""
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
+
+
+cdef inline object text_at(const uint8_t* p, uint64_t n, PyObject* held):
+    """The value of a string; held: what the overlay holds for it, or NULL."""
+    if held != NULL and PyUnicode_CheckExact(<object>held):
+        return <object>held
+    return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
+
+
+cdef inline object bytes_at(const uint8_t* p, uint64_t n, PyObject* held):
+    """The value of a bytes field, as of text_at."""
+    if held != NULL and PyBytes_CheckExact(<object>held):
+        return <object>held
+    return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 
 
 cdef inline uint32_t generation_of(View self) noexcept:
@@ -131,6 +148,15 @@ cdef inline void start_records(
     cursor.part = part
     if first != NULL:
         cursor.p = first if cursor.p <= first < cursor.end else cursor.end
+
+
+cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
+    """The next record that holds elements of a repeated field, also a packed run; as next_record."""
+    cdef int found
+    while True:
+        found = next_record(cursor, field.number, record)
+        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
+            return found
 
 
 cdef inline uint64_t total_size(View self) noexcept:

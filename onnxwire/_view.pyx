@@ -2,17 +2,16 @@
 """The view of a message, and the getters of singular fields."""
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
-from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
+from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._document cimport FAR, decode_error, prepare_step
-from onnxwire._overlay cimport new_overlay, overlay_at
+from onnxwire._overlay cimport new_overlay, overlay_at, owned
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
@@ -55,12 +54,8 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
         if o == NULL:
             raise MemoryError
     PyObject_Init(o, table.cls)
-    Py_INCREF(document)
-    (<View>o).document = <PyObject*>document
-    (<View>o).parts = NULL
-    if parts is not None:
-        Py_INCREF(parts)
-        (<View>o).parts = <PyObject*>parts
+    (<View>o).document = owned(document)
+    (<View>o).parts = NULL if parts is None else owned(parts)
     (<View>o).overlay = NULL
     (<View>o).table = table
     (<View>o).start = start
@@ -264,8 +259,7 @@ cdef void attach(View self, Overlay overlay) noexcept:
     """Make a view read what the overlay says."""
     cdef PyObject* old = self.overlay
     cdef PyObject* parts = self.parts
-    Py_INCREF(overlay)
-    self.overlay = <PyObject*>overlay
+    self.overlay = owned(overlay)
     self.parts = overlay.parts
     Py_XINCREF(self.parts)
     self.start = overlay.start
@@ -478,23 +472,13 @@ cdef object get_double(View self, void* closure):
 cdef object get_string(View self, void* closure):
     fill(self)
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef PyObject* held = held_value(self, <Field*>closure)
-    if slot.p == NULL:
-        return get_default(closure)
-    if held != NULL and PyUnicode_CheckExact(<object>held):
-        return <object>held
-    return PyUnicode_DecodeUTF8(<char*>slot.p, slot.n, "surrogateescape")
+    return get_default(closure) if slot.p == NULL else text_at(slot.p, slot.n, held_value(self, <Field*>closure))
 
 
 cdef object get_bytes(View self, void* closure):
     fill(self)
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    cdef PyObject* held = held_value(self, <Field*>closure)
-    if slot.p == NULL:
-        return get_default(closure)
-    if held != NULL and PyBytes_CheckExact(<object>held):
-        return <object>held
-    return PyBytes_FromStringAndSize(<char*>slot.p, slot.n)
+    return get_default(closure) if slot.p == NULL else bytes_at(slot.p, slot.n, held_value(self, <Field*>closure))
 
 
 cdef object get_message(View self, void* closure):
@@ -506,9 +490,7 @@ cdef object get_message(View self, void* closure):
     cdef Cursor cursor
     cdef Spans parts
     if held != NULL:
-        if isinstance(<object>held, Overlay):
-            return overlay_view(field.sub, <Document>self.document, <Overlay>held)
-        return new_view(field.sub, <Document>held, slot.p, slot.p + slot.n, None)
+        return held_message(self, field, slot.p, slot.n, <object>held)
     if slot.p == NULL:
         return absent_view(self, field)
     document = document_of(self)
@@ -520,12 +502,18 @@ cdef object get_message(View self, void* closure):
     return new_view(field.sub, document, slot.p, slot.p + slot.n, None)
 
 
+cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held):
+    """A view of a message that was put into a field: an Overlay, or the span in a Document."""
+    if isinstance(held, Overlay):
+        return overlay_view(field.sub, <Document>self.document, <Overlay>held)
+    return new_view(field.sub, <Document>held, p, p + n, None)
+
+
 cdef object absent_view(View self, Field* field):
     """A view of a message that is not there; the first edit puts it there."""
     cdef uint32_t depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
     cdef Overlay overlay = new_overlay(field.sub, depth + 1)
-    Py_INCREF(self)
-    overlay.parent = <PyObject*>self
+    overlay.parent = owned(self)
     overlay.expected = state_of(self, field)
     overlay.field = field
     return overlay_view(field.sub, <Document>self.document, overlay)

@@ -24,7 +24,7 @@ def pair(name):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     ours, official = pair(name)
@@ -32,7 +32,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_verify_accepts_what_the_official_runtime_accepts(name, data):
     ours, official = pair(name)
@@ -40,7 +40,7 @@ def test_verify_accepts_what_the_official_runtime_accepts(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
     ours, official = pair(name)
@@ -48,7 +48,7 @@ def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
     ours, official = pair(name)

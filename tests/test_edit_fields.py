@@ -387,7 +387,7 @@ ENCODED = wire.number(1, 3) + wire.span(2, b"p") + U
     "data",
     [b"", ENCODED, bytearray(ENCODED), memoryview(ENCODED), memoryview(ENCODED + ENCODED)[::-1][::-1]]
     + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
-    ids=repr,
+    ids=lambda data: repr(data).partition(" at ")[0],  # without an address: the same in every run
 )
 def test_parsing_takes_and_gives_what_it_does_officially(method, data):
     def body(m):

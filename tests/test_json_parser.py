@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
 from test_json import mend
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_broken_text
-from test_text_parser import Repeating, Slow, kinds_of_text, mutated, peak_of
+from test_text_parser import Readers, Repeating, Slow, kinds_of_text, mutated, peak_of
 
 import onnxwire
 from onnxwire import json_parser, text_parser
@@ -38,33 +38,10 @@ def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldVa
     return convert(value, field, *rest, **options)
 
 
-def official_reading(official, text):
-    """The bytes of the message that the official runtime reads, None where it refuses the text."""
-    message = official()
-    with mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value):
-        try:
-            json_format.Parse(text, message)
-        except Exception:
-            return None
-    return message.SerializeToString(deterministic=True)
-
-
-def reading(pair_of_classes, text):
-    """The same of onnxwire."""
-    ours, official = pair_of_classes
-    try:
-        message = onnxwire.from_json(text, ours)
-    except onnxwire.DecodeError as error:
-        assert "line " in str(error)
-        return None
-    return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
-
-
-def check(pair_of_classes, text):
-    """Assert that both readers make the same of a text; returns whether they take it."""
-    wanted = official_reading(pair_of_classes[1], text)
-    assert reading(pair_of_classes, text) == wanted
-    return wanted is not None
+READERS = Readers(
+    onnxwire.from_json, json_format.Parse, mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value)
+)
+official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
 
 
 @pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
@@ -81,7 +58,7 @@ STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_int
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_what_the_official_runtime_prints_is_read(name, data):
     ours, official = PAIRS[name]
@@ -91,7 +68,7 @@ def test_what_the_official_runtime_prints_is_read(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_what_is_printed_reads_back(name, data):
     ours, official = PAIRS[name]
@@ -296,9 +273,11 @@ def test_mutations_of_printed_json_are_read_or_refused_as_by_the_official_runtim
 @settings(max_examples=30)
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+@example(values=[3.4028234663852886e38])
 def test_floats_read_back(values):
     tensor = TENSOR[1](float_data=values, double_data=values)
-    assert check(TENSOR, json_format.MessageToJson(tensor))
+    # The official runtime refuses what it prints of the greatest float.
+    assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
 
 
 @pytest.mark.parametrize("size", [1000, text_parser.PIECE])

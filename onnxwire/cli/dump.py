@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
 from onnxwire._walk import verify_document
+from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
 from onnxwire.errors import SourceError
 from onnxwire.json import to_json
 from onnxwire.messages import SCHEMA
@@ -31,29 +30,17 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = commands.add_parser(
-        "dump",
-        help="a whole file as text or JSON",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "dump", "a whole file as text or JSON", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--type",
-        metavar="MESSAGE",
-        default="ModelProto",
-        choices=[name.partition(".")[2] for name in SCHEMA.messages],
-        help="the message that the file holds, such as TensorProto; by default ModelProto",
-    )
+    add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
     parser.add_argument(
         "--max-bytes",
         metavar="N",
         type=_natural,
         help="leave out strings and bytes of more than N bytes and repeated numbers of more than N elements",
     )
-    parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if options.output == "-":
             _print(message, options, sys.stdout)
             return 0
-        if os.path.exists(options.output) and os.path.samefile(options.file, options.output):
-            raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", options.output)
+        refuse_same(options.file, options.output)
         try:
             with open(options.output, "w", encoding="utf-8", newline="\n") as out:
                 _print(message, options, out)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
 import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
+from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.messages import SCHEMA
@@ -29,25 +29,13 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = commands.add_parser(
-        "encode",
-        help="a binary file from text or JSON",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "encode", "a binary file from text or JSON", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="the text; - for stdin, which is the default"
     )
     parser.add_argument("--json", action="store_true", help="the text is JSON")
-    parser.add_argument(
-        "--type",
-        metavar="MESSAGE",
-        default="ModelProto",
-        choices=[name.partition(".")[2] for name in SCHEMA.messages],
-        help="the message that the text holds, such as TensorProto; by default ModelProto",
-    )
-    parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+    add_type(parser, "the message that the text holds, such as TensorProto; by default ModelProto")
+    add_output(parser)
     parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
     parser.set_defaults(run=run)
 
@@ -57,11 +45,10 @@ def run(options: argparse.Namespace) -> int:
     out, path = options.output, options.file
     if out == "-" and sys.stdout.isatty():
         raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
-    if path != "-" and out != "-" and os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
-        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", out)
     if path == "-":
         message = _read(sys.stdin.buffer, options)
     else:
+        refuse_same(path, out)
         try:
             with open(path, "rb") as file:
                 message = _read(file, options)

@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
+from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.raw import print_raw
-from onnxwire.messages import SCHEMA
 from onnxwire.model import load
 from onnxwire.summary import summarize
 
@@ -28,26 +28,18 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = commands.add_parser(
-        "info",
-        help="what is in a model",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "info", "what is in a model", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument(
         "--raw", action="store_true", help="print every tag with its byte offset, of broken files too, up to the fault"
     )
-    parser.add_argument(
-        "--type",
-        metavar="MESSAGE",
-        choices=[name.partition(".")[2] for name in SCHEMA.messages] + ["none"],
-        help="with --raw: take the file for this message, such as TensorProto; none for numbers without names; "
-        "by default the message that fits",
+    help_type = (
+        "with --raw: take the file for this message, such as TensorProto; none for numbers without names; "
+        "by default the message that fits"
     )
+    add_type(parser, help_type, None, "none")
     parser.set_defaults(run=run, parser=parser)
 
 

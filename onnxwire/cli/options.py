@@ -1,0 +1,40 @@
+"""What several commands have in common: how they are added, and their options."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+from typing import Any
+
+from onnxwire.errors import SourceError
+from onnxwire.messages import SCHEMA
+
+
+def add_command(commands: Any, name: str, help: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Add a command to the parser's `commands`; examples: what its help ends with."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *more: str) -> None:
+    """Add --type, the name of a message; more: other words that it takes."""
+    names = [name.partition(".")[2] for name in SCHEMA.messages]
+    parser.add_argument("--type", metavar="MESSAGE", default=default, choices=[*names, *more], help=help)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add -o, the file to write."""
+    parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+
+
+def refuse_same(path: str, output: str) -> None:
+    """Raise SourceError where the file to write is the one that is read."""
+    if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
+        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
