@@ -4,8 +4,6 @@ from onnxwire._document import Document
 from onnxwire._encode import Piece
 from onnxwire._message import Message
 
-PADDING: int
-
 def align_payloads(
     document: Document,
     cls: type[Message],

@@ -20,11 +20,6 @@ from onnxwire._view cimport new_payload, table_of
 
 from onnxwire.errors import FieldValueError
 
-# The number of the field that is padding in a TensorProto. No release of ONNX has used or reserved one above 16 there,
-# and upstream counts upwards. protobuf's descriptor.proto leaves 50000 to 99999 to whoever wants numbers of his own;
-# of these the tag has three bytes. The first ones, 50000 and on, are what everybody takes.
-PADDING = 64064
-
 cdef enum:
     WIDTH = 5                # bytes of a length that may change; readers refuse more where the value needs less
     WIDTH_BITS = 35          # and what such a length can say

@@ -4,8 +4,6 @@
 Unpacked, an element takes the low bits of a byte of its own. Zeros above them are what ml_dtypes itself stores for
 int4, uint4, int2, uint2, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn, negative ones included (it ignores those bits
 where it reads), so elements can be viewed as any of these: `out.view(ml_dtypes.int4)`.
-
-Source: onnx.proto, TensorProto.raw_data and int32_data.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t

@@ -103,6 +103,12 @@ BY_DTYPE_NAME = {kind.dtype_name.rstrip("_"): kind for kind in KINDS}
 FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 """The repeated fields that hold elements."""
 
+# No release of ONNX has used or reserved a field number above 16 in TensorProto, and upstream counts upwards.
+# protobuf's descriptor.proto leaves 50000 to 99999 to whoever wants numbers of his own; of these the tag has three
+# bytes. The first ones, 50000 and on, are what everybody takes.
+PADDING = 64064
+"""The number of the unknown field that is padding before an aligned payload in a TensorProto."""
+
 LITTLE_ENDIAN = sys.byteorder == "little"
 
 

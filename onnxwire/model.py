@@ -208,7 +208,8 @@ def _encode(
         raise FieldValueError(f"inline_align is a number of bytes, not {alignment}")
     if alignment <= 1:
         return encode_pieces(message, deterministic, target)
-    from onnxwire._align import PADDING, aligned_pieces
+    from onnxwire._align import aligned_pieces
+    from onnxwire.dtypes import PADDING
 
     document = message._document
     if deterministic or document.is_edited or message._span != (0, len(document)):

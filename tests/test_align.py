@@ -18,10 +18,11 @@ from onnx import numpy_helper
 from test_generic_schema import EVERYTHING, PAIRS
 
 import onnxwire
-from onnxwire._align import PADDING, align_payloads, aligned_pieces
+from onnxwire._align import align_payloads, aligned_pieces
 from onnxwire._document import Document
 from onnxwire._save import write_pieces
 from onnxwire._transfer import Target
+from onnxwire.dtypes import PADDING
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING)]

@@ -267,7 +267,8 @@ def test_the_official_runtime_reads_the_text_of_protoc(name, data):
     shown = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=True)
     assert shown.isascii()
     wanted = text_format.MessageToString(message)
-    assert [line.split(":")[0] for line in shown.splitlines()] == [line.split(":")[0] for line in wanted.splitlines()]
+    # At line feeds alone: a string may hold other characters that Python takes for the ends of lines.
+    assert [line.split(":")[0] for line in shown.split("\n")] == [line.split(":")[0] for line in wanted.split("\n")]
     if not has_broken_text(message):
         assert text_format.MessageToString(text_format.Parse(shown, official())) == wanted
 
