@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-pytest.register_assert_rewrite("wire")
+pytest.register_assert_rewrite("wire", "stored_tensors")
 
 settings.register_profile(
     "same",

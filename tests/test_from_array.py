@@ -9,16 +9,16 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 import pytest
-import wire
+import stored_tensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxwire
 from onnxwire import TensorProto, from_array
 
-T = wire.DATA_TYPES
+T = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
-WIDE = pytest.mark.parametrize("name", [name for name in T if wire.BITS[T[name]] >= 8 and name != "STRING"])
+WIDE = pytest.mark.parametrize("name", [name for name in T if stored_tensors.BITS[T[name]] >= 8 and name != "STRING"])
 
 
 def official(tensor):
@@ -51,15 +51,15 @@ def layouts(array):
 @settings(max_examples=25)
 @given(data=st.data(), name=st.none() | st.text(max_size=3))
 def test_the_official_reader_reads_the_array_back(data_type, data, name):
-    array = data.draw(wire.stored(data_type)).array()
+    array = data.draw(stored_tensors.stored(data_type)).array()
     wanted = onnx.numpy_helper.from_array(array, name)
     for other in layouts(array):
         tensor = from_array(other, name)
         assert tensor.SerializeToString() == wanted.SerializeToString()
         assert (tensor.data_type, tensor.name, tensor.shape) == (data_type, name or "", array.shape)
-        wire.same_array(tensor.numpy(), array)
+        stored_tensors.same_array(tensor.numpy(), array)
         if data_type != T["STRING"]:  # in whose arrays the official reader loses NULs
-            wire.same_array(decoded(tensor), array)
+            stored_tensors.same_array(decoded(tensor), array)
             assert bytes(tensor.raw_view) == wanted.raw_data
             assert tensor.nbytes == len(wanted.raw_data)
 
@@ -100,14 +100,14 @@ def test_arrays_of_text_become_strings(array):
         tensor = from_array(array.reshape(shape), "t")
         assert tensor.data_type == T["STRING"]
         wanted = np.array(STRINGS, object).reshape(shape)
-        wire.same_array(decoded(tensor), wanted)
-        wire.same_array(tensor.numpy(), wanted)
+        stored_tensors.same_array(decoded(tensor), wanted)
+        stored_tensors.same_array(tensor.numpy(), wanted)
 
 
 def test_bytes_that_are_no_text_are_kept():
     array = np.array([b"\xff\0\xfe", b"\0"], object)
     assert list(official(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
-    wire.same_array(from_array(array).numpy(strings="bytes"), array)
+    stored_tensors.same_array(from_array(array).numpy(strings="bytes"), array)
 
 
 @pytest.mark.parametrize("array", [np.array("text"), np.array(b"text"), np.array("text", object)])
@@ -153,17 +153,17 @@ def test_what_onnx_has_no_type_for_is_refused(array):
 
 @WIDE
 def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
-    ones = wire.Stored(T[name], [2, 3], [1] * 6).array()
+    ones = stored_tensors.Stored(T[name], [2, 3], [1] * 6).array()
     array = np.zeros((2, 3), ones.dtype)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
     assert np.shares_memory(np.frombuffer(tensor.raw_view, np.uint8), array)
     array[...] = ones
-    wire.same_array(tensor.numpy(), ones)
-    wire.same_array(tensor.read(...), ones)
-    wire.same_array(decoded(tensor), ones)
+    stored_tensors.same_array(tensor.numpy(), ones)
+    stored_tensors.same_array(tensor.read(...), ones)
+    stored_tensors.same_array(decoded(tensor), ones)
     onnxwire.save(tensor, tmp_path / "t.pb")
-    wire.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), ones)
+    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), ones)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100_000])
@@ -174,8 +174,8 @@ def test_a_tensor_that_was_put_into_a_model_is_saved_with_it(n, tmp_path):
     model.graph.node.add().attribute.add(name="value").t.CopyFrom(from_array(array[::-1]))
     onnxwire.save(model, tmp_path / "m.onnx")
     loaded = onnx.load(tmp_path / "m.onnx")
-    wire.same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
-    wire.same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
+    stored_tensors.same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
+    stored_tensors.same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
 
 
 def test_what_was_encoded_does_not_change_any_more():
@@ -226,7 +226,7 @@ def test_an_array_of_a_tensor_makes_a_tensor_without_a_copy():
 
 @EVERY_TYPE
 def test_copies_and_equality_work_as_of_other_messages(data_type):
-    array = wire.Stored(data_type, [3], [b"a", b"b", b"c"] if data_type == T["STRING"] else [1, 0, 1]).array()
+    array = stored_tensors.Stored(data_type, [3], [b"a", b"b", b"c"] if data_type == T["STRING"] else [1, 0, 1]).array()
     tensor = from_array(array, "w")
     copy = TensorProto()
     copy.CopyFrom(tensor)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import stored_tensors
 import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from onnx import helper, numpy_helper
 import onnxwire
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-EVERY_TYPE = pytest.mark.parametrize("data_type", wire.DATA_TYPES.values(), ids=wire.DATA_TYPES)
+EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
 MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -86,7 +87,7 @@ def values(path):
     """Every tensor by its place, read one by one by the official reader; it finds not all when it reads a model."""
     model = onnx.load(path, load_external_data=False)
     folder = os.path.dirname(path)
-    return {place: numpy_helper.to_array(tensor, folder) for place, tensor in wire.tensors_in(model)}
+    return {place: numpy_helper.to_array(tensor, folder) for place, tensor in stored_tensors.tensors_in(model)}
 
 
 def check_values(path, wanted):
@@ -94,11 +95,11 @@ def check_values(path, wanted):
     found = values(path)
     assert found.keys() == wanted.keys()
     for place, array in wanted.items():
-        wire.same_array(found[place], array)
+        stored_tensors.same_array(found[place], array)
     for mapped in (True, False):
         with onnxwire.load(path, mmap=mapped) as model:
-            for place, tensor in wire.tensors_in(model):
-                wire.same_array(tensor.numpy(), wanted[place])
+            for place, tensor in stored_tensors.tensors_in(model):
+                stored_tensors.same_array(tensor.numpy(), wanted[place])
     onnxwire.verify(path, checksums=True)
 
 
@@ -163,7 +164,7 @@ SOURCES = {
 def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(path, source, options):
     model = source(path)
     before = model.SerializeToString()
-    arrays = {place: tensor.numpy() for place, tensor in wire.tensors_in(model)}
+    arrays = {place: tensor.numpy() for place, tensor in stored_tensors.tensors_in(model)}
     copies = {place: array.copy() for place, array in arrays.items()}
     new = path.parent / "out" / "new.onnx"
     new.parent.mkdir()
@@ -174,7 +175,7 @@ def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(pat
     assert {info.location for info in outside(new)} | {"new.onnx"} == set(files(new.parent))
     assert model.SerializeToString() == before
     for place, array in arrays.items():
-        wire.same_array(array, copies[place])
+        stored_tensors.same_array(array, copies[place])
     del array, arrays
     model.close()  # nothing looks into it any more
 
@@ -242,12 +243,12 @@ def test_the_threshold_is_the_least_size_that_moves(tmp_path):
 @settings(max_examples=10)
 @given(data=st.data())
 def test_every_type_moves_as_its_raw_bytes_from_any_storage_but_strings_stay(data_type, tmp_path, data):
-    stored = data.draw(wire.stored(data_type))
+    stored = data.draw(stored_tensors.stored(data_type))
     for message in stored.inline():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         source = onnxwire.load(wire.number(1, 10) + wire.span(7, wire.span(5, message)))
         onnxwire.save(source, folder / "m.onnx", external="w.data", threshold=1, align=1)
-        if data_type == wire.DATA_TYPES["STRING"] or not stored.raw:
+        if data_type == stored_tensors.DATA_TYPES["STRING"] or not stored.raw:
             assert files(folder) == ["m.onnx"]
             assert onnx.load(folder / "m.onnx").SerializeToString() == source.SerializeToString(deterministic=True)
             continue
@@ -298,7 +299,7 @@ def test_a_tensor_alone_is_saved_with_its_data_beside_it(tmp_path):
 def test_checksums_are_those_of_the_files_and_a_flipped_bit_shows(path, options):
     onnxwire.save(onnxwire.load(path), path, checksum=True, **options)
     onnxwire.verify(path, checksums=True)
-    for _, tensor in wire.tensors_in(onnx.load(path, load_external_data=False)):
+    for _, tensor in stored_tensors.tensors_in(onnx.load(path, load_external_data=False)):
         entries = {entry.key: entry.value for entry in tensor.external_data}
         if entries:
             data = Path(path.parent, entries["location"]).read_bytes()
@@ -409,7 +410,7 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
     wanted, kept = values(path), []
     for step, (options, mapped, is_edited) in enumerate(saves):
         model = onnxwire.load(path, mmap=mapped)
-        kept.append([(tensor.numpy(), wanted[place]) for place, tensor in wire.tensors_in(model)])
+        kept.append([(tensor.numpy(), wanted[place]) for place, tensor in stored_tensors.tensors_in(model)])
         if is_edited:
             model.graph.initializer[step % 3].CopyFrom(onnxwire.from_array(floats(step, 400), "edited"))
             wanted = {**wanted, f"graph.initializer[{step % 3}]": floats(step, 400)}
@@ -418,7 +419,7 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
         check_places(path, options)
         assert not [name for name in files(path.parent) if "tmp" in name]
     for array, old in itertools.chain.from_iterable(kept):
-        wire.same_array(array, old)
+        stored_tensors.same_array(array, old)
 
 
 def check_places(path, options):
@@ -554,9 +555,9 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
     onnxwire.save(onnxwire.load("link.onnx"), "link.onnx", external="w.data")
     assert Path("link.onnx").is_symlink()
     with onnxwire.load("link.onnx") as model:
-        found = {place: tensor.numpy(copy=True) for place, tensor in wire.tensors_in(model)}
+        found = {place: tensor.numpy(copy=True) for place, tensor in stored_tensors.tensors_in(model)}
     for place, array in wanted.items():
-        wire.same_array(found[place], array)
+        stored_tensors.same_array(found[place], array)
 
 
 # --- beyond 4 GiB

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 import pytest
+import stored_tensors
 import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire import SparseTensorProto, TensorProto, from_array, from_coo
 
-T = wire.DATA_TYPES
+T = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
 
 
@@ -47,7 +48,7 @@ def parts(draw, data_type):
     """The dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
     dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     places = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
-    return dims, places, draw(wire.stored(data_type, dims=[len(places)]))
+    return dims, places, draw(stored_tensors.stored(data_type, dims=[len(places)]))
 
 
 def dense(dims, places, values):
@@ -71,9 +72,9 @@ def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
         for indices in (int64s(places, [len(places)]), int64s(where.flatten(), where.shape), from_array(where)):
             ours = sparse(TensorProto.FromString(message), indices, dims)
             got, at = ours.to_coo()
-            wire.same_array(got, values)
-            wire.same_array(at, where)
-            wire.same_array(ours.numpy(), dense(dims, places, values))
+            stored_tensors.same_array(got, values)
+            stored_tensors.same_array(at, where)
+            stored_tensors.same_array(ours.numpy(), dense(dims, places, values))
 
 
 @EVERY_TYPE
@@ -86,15 +87,15 @@ def test_coordinates_make_a_sparse_tensor(data_type, data):
     ours = from_coo(values, where, dims, "s")
     official = onnx.SparseTensorProto.FromString(ours.SerializeToString())
     assert (official.values.name, list(official.dims)) == ("s", dims)
-    wire.same_array(onnx.numpy_helper.to_array(official.values), values)
-    wire.same_array(onnx.numpy_helper.to_array(official.indices), where)
+    stored_tensors.same_array(onnx.numpy_helper.to_array(official.values), values)
+    stored_tensors.same_array(onnx.numpy_helper.to_array(official.indices), where)
     if places:
         onnx.checker.check_sparse_tensor(official)
     got, at = ours.to_coo()
-    wire.same_array(got, values)
-    wire.same_array(at, where)
-    wire.same_array(ours.numpy(), dense(dims, places, values))
-    wire.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
+    stored_tensors.same_array(got, values)
+    stored_tensors.same_array(at, where)
+    stored_tensors.same_array(ours.numpy(), dense(dims, places, values))
+    stored_tensors.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
 
 
 def test_no_values_need_no_indices():
@@ -102,7 +103,7 @@ def test_no_values_need_no_indices():
     values, indices = ours.to_coo()
     assert (values.shape, values.dtype) == ((0,), np.float32)
     assert (indices.shape, indices.dtype) == ((0, 2), np.int64)
-    wire.same_array(ours.numpy(), np.zeros((2, 3), np.float32))
+    stored_tensors.same_array(ours.numpy(), np.zeros((2, 3), np.float32))
 
 
 def test_the_dense_array_may_be_written_to():
@@ -115,9 +116,9 @@ def test_the_dense_array_may_be_written_to():
 def test_coordinates_of_a_huge_array_take_little():
     values, where = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
     ours = from_coo(values, where, (10**9, 10**9))
-    wire.same_array(ours.to_coo()[1], where)
+    stored_tensors.same_array(ours.to_coo()[1], where)
     linear = sparse(from_array(values), int64s([5, 10**18 - 1], [2]), [10**9, 10**9])
-    wire.same_array(linear.to_coo()[1], where)
+    stored_tensors.same_array(linear.to_coo()[1], where)
     with pytest.raises((onnxwire.Error, MemoryError)):
         ours.numpy()
 

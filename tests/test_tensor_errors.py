@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import onnx
 import pytest
+import stored_tensors
 import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire import TensorProto
 
-T = wire.DATA_TYPES
+T = stored_tensors.DATA_TYPES
 BIG = 10**18
 EXTERNAL = onnx.TensorProto.EXTERNAL
 
@@ -148,7 +149,8 @@ def test_the_error_names_the_tensor_and_what_is_called_for_and_held(fields, word
         assert "\n" not in str(caught.value)
         for word in words:
             numeral = word.lstrip("-").isdigit()
-            assert word in (wire.figures(caught.value.reason) if numeral else caught.value.reason), caught.value.reason
+            reason = caught.value.reason
+            assert word in (stored_tensors.figures(reason) if numeral else reason), reason
 
 
 @EVERY_WRONG
@@ -234,7 +236,7 @@ def peak_of(act, *arguments):
 )
 def test_dims_without_data_allocate_nothing(name, dims):
     for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
-        tensor = TensorProto.FromString(wire.Stored(T[name], dims, []).message(data))
+        tensor = TensorProto.FromString(stored_tensors.Stored(T[name], dims, []).message(data))
         use_everything(tensor)
         assert peak_of(use_everything, tensor) < 1 << 18
         if 0 not in dims:
@@ -290,4 +292,4 @@ def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(dat
     array = use_everything(tensor)[4]
     assert peak_of(use_everything, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
-        wire.same_array(array, official_array(data))
+        stored_tensors.same_array(array, official_array(data))

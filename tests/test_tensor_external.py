@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 import pytest
+import stored_tensors
 import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from test_tensor_numpy import index_of, with_rank
 import onnxwire
 from onnxwire import ModelProto, TensorProto
 
-T = wire.DATA_TYPES
+T = stored_tensors.DATA_TYPES
 NUMERIC = {name: value for name, value in T.items() if name != "STRING"}
 EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC.values(), ids=NUMERIC)
 MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
@@ -38,7 +39,7 @@ def model_of(folder, *tensors, name="m.onnx"):
 
 
 def floats(n):
-    return wire.Stored(T["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")])
+    return stored_tensors.Stored(T["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")])
 
 
 @pytest.fixture
@@ -46,7 +47,11 @@ def two(tmp_path):
     """A model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
     a, b = floats(1000), floats(500)
     (tmp_path / "w.bin").write_bytes(b"head" + a.raw + bytes(8000 - 4004) + b.raw + b"tail")
-    return model_of(tmp_path, ("a", a, wire.external("w.bin", 4, 4000)), ("b", b, wire.external("w.bin", 8000, 2000)))
+    return model_of(
+        tmp_path,
+        ("a", a, stored_tensors.external("w.bin", 4, 4000)),
+        ("b", b, stored_tensors.external("w.bin", 8000, 2000)),
+    )
 
 
 # --- arrays
@@ -57,23 +62,23 @@ def two(tmp_path):
 @settings(max_examples=15)
 @given(data=st.data(), offset=st.integers(0, 9))
 def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset):
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     folder = tempfile.mkdtemp(dir=tmp_path)
     with open(os.path.join(folder, "w.bin"), "wb") as file:
         file.write(b"x" * offset + tensor.raw + b"yy")
-    place = wire.external("w.bin", offset, len(tensor.raw))
+    place = stored_tensors.external("w.bin", offset, len(tensor.raw))
     path = model_of(folder, ("w", tensor, place))
     wanted = tensor.array()
     if tensor.raw:  # the official reader takes length 0 for none
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
-        wire.same_array(onnx.numpy_helper.to_array(official, folder), wanted)
+        stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), wanted)
     with onnxwire.load(path, mmap=mapped) as model:
         ours = model.graph.initializer[0]
         for array in (ours.numpy(), np.asarray(ours), ours.numpy(copy=True), ours.read(...)):
-            wire.same_array(array, wanted)
+            stored_tensors.same_array(array, wanted)
         for _ in range(3):
             index = data.draw(index_of(wanted.shape))
-            wire.same_array(ours.read(index), wanted[with_rank(index)])
+            stored_tensors.same_array(ours.read(index), wanted[with_rank(index)])
         assert (ours.shape, ours.dtype, ours.nbytes) == (wanted.shape, wanted.dtype, len(tensor.raw))
         assert bytes(ours.raw_view) == ours.numpy(packed=True).tobytes() == tensor.raw
         del array
@@ -94,9 +99,10 @@ def test_tensors_of_one_file_look_into_one_mapping(two):
 def test_without_offset_and_length_the_file_is_the_tensor(tmp_path):
     tensor = floats(10)
     (tmp_path / "w.bin").write_bytes(tensor.raw)
-    for place in (wire.external("w.bin"), wire.external("w.bin", length=40), wire.external("w.bin", 0)):
+    for options in ({}, {"length": 40}, {"offset": 0}):
+        place = stored_tensors.external("w.bin", **options)
         path = model_of(tmp_path, ("w", tensor, place))
-        wire.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
+        stored_tensors.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
 
 
 @MAPPED
@@ -108,7 +114,7 @@ def test_writing_to_an_array_leaves_the_file_alone(two, mapped):
         tensor = model.graph.initializer[0]
         for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), np.array(tensor), tensor.read(...)):
             array[:] = -1
-        wire.same_array(tensor.numpy(), floats(1000).array())
+        stored_tensors.same_array(tensor.numpy(), floats(1000).array())
     with open(os.path.join(folder, "w.bin"), "rb") as file:
         assert file.read() == before
 
@@ -129,7 +135,7 @@ def test_a_model_can_be_closed_when_no_array_looks_into_its_files(two):
     array = tensor.numpy()[5:]
     with pytest.raises(onnxwire.InUseError):
         model.close()
-    wire.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+    stored_tensors.same_array(model.graph.initializer[1].numpy(), floats(500).array())
     del array
     model.close()
     with pytest.raises(onnxwire.ClosedError):
@@ -161,11 +167,11 @@ def test_another_folder_may_be_given(two, tmp_path, mapped):
     other.mkdir(parents=True)
     os.rename(tmp_path / "w.bin", other / "w.bin")
     with onnxwire.load(two, external_root=other, mmap=mapped) as model:
-        wire.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
+        stored_tensors.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
     with open(two, "rb") as file:
         data = file.read()
     with onnxwire.load(data, external_root=other) as model:
-        wire.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+        stored_tensors.same_array(model.graph.initializer[1].numpy(), floats(500).array())
 
 
 @pytest.mark.parametrize("as_callable", [True, False])
@@ -185,7 +191,7 @@ def test_buffers_may_be_given_and_are_looked_at_first(two, kind, as_callable):
 @pytest.mark.parametrize("files", [{}, {"other.bin": b""}.get])
 def test_what_is_not_among_the_buffers_is_looked_for_in_the_folder(two, files):
     with onnxwire.load(two, external_data=files) as model:
-        wire.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
+        stored_tensors.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
 
 
 # --- reading without mapping
@@ -222,17 +228,17 @@ def bytes_read(act):
 )
 @pytest.mark.parametrize("name", ["FLOAT", "INT4", "FLOAT6E2M3"])
 def test_only_what_is_asked_for_is_read(tmp_path, name, index, elements):
-    payload = np.random.default_rng(0).integers(0, 256, (wire.BITS[T[name]] << 20) // 8, np.uint8).tobytes()
+    payload = np.random.default_rng(0).integers(0, 256, (stored_tensors.BITS[T[name]] << 20) // 8, np.uint8).tobytes()
     (tmp_path / "w.bin").write_bytes(payload)
-    tensor = wire.Stored(T[name], [1024, 1024], [])
-    path = model_of(tmp_path, ("w", tensor, wire.external("w.bin", 0, len(payload))))
+    tensor = stored_tensors.Stored(T[name], [1024, 1024], [])
+    path = model_of(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
     whole = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
         ours = model.graph.initializer[0]
         ours.read((0, 0))  # what has to be imported or opened once
         array, n = bytes_read(lambda: ours.read(index))
-        wire.same_array(array, np.asarray(whole[index]))
-        assert elements * wire.BITS[T[name]] // 8 <= n <= elements * wire.BITS[T[name]] // 8 + 16
+        stored_tensors.same_array(array, np.asarray(whole[index]))
+        assert elements * stored_tensors.BITS[T[name]] // 8 <= n <= elements * stored_tensors.BITS[T[name]] // 8 + 16
 
 
 @pytest.mark.parametrize("use", [lambda tensor: tensor.numpy(), lambda tensor: tensor.read(slice(5))])
@@ -265,22 +271,22 @@ def test_a_file_that_was_cut_raises(two, use):
     ],
 )
 def test_a_range_that_does_not_fit_raises(tmp_path, mapped, offset, length, figures):
-    place = wire.external("w.bin", offset, length)
+    place = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    path = model_of(tmp_path, ("first", floats(10), wire.external("w.bin", 0, 40)), ("w0", floats(10), place))
+    path = model_of(tmp_path, ("first", floats(10), stored_tensors.external("w.bin", 0, 40)), ("w0", floats(10), place))
     with onnxwire.load(path, mmap=mapped) as model:
         for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
             with pytest.raises(onnxwire.TensorError) as caught:
                 use(model.graph.initializer[1])
             assert (caught.value.tensor, caught.value.path) == ("w0", "graph.initializer[1]")
-            assert figures <= wire.figures(str(caught.value))
+            assert figures <= stored_tensors.figures(str(caught.value))
             assert path in str(caught.value)
 
 
 def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    huge = wire.Stored(T["INT8"], [10**18], [])
-    for place in (wire.external("w.bin"), wire.external("w.bin", 0, 10**18)):
+    huge = stored_tensors.Stored(T["INT8"], [10**18], [])
+    for place in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
         with onnxwire.load(model_of(tmp_path, ("w", huge, place)), mmap=False) as model:
             for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
                 with pytest.raises(onnxwire.TensorError):
@@ -293,7 +299,7 @@ def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
 def check_list(source, official):
     """Assert that the list has each tensor of the official message, and where its bytes are; returns it."""
     found = {info.path: info for info in onnxwire.tensors(source)}
-    wanted = dict(wire.tensors_in(official))
+    wanted = dict(stored_tensors.tensors_in(official))
     assert sorted(found) == sorted(wanted)
     for path, tensor in wanted.items():
         info = found[path]
@@ -313,7 +319,7 @@ def test_every_tensor_of_a_file_is_listed(file):
         return
     official = onnx.ModelProto.FromString(data)
     found = check_list(path, official)
-    for at, tensor in wire.tensors_in(official):
+    for at, tensor in stored_tensors.tensors_in(official):
         if tensor.HasField("raw_data"):
             info = found[at]
             assert data[info.offset : info.offset + info.nbytes] == tensor.raw_data
@@ -322,10 +328,10 @@ def test_every_tensor_of_a_file_is_listed(file):
 @st.composite
 def dense_tensors(draw):
     """The bytes of a tensor of any type and storage, external ones too."""
-    tensor = draw(wire.stored(draw(st.sampled_from(list(T.values()))), max_side=3))
+    tensor = draw(stored_tensors.stored(draw(st.sampled_from(list(T.values()))), max_side=3))
     name = draw(st.sampled_from(["", "w", "w0", "ä"]))
     if tensor.data_type != T["STRING"] and draw(st.integers(0, 3)) == 0:
-        return tensor.message(wire.external("w.bin", draw(st.integers(0, 1 << 40)), len(tensor.raw)), name)
+        return tensor.message(stored_tensors.external("w.bin", draw(st.integers(0, 1 << 40)), len(tensor.raw)), name)
     return draw(st.sampled_from(tensor.inline(name)))
 
 
@@ -374,7 +380,7 @@ def models():
 def test_every_tensor_of_a_model_is_listed_with_its_place(data):
     official = onnx.ModelProto.FromString(data)
     found = check_list(data, official)
-    for path, tensor in wire.tensors_in(official):
+    for path, tensor in stored_tensors.tensors_in(official):
         info = found[path]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}

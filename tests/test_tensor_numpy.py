@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 import pytest
+import stored_tensors
 import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +18,9 @@ from test_bundled_files import EVERY_FILE, HOME, pair, read
 import onnxwire
 from onnxwire import TensorProto
 
-EVERY_TYPE = pytest.mark.parametrize("data_type", wire.DATA_TYPES.values(), ids=wire.DATA_TYPES)
-STRING = wire.DATA_TYPES["STRING"]
+EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
+STRING = stored_tensors.DATA_TYPES["STRING"]
+MIXER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # whose multiples have all kinds of bits
 
 
 def parse(tensor):
@@ -41,24 +43,24 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
     ours, official = pair(file)
     data = read(file)
     message = onnxwire.load(os.path.join(HOME, file), ours) if data else ours.FromString(data)
-    theirs = wire.tensors_in(official.FromString(data))
+    theirs = stored_tensors.tensors_in(official.FromString(data))
     folder = os.path.join(HOME, os.path.dirname(file))
-    for (path, tensor), (other, wanted) in zip(wire.tensors_in(message), theirs, strict=True):
+    for (path, tensor), (other, wanted) in zip(stored_tensors.tensors_in(message), theirs, strict=True):
         assert path == other
-        wire.same_array(tensor.numpy(), onnx.numpy_helper.to_array(wanted, folder))
+        stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(wanted, folder))
 
 
 @EVERY_TYPE
 @settings(max_examples=25)
 @given(data=st.data())
 def test_each_storage_gives_the_official_array(data_type, data):
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     wanted = tensor.array()
     for ours in parse(tensor):
         assert ours.shape == wanted.shape
         assert ours.dtype == wanted.dtype
-        wire.same_array(ours.numpy(), wanted)
-        wire.same_array(np.asarray(ours), wanted)
+        stored_tensors.same_array(ours.numpy(), wanted)
+        stored_tensors.same_array(np.asarray(ours), wanted)
 
 
 @EVERY_TYPE
@@ -67,7 +69,7 @@ def test_each_storage_gives_the_official_array(data_type, data):
 def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
     if data_type == STRING:
         return
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     for ours in parse(tensor):
         assert ours.nbytes == len(tensor.raw)
         view = ours.raw_view
@@ -82,9 +84,9 @@ def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
 @given(data=st.data())
 def test_an_array_in_pieces_of_its_typed_field_is_whole(data_type, data):
     """Packed runs and single values of a repeated field may alternate, with other records between them."""
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     cut = data.draw(st.integers(0, len(tensor.elements)))
-    if wire.BITS[data_type] < 6:
+    if stored_tensors.BITS[data_type] < 6:
         cut -= cut % 4  # so that no entry has elements of both
     first, second = (
         tensor._replace(elements=part, dims=[len(part)]) for part in (tensor.elements[:cut], tensor.elements[cut:])
@@ -92,25 +94,25 @@ def test_an_array_in_pieces_of_its_typed_field_is_whole(data_type, data):
     for one in (True, False):
         for other in (True, False):
             ours = TensorProto.FromString(first.typed(one) + tensor.message() + second.typed(other))
-            wire.same_array(ours.numpy(), tensor.array())
+            stored_tensors.same_array(ours.numpy(), tensor.array())
 
 
 @EVERY_TYPE
 @given(data=st.data())
 @settings(max_examples=10)
 def test_an_edited_tensor_gives_its_new_array(data_type, data):
-    first, second = data.draw(wire.stored(data_type)), data.draw(wire.stored(data_type))
+    first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
     for message in second.inline():
         ours = parse(first)[-1]
         before = ours.numpy()
         ours.Clear()
         ours.MergeFromString(message)
-        wire.same_array(ours.numpy(), second.array())
-        wire.same_array(before, first.array())
+        stored_tensors.same_array(ours.numpy(), second.array())
+        stored_tensors.same_array(before, first.array())
 
 
 def test_dims_may_be_set_anew():
-    tensor = TensorProto(data_type=wire.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     tensor.dims[:] = [3, 2]
     assert tensor.shape == (3, 2)
     assert tensor.numpy().tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -126,7 +128,7 @@ def test_dims_may_be_set_anew():
     ],
 )
 def test_nonzero_padding_bits_do_no_harm(name, data, wanted):
-    tensor = TensorProto(data_type=wire.DATA_TYPES[name], dims=[len(wanted)], raw_data=data)
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES[name], dims=[len(wanted)], raw_data=data)
     assert tensor.numpy().astype(float).tolist() == wanted
 
 
@@ -138,16 +140,16 @@ def test_nonzero_padding_bits_do_no_harm(name, data, wanted):
 @given(data=st.data())
 @settings(max_examples=10)
 def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_type, data):
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     for message in tensor.inline():
         before = bytes(message)
         ours = TensorProto.FromString(message)
         array = ours.numpy(**keywords)
-        wire.same_array(array, tensor.array())
+        stored_tensors.same_array(array, tensor.array())
         assert array.flags.writeable
         assert not np.shares_memory(array, np.frombuffer(message, np.uint8))
         array[...] = "other" if data_type == STRING else np.ones((), array.dtype)
-        wire.same_array(ours.numpy(), tensor.array())
+        stored_tensors.same_array(ours.numpy(), tensor.array())
         assert message == before == ours.SerializeToString()
 
 
@@ -158,21 +160,21 @@ def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_typ
 @given(data=st.data())
 @settings(max_examples=10)
 def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     kind = tensor.array().dtype.kind
     other = object if kind == "O" else np.complex128 if kind == "c" else np.float32
     for ours in parse(tensor):
         array = ours.numpy()
         with np.errstate(all="ignore"):
-            wire.same_array(np.asarray(ours, dtype=other), array.astype(other))
+            stored_tensors.same_array(np.asarray(ours, dtype=other), array.astype(other))
         copied = np.array(ours)
-        wire.same_array(copied, array)
+        stored_tensors.same_array(copied, array)
         assert copied.flags.writeable
         assert not np.shares_memory(copied, array)
 
 
 def test_numpy_makes_no_copy_where_none_is_allowed():
-    raw, varints = parse(wire.Stored(wire.DATA_TYPES["INT32"], [3], [1, 2, 3]))[::-2]
+    raw, varints = parse(stored_tensors.Stored(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3]))[::-2]
     assert np.shares_memory(np.array(raw, copy=False), raw.numpy())
     assert np.shares_memory(raw.__array__(), raw.numpy())
     assert not np.shares_memory(raw.__array__(copy=True), raw.numpy())
@@ -180,14 +182,14 @@ def test_numpy_makes_no_copy_where_none_is_allowed():
         np.array(raw, dtype=np.float64, copy=False)
     with pytest.raises(ValueError):
         raw.__array__(np.float64, copy=False)
-    narrow = TensorProto(data_type=wire.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
+    narrow = TensorProto(data_type=stored_tensors.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
     with pytest.raises(ValueError):
         np.array(narrow, copy=False)
     assert np.array(varints).tolist() == [1, 2, 3]
 
 
 def test_tensors_are_operands_of_numpy():
-    tensor = TensorProto(data_type=wire.DATA_TYPES["INT64"], dims=[2, 2], int64_data=[1, 2, 3, 4])
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT64"], dims=[2, 2], int64_data=[1, 2, 3, 4])
     assert np.add(tensor, 1).tolist() == [[2, 3], [4, 5]]
     assert np.stack([tensor, tensor]).shape == (2, 2, 2)
 
@@ -237,13 +239,13 @@ def with_rank(index):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_read_gives_what_the_array_has_at_the_index(data_type, data):
-    tensor = data.draw(wire.stored(data_type))
+    tensor = data.draw(stored_tensors.stored(data_type))
     index = data.draw(index_of(tensor.array().shape))
     wanted = tensor.array()[with_rank(index)]
     for ours in parse(tensor):
         got = ours.read(index)
         assert type(got) is np.ndarray
-        wire.same_array(got, wanted)
+        stored_tensors.same_array(got, wanted)
         assert got.flags.writeable
         assert not np.shares_memory(got, ours.numpy())
 
@@ -253,19 +255,19 @@ def test_read_reaches_every_run_of_a_narrow_type(data_type):
     """A run that begins and ends at any bit of a byte."""
     if data_type == STRING:
         return
-    mask = 1 if data_type == wire.DATA_TYPES["BOOL"] else (1 << wire.BITS[data_type]) - 1
-    tensor = wire.Stored(data_type, [11], [i * 0x9E3779B97F4A7C15F39CC0605CEDC835 >> 7 & mask for i in range(11)])
+    mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
+    tensor = stored_tensors.Stored(data_type, [11], [i * MIXER >> 7 & mask for i in range(11)])
     wanted = tensor.array()
     for ours in parse(tensor):
         for begin in range(12):
             for end in range(begin, 12):
-                wire.same_array(ours.read(slice(begin, end)), wanted[begin:end])
-            wire.same_array(ours.read(slice(begin, None, -1)), wanted[begin::-1])
+                stored_tensors.same_array(ours.read(slice(begin, end)), wanted[begin:end])
+            stored_tensors.same_array(ours.read(slice(begin, None, -1)), wanted[begin::-1])
 
 
 @pytest.mark.parametrize("index", [2, -3, (0, 3), (0, 0, 0), slice(0, 1, 0), "a", 1.0, (..., ...), (slice("a"), 0)])
 def test_read_refuses_the_indices_that_numpy_refuses(index):
-    tensor = TensorProto(data_type=wire.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(6))
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(6))
     with pytest.raises(Exception) as wanted:
         tensor.numpy()[index]
     with pytest.raises((wanted.type, TypeError)):
@@ -274,13 +276,13 @@ def test_read_refuses_the_indices_that_numpy_refuses(index):
 
 @pytest.mark.parametrize("index", [None, (0, None), [0, 1], np.array([True, False]), (0, [1, 1]), True, np.int64(1)])
 def test_read_refuses_other_indices_or_takes_them_as_numpy_does(index):
-    tensor = TensorProto(data_type=wire.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     try:
         got = tensor.read(index)
     except (TypeError, IndexError):
         assert type(index) is not np.int64
     else:
-        wire.same_array(got, np.asarray(tensor.numpy()[index]))
+        stored_tensors.same_array(got, np.asarray(tensor.numpy()[index]))
 
 
 # --- segments
@@ -290,21 +292,21 @@ def test_read_refuses_other_indices_or_takes_them_as_numpy_does(index):
 @settings(max_examples=15)
 @given(data=st.data(), begin=st.integers(0, 9))
 def test_a_segment_is_a_flat_chunk(data_type, data, begin):
-    tensor = data.draw(wire.stored(data_type, max_side=3))
+    tensor = data.draw(stored_tensors.stored(data_type, max_side=3))
     n = len(tensor.elements)
     chunk = tensor._replace(dims=[1000, 2])
     segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
     for message in chunk.inline():
         ours = TensorProto.FromString(message + segment)
-        wire.same_array(ours.numpy(), tensor.array().reshape(n))
-        wire.same_array(ours.read(slice(1, None)), tensor.array().reshape(n)[1:])
+        stored_tensors.same_array(ours.numpy(), tensor.array().reshape(n))
+        stored_tensors.same_array(ours.read(slice(1, None)), tensor.array().reshape(n)[1:])
         if data_type != STRING:
             assert ours.nbytes == len(tensor.raw)
 
 
 @pytest.mark.parametrize("begin, end", [(2, 1), (-1, 1), (5, 7), (0, 1 << 62), (-(1 << 63), (1 << 63) - 1)])
 def test_a_segment_out_of_bounds_raises(begin, end):
-    tensor = TensorProto(name="w", data_type=wire.DATA_TYPES["INT8"], dims=[6], raw_data=b"\1\2")
+    tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT8"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = begin, end
     with pytest.raises(onnxwire.TensorError, match="segment") as caught:
         tensor.numpy()
@@ -312,8 +314,8 @@ def test_a_segment_out_of_bounds_raises(begin, end):
 
 
 def test_a_segment_with_too_few_bytes_raises():
-    tensor = TensorProto(name="w", data_type=wire.DATA_TYPES["INT16"], dims=[6], raw_data=b"\1\2")
+    tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT16"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = 1, 3
     with pytest.raises(onnxwire.TensorError) as caught:
         tensor.numpy()
-    assert {"2", "4"} <= wire.figures(caught.value.reason)
+    assert {"2", "4"} <= stored_tensors.figures(caught.value.reason)

@@ -8,21 +8,23 @@ import sys
 
 import numpy as np
 import pytest
+import stored_tensors
 import wire
 
 import onnxwire
 from onnxwire import TensorProto
 
-FLOAT = wire.DATA_TYPES["FLOAT"]
-AS_THEY_STAND = [name for name, value in wire.DATA_TYPES.items() if wire.BITS[value] >= 8 and name != "STRING"]
-NARROW = [name for name, value in wire.DATA_TYPES.items() if wire.BITS[value] < 8]
+FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
+BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
+AS_THEY_STAND = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
+NARROW = [name for name, bits in BITS.items() if bits < 8]
 
 
 def sample(name, dims=(3, 5)):
-    data_type = wire.DATA_TYPES[name]
-    mask = 1 if name == "BOOL" else (1 << min(wire.BITS[data_type], 64)) - 1
+    data_type = stored_tensors.DATA_TYPES[name]
+    mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
-    return wire.Stored(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
+    return stored_tensors.Stored(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ def test_dlpack_shares_the_memory_and_forbids_to_write(name):
     tensor = sample(name)
     ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
     array = np.from_dlpack(ours)
-    wire.same_array(array, tensor.array())
+    stored_tensors.same_array(array, tensor.array())
     assert address(array) == address(ours.numpy())
     assert not array.flags.writeable
     assert ours.__dlpack_device__() == (1, 0)
@@ -194,10 +196,10 @@ def test_dlpack_copies_where_it_is_told_to():
     tensor = sample("INT16")
     ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
     array = np.from_dlpack(ours, copy=True)
-    wire.same_array(array, tensor.array())
+    stored_tensors.same_array(array, tensor.array())
     assert not np.shares_memory(array, ours.numpy())
 
 
 def test_dlpack_refuses_strings():
     with pytest.raises(BufferError):
-        np.from_dlpack(TensorProto(data_type=wire.DATA_TYPES["STRING"], dims=[1], string_data=[b"a"]))
+        np.from_dlpack(TensorProto(data_type=stored_tensors.DATA_TYPES["STRING"], dims=[1], string_data=[b"a"]))

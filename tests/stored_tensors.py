@@ -1,0 +1,136 @@
+"""Tensors of every type in every storage, made bit by bit, and what readers of tensors are held against."""
+
+from __future__ import annotations
+
+import re
+from itertools import cycle, islice
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+from hypothesis import strategies as st
+from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
+from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_of
+
+import onnxwire
+from onnxwire.descriptor import FieldDescriptor as F
+
+DATA_TYPES = {name: value for name, value in onnx.TensorProto.DataType.items() if value}
+_NARROW = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
+BITS = {
+    value: _NARROW.get(name, 8 * onnx.helper.tensor_dtype_to_np_dtype(value).itemsize)
+    for name, value in DATA_TYPES.items()
+}
+
+
+class Stored(NamedTuple):
+    """A tensor's elements: each the int that its bits are, or the bytes of a string."""
+
+    data_type: int
+    dims: list[int]
+    elements: list
+
+    @property
+    def raw(self):
+        """The bytes of raw_data, by the plainest arithmetic: one little-endian number of all bits, low ones first."""
+        bits = BITS[self.data_type]
+        whole = sum(element << i * bits for i, element in enumerate(self.elements))
+        return whole.to_bytes(-(-len(self.elements) * bits // 8), "little")
+
+    @property
+    def field(self):
+        """The typed field that these elements may stand in."""
+        return onnxwire.TensorProto.DESCRIPTOR.fields_by_name[onnx.helper.tensor_dtype_to_field(self.data_type)]
+
+    def entries(self):
+        """The values of the typed field, each as its wire bytes."""
+        bits, elements, wire = BITS[self.data_type], self.elements, wire_of(self.field)
+        if wire == LEN:
+            return [varint(len(element)) + element for element in elements]
+        if bits in (2, 4):
+            elements = self.raw
+        if wire != VARINT:  # complex numbers are two entries
+            return [bytes(entry) for entry in np.frombuffer(self.raw, f"V{4 if wire == FIXED32 else 8}")]
+        if onnx.TensorProto.DataType.Name(self.data_type) in ("INT8", "INT16", "INT32", "INT64"):
+            elements = [element - (element >> bits - 1 << bits) for element in elements]
+        return [varint(element) for element in elements]
+
+    def typed(self, packed=True):
+        """The records of the typed field."""
+        if packed and self.field.type != F.TYPE_BYTES:
+            return span(self.field.number, b"".join(self.entries())) if self.elements else b""
+        return b"".join(tag(self.field.number, wire_of(self.field)) + entry for entry in self.entries())
+
+    def message(self, data=b"", name="w"):
+        """The tensor's message, with these records for its elements."""
+        dims = b"".join(number(1, dim) for dim in self.dims)
+        return dims + number(2, self.data_type) + span(8, name.encode()) + data
+
+    def inline(self, name="w"):
+        """The message in each storage that the type has within the message: typed, and raw_data as the last."""
+        storages = [self.typed()]
+        if self.data_type != DATA_TYPES["STRING"]:
+            storages += [self.typed(packed=False), span(9, self.raw)]
+        return [self.message(data, name) for data in storages]
+
+    def array(self):
+        """The array that this tensor is, by the official reader of raw_data; the one of strings cuts NULs off."""
+        if self.data_type == DATA_TYPES["STRING"]:
+            array = np.empty(len(self.elements), object)
+            array[:] = [element.decode() for element in self.elements]
+            return array.reshape(self.dims)
+        return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(self.message(span(9, self.raw))))
+
+
+@st.composite
+def stored(draw, data_type, max_side=5, dims=None):
+    """A tensor of a data type, of rank 0 to 4, with any bits in its elements (of a bool: 0 or 1)."""
+    dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
+    if data_type == DATA_TYPES["STRING"]:
+        values = st.text(max_size=4).map(str.encode)
+    else:
+        values = st.integers(0, 1 if data_type == DATA_TYPES["BOOL"] else (1 << BITS[data_type]) - 1)
+    few = draw(st.lists(values, min_size=1, max_size=9))
+    return Stored(data_type, dims, list(islice(cycle(few), prod(dims))))
+
+
+def external(location, offset=None, length=None):
+    """The records of a tensor whose bytes are in a file."""
+    entries = {"location": location, "offset": offset, "length": length}
+    pairs = [(key, str(value)) for key, value in entries.items() if value is not None]
+    return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
+
+
+def same_array(ours, wanted):
+    """Assert that two arrays have the same dtype, shape and, bit for bit, elements."""
+    assert ours.dtype == wanted.dtype
+    assert ours.shape == wanted.shape
+    if wanted.dtype == object:
+        assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in wanted.flat]
+        return
+    bits = _NARROW.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype)), 8)
+    # The bits above those that a narrow element has are nobody's business, as long as the values are the same.
+    one, other = (np.frombuffer(array.tobytes(), np.uint8) & (1 << bits) - 1 for array in (ours, wanted))
+    assert one.tobytes() == other.tobytes()
+    if bits < 8 and ours.size:
+        assert ours.astype(np.float32).tobytes() == wanted.astype(np.float32).tobytes()
+
+
+def tensors_in(message, path=""):
+    """Every TensorProto in a message, of ours or official, with its path; a plain walk."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield path, message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            place = f"{path}.{field.name}" if path else field.name
+            parts = [(f"{place}[{i}]", part) for i, part in enumerate(value)] if field.is_repeated else [(place, value)]
+            for at, part in parts:
+                yield from tensors_in(part, at)
+
+
+def figures(text):
+    """The numbers that an error message names, without their commas."""
+    return set(re.findall(r"-?\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text)))
