@@ -6,9 +6,10 @@ import argparse
 import io
 import os
 import sys
+import warnings
 
 from onnxwire._version import __version__
-from onnxwire.cli import dump, encode, info
+from onnxwire.cli import dump, encode, info, pack
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -18,7 +19,16 @@ examples:
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
   onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
   onnxwire encode model.txt -o m.onnx   the model that a text describes
+  onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
+  onnxwire pack m.onnx -o one.onnx      a model and the files beside it as one file
 """
+# What errors and warnings of the library advise, as the commands have it.
+_ADVICE = {
+    "overwrite=True": "--overwrite",
+    ", or give external_data=": "",
+    "external_root=": "--external-root",
+    "(external data)": "(onnxwire unpack)",
+}
 
 OK, TROUBLE = 0, 2
 
@@ -40,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     info.add_parser(commands)
     dump.add_parser(commands)
     encode.add_parser(commands)
+    pack.add_unpack_parser(commands)
+    pack.add_pack_parser(commands)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
@@ -49,13 +61,15 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status: int = options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *where: _complain(f"warning: {message}")
+            status: int = options.run(options)
         sys.stdout.flush()
         return status
     except Error as error:
-        # One line, whatever is in a name; and what was printed before it comes first.
+        # What was printed before it comes first.
         sys.stdout.flush()
-        print("onnxwire:", str(error).replace("\n", "\\n"), file=sys.stderr)
+        _complain(str(error))
         return TROUBLE
     except BrokenPipeError:
         # The reader went away. The interpreter must not try to flush again at its end.
@@ -63,3 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return 128 + 2
+
+
+def _complain(text: str) -> None:
+    """Print a line on stderr; one, whatever is in a name."""
+    for ours, shell in _ADVICE.items():
+        text = text.replace(ours, shell)
+    print("onnxwire:", text.replace("\n", "\\n"), file=sys.stderr)

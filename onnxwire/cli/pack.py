@@ -1,0 +1,160 @@
+"""`onnxwire unpack` and `onnxwire pack`: a model's weights out into files beside it, and back in."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import re
+import sys
+from typing import IO, Any
+
+from onnxwire.cli.progress import progress_bar
+from onnxwire.errors import SaveError
+from onnxwire.index import tensors
+from onnxwire.model import load, save
+
+_UNPACK = """\
+Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool
+and lets many processes share the weights. OUT may be MODEL; the new files take their places when all are complete.
+"""
+_UNPACK_EXAMPLES = """\
+examples:
+  onnxwire unpack model.onnx -o out/model.onnx                 the weights go to out/model.data
+  onnxwire unpack model.onnx -o model.onnx --data weights.bin
+  onnxwire unpack model.onnx -o out/model.onnx --data 'weights/{name}.bin'
+  onnxwire unpack big.onnx -o out/big.onnx --shard-size 2G     out/big-00001-of-00003.data and so on
+"""
+_PACK = """\
+Make one file of a model and the files beside it that its weights are in (external data). These stay where they are. OUT
+may be MODEL; the new file takes its place when it is complete.
+"""
+_PACK_EXAMPLES = """\
+examples:
+  onnxwire pack model.onnx -o packed.onnx
+  onnxwire pack model.onnx -o packed.onnx --inline-align 4096
+  onnxwire pack model.onnx -o packed.onnx --external-root /mnt/weights
+"""
+_UNITS = "KMGT"
+
+
+def add_unpack_parser(commands: Any) -> None:
+    """Add `unpack` to the parser's `commands`."""
+    parser = _add_parser(commands, "unpack", "weights out of a model, into files beside it", _UNPACK, _UNPACK_EXAMPLES)
+    parser.add_argument(
+        "--data",
+        metavar="NAME",
+        help="the file for the weights, from OUT's folder; with {name} in it, one file a tensor; by default OUT's name "
+        "with .data at its end",
+    )
+    parser.add_argument(
+        "--threshold",
+        metavar="SIZE",
+        type=_size,
+        default=1024,
+        help="leave tensors of fewer bytes in the model; default: 1024",
+    )
+    parser.add_argument(
+        "--align", metavar="N", type=_size, default=4096, help="begin each tensor at a multiple of N bytes; default: 4K"
+    )
+    parser.add_argument("--shard-size", metavar="SIZE", type=_size, help="begin another file from so many bytes on")
+    parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each file in the model")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are not the model's, too")
+    parser.set_defaults(run=run_unpack)
+
+
+def add_pack_parser(commands: Any) -> None:
+    """Add `pack` to the parser's `commands`."""
+    parser = _add_parser(commands, "pack", "one file of a model and its weights", _PACK, _PACK_EXAMPLES)
+    parser.add_argument(
+        "--inline-align",
+        metavar="N",
+        type=_size,
+        default=1,
+        help="begin each tensor at a multiple of N bytes of the file, by padding that other tools skip",
+    )
+    parser.add_argument(
+        "--threshold",
+        metavar="SIZE",
+        type=_size,
+        default=1024,
+        help="align no tensors of fewer bytes; default: 1024",
+    )
+    parser.set_defaults(run=run_pack)
+
+
+def _add_parser(commands: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Add a command with what both have."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"{examples}\nSizes are in bytes; K, M, G and T stand for powers of 1024.\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    stdout = "; - for stdout" if name == "pack" else ""
+    parser.add_argument("file", metavar="MODEL")
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout}")
+    parser.add_argument(
+        "--external-root", metavar="DIR", help="another folder that MODEL's weights may be in, beside its own"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr what was written")
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    return parser
+
+
+def _size(text: str) -> int:
+    """Read a number of bytes, such as 4096, 64K or 2G."""
+    found = re.fullmatch(rf"([0-9]{{1,18}})([{_UNITS}]?)", text.upper())
+    size = -1 if found is None else int(found[1]) << 10 * (1 + _UNITS.index(found[2]) if found[2] else 0)
+    if not 0 <= size < 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it as 4096, 64K, 500M or 2G")
+    return size
+
+
+def run_unpack(options: argparse.Namespace) -> int:
+    """Move the weights out; returns the exit status."""
+    if options.output == "-":
+        raise SaveError(errno.EINVAL, "the weights need a folder to be in; name a file after -o", "<stdout>")
+    # A function, since what OUT is called is no pattern.
+    default = os.path.splitext(os.path.basename(options.output))[0] + ".data"
+    return _save(
+        options,
+        options.output,
+        external=(lambda tensor: default) if options.data is None else options.data,
+        threshold=options.threshold,
+        align=options.align,
+        shard_size=options.shard_size,
+        checksum=options.checksum,
+        overwrite=options.overwrite,
+    )
+
+
+def run_pack(options: argparse.Namespace) -> int:
+    """Take the weights in; returns the exit status."""
+    if options.output == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    out = sys.stdout.buffer if options.output == "-" else options.output
+    return _save(options, out, external=None, inline_align=options.inline_align, threshold=options.threshold)
+
+
+def _save(options: argparse.Namespace, out: str | IO[bytes], **how: Any) -> int:
+    """Load the model and save it so; returns the exit status."""
+    with (
+        load(options.file, external_root=options.external_root) as model,
+        progress_bar(f"writing {options.output}", not options.no_progress) as progress,
+    ):
+        save(model, out, progress=progress, **how)
+    if options.verbose and os.path.isfile(options.output):
+        _tell(options.output)
+    return 0
+
+
+def _tell(path: str) -> None:
+    """Print a line for each file of a model: its size, and how many tensors it holds."""
+    counts = {path: 0}
+    for tensor in tensors(path):
+        file = tensor.file or path
+        counts[file] = counts.get(file, 0) + 1
+    for file, count in counts.items():
+        print(f"{file}: {os.path.getsize(file):,} bytes, {count:,} tensor{'' if count == 1 else 's'}", file=sys.stderr)

@@ -1,0 +1,272 @@
+"""`onnxwire unpack` and `onnxwire pack` move weights out of a model and back, and change nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxwire
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+MODEL = onnx.load(DIGITS)
+LARGE = {tensor.name for tensor in MODEL.graph.initializer if len(tensor.raw_data) >= 1024}
+
+
+def run(*arguments, cwd, stdout=subprocess.PIPE):
+    command = [sys.executable, "-P", "-m", "onnxwire", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, check=False)
+
+
+def do(*arguments, cwd):
+    """Run a command that succeeds, and so says nothing."""
+    done = run(*arguments, cwd=cwd)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def check_refusal(done, text):
+    """Assert that a command ended in one line and status 2."""
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"onnxwire: {text}\n"
+
+
+def check_model(path):
+    """Assert that the official runtime finds the model there, whichever files its weights are in."""
+    model = onnx.load(path)
+    for ours, official in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(ours), numpy_helper.to_array(official))
+        ours.CopyFrom(official)
+    assert model == MODEL
+
+
+def moved(path):
+    """The tensors of a model that are in files beside it, by name."""
+    return {info.name: info for info in onnxwire.tensors(path) if info.location is not None}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the model in it."""
+    (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
+    return tmp_path
+
+
+def test_unpack_moves_large_weights_beside_the_new_model(folder):
+    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    assert sorted(os.listdir(folder)) == ["m.onnx", "out.data", "out.onnx"]
+    assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
+    check_model(folder / "out.onnx")
+    assert set(moved(folder / "out.onnx")) == LARGE
+    assert {info.location for info in moved(folder / "out.onnx").values()} == {"out.data"}
+
+
+def test_pack_gives_back_the_bytes_that_unpack_was_given(folder):
+    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    do("pack", "out.onnx", "-o", "back.onnx", cwd=folder)
+    assert (folder / "back.onnx").read_bytes() == DIGITS.read_bytes()
+
+
+def test_both_work_in_place(folder):
+    do("unpack", "m.onnx", "-o", "m.onnx", cwd=folder)
+    check_model(folder / "m.onnx")
+    assert (folder / "m.onnx").stat().st_size < 30_000
+    do("unpack", "m.onnx", "-o", "m.onnx", "--align", "64", cwd=folder)
+    check_model(folder / "m.onnx")
+    do("pack", "m.onnx", "-o", "m.onnx", cwd=folder)
+    assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
+
+
+def test_pack_takes_in_what_the_official_package_moved_out(folder):
+    (folder / "official").mkdir()
+    onnx.save(onnx.load(DIGITS), folder / "official" / "m.onnx", save_as_external_data=True, location="weights")
+    do("pack", "official/m.onnx", "-o", "packed.onnx", cwd=folder)
+    check_model(folder / "packed.onnx")
+    assert not moved(folder / "packed.onnx")
+
+
+def test_the_data_goes_where_it_is_told_to(folder):
+    do("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
+    do("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
+    do("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
+    for name in ("one", "each", "shards"):
+        check_model(folder / f"{name}.onnx")
+    assert os.listdir(folder / "weights") == ["one.bin"]
+    assert set(os.listdir(folder / "each")) == {f"{name}.bin" for name in LARGE}
+    shards = {info.location for info in moved(folder / "shards.onnx").values()}
+    assert shards == {f"shards-{i:05}-of-{len(shards):05}.data" for i in range(1, len(shards) + 1)}
+    assert len(shards) > 1
+
+
+def test_a_model_may_be_called_what_is_a_pattern_elsewhere(folder):
+    do("unpack", "m.onnx", "-o", "{name}.onnx", cwd=folder)
+    check_model(folder / "{name}.onnx")
+    assert (folder / "{name}.data").exists()
+
+
+def test_sizes_and_checksums_are_as_asked_for(folder):
+    do("unpack", "m.onnx", "-o", "out.onnx", "--threshold", "16K", "--align", "64k", "--checksum", cwd=folder)
+    check_model(folder / "out.onnx")
+    infos = moved(folder / "out.onnx").values()
+    assert {info.nbytes >= 16384 for info in infos} == {True}
+    assert {info.offset % 65536 for info in infos} == {0}
+    digest = hashlib.sha1((folder / "out.data").read_bytes()).hexdigest()
+    tensors = onnx.load(folder / "out.onnx", load_external_data=False).graph.initializer
+    entries = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "checksum"]
+    assert entries == [digest] * len(infos)
+
+
+def test_packed_weights_are_aligned_where_asked_for(folder):
+    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    do("pack", "out.onnx", "-o", "packed.onnx", "--inline-align", "4K", "--threshold", "2K", cwd=folder)
+    check_model(folder / "packed.onnx")
+    found = onnxwire.tensors(folder / "packed.onnx")
+    assert {info.offset % 4096 for info in found if info.nbytes >= 2048} == {0}
+
+
+@pytest.mark.parametrize("size", ["", "1X", "-1", "1.5G", "0x10", "9999999999G", "two"])
+def test_what_is_no_size_is_refused(folder, size):
+    done = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
+    assert done.returncode == 2
+    assert f"{size!r} is no size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr
+    assert os.listdir(folder) == ["m.onnx"]
+
+
+def test_packing_to_stdout_gives_the_model_and_nothing_else(folder):
+    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    done = run("pack", "out.onnx", "-o", "-", "-v", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, DIGITS.read_bytes(), b"")
+
+
+def test_verbose_tells_what_is_in_which_file(folder):
+    done = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, b"")
+    sizes = [(folder / name).stat().st_size for name in ("out.onnx", "out.data")]
+    inline = len(onnxwire.tensors(DIGITS)) - len(LARGE)
+    assert done.stderr.decode().splitlines() == [
+        f"out.onnx: {sizes[0]:,} bytes, {inline} tensors",
+        f"out.data: {sizes[1]:,} bytes, {len(LARGE)} tensors",
+    ]
+
+
+def test_files_of_others_are_kept_unless_told_otherwise(folder):
+    (folder / "out.data").write_text("mine")
+    reason = "there is a file that is not the model's; allow it with --overwrite, or choose another name"
+    check_refusal(run("unpack", "m.onnx", "-o", "out.onnx", cwd=folder), f"{folder}/out.data: {reason}")
+    assert (folder / "out.data").read_text() == "mine"
+    assert sorted(os.listdir(folder)) == ["m.onnx", "out.data"]
+    do("unpack", "m.onnx", "-o", "out.onnx", "--overwrite", cwd=folder)
+    check_model(folder / "out.onnx")
+
+
+def test_missing_data_is_named_and_found_elsewhere(folder):
+    (folder / "elsewhere").mkdir()
+    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    (folder / "out.data").rename(folder / "elsewhere" / "out.data")
+    for command in ("pack", "unpack"):
+        done = run(command, "out.onnx", "-o", "new.onnx", cwd=folder)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+        assert done.stderr.startswith(b"onnxwire: out.data: No such file or directory")
+        assert not (folder / "new.onnx").exists()
+        do(command, "out.onnx", "-o", f"{command}.onnx", "--external-root", "elsewhere", cwd=folder)
+        check_model(folder / f"{command}.onnx")
+    done = run("pack", "out.onnx", "-o", "new.onnx", "--external-root", "nowhere", cwd=folder)
+    check_refusal(done, "nowhere: No such file or directory; --external-root takes a folder that is there")
+
+
+def test_no_command_leaves_the_folder_of_a_model(folder):
+    (folder / "inner").mkdir()
+    (folder / "secret").write_bytes(bytes(4096))
+    # A location that reads what is above the model's folder.
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.UINT8, dims=[4096], data_location=1)
+    tensor.external_data.add(key="location", value="../secret")
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), folder / "inner" / "m.onnx")
+    for command in ("pack", "unpack"):
+        done = run(command, "m.onnx", "-o", "out.onnx", cwd=folder / "inner")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+        assert b"'w'" in done.stderr
+        assert b"'../secret' is not read: it holds .., which leads out of the model's folder" in done.stderr
+    # And one that writes there.
+    done = run("unpack", "../m.onnx", "-o", "out.onnx", "--data", "../secret", "--overwrite", cwd=folder / "inner")
+    reason = "it holds .., which leads out of the model's folder"
+    check_refusal(done, f"external data can't be saved to '../secret': {reason}")
+    assert os.listdir(folder / "inner") == ["m.onnx"]
+    assert (folder / "secret").read_bytes() == bytes(4096)
+
+
+def test_what_can_not_be_written_is_refused_in_one_line(folder):
+    check_refusal(
+        run("unpack", "m.onnx", "-o", "-", cwd=folder),
+        "<stdout>: the weights need a folder to be in; name a file after -o",
+    )
+    check_refusal(
+        run("unpack", "m.onnx", "-o", "m.data", cwd=folder),
+        "external data can't be saved to 'm.data': that is the model itself",
+    )
+    done = run("pack", "m.onnx", "-o", "no/out.onnx", cwd=folder)
+    check_refusal(done, f"no/out.onnx: No such file or directory; there is no directory {folder}/no")
+    done = run("pack", "no\nmodel", "-o", "out.onnx", cwd=folder)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert done.stderr.startswith(b"onnxwire: no\\nmodel: No such file or directory")
+    assert run("unpack", "m.onnx", cwd=folder).returncode == 2
+    assert os.listdir(folder) == ["m.onnx"]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
+def test_a_terminal_is_given_no_binary_file(folder):
+    ours, theirs = os.openpty()
+    try:
+        done = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=theirs)
+        reason = b"a terminal can't show a binary file; name one after -o, or redirect"
+        assert (done.returncode, done.stderr) == (2, b"onnxwire: <stdout>: " + reason + b"\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_model_too_large_for_others_is_warned_of_in_one_line(folder, monkeypatch, capsys):
+    monkeypatch.setattr("onnxwire.model.INLINE_LIMIT", 100_000)
+    monkeypatch.chdir(folder)
+    assert main(["pack", "m.onnx", "-o", "out.onnx"]) == 0
+    out, text = capsys.readouterr()
+    assert (out, text.count("\n")) == ("", 1)
+    assert text.startswith("onnxwire: warning: ")
+    assert "171,893 bytes" in text
+    assert "onnxwire unpack" in text
+    assert main(["unpack", "m.onnx", "-o", "out.onnx"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("command", ["unpack", "pack"])
+def test_help_shows_examples(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert f"onnxwire {command} model.onnx -o " in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("command", ["unpack", "pack"])
+@pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
+def test_a_progress_bar_is_drawn_on_a_terminal(folder, command, option, is_drawn):
+    import pty
+
+    ours, theirs = pty.openpty()
+    line = [sys.executable, "-m", "onnxwire", command, "m.onnx", "-o", "out.onnx", *option]
+    subprocess.run(line, cwd=folder, stderr=theirs, check=True, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the end, as Linux tells it
+        while piece := os.read(ours, 1 << 16):
+            drawn += piece
+    os.close(ours)
+    assert (b"writing out.onnx" in drawn) == is_drawn
+    check_model(folder / "out.onnx")
