@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 MODULES = [
     "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
     "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk", "_bits", "_search", "_dlpack", "_align",
+    "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_problem", "checker/_payloads",
 ]  # fmt: skip
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
@@ -41,7 +42,7 @@ if __name__ == "__main__":
         ext_modules=cythonize(
             [
                 Extension(
-                    f"onnxwire.{name}",
+                    f"onnxwire.{name.replace('/', '.')}",
                     [f"onnxwire/{name}.pyx"],
                     extra_compile_args=compile_args,
                     extra_link_args=link_args,

@@ -22,6 +22,10 @@ from onnxwire.schema import load_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from onnxwire.bridges.onnxruntime import inference_session
+    from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
+    from onnxwire.bridges.torch import to_torch
+    from onnxwire.checker import Problem, check
     from onnxwire.index import TensorInfo, tensors
     from onnxwire.json import to_json
     from onnxwire.json_parser import from_json
@@ -31,16 +35,22 @@ if TYPE_CHECKING:
     from onnxwire.text_parser import from_text
 else:
     _LAZY = {
+        "Problem": "onnxwire.checker",
         "TensorInfo": "onnxwire.index",
+        "check": "onnxwire.checker",
         "from_array": "onnxwire.tensor",
         "from_coo": "onnxwire.sparse_tensor",
         "from_dense": "onnxwire.sparse_tensor",
         "from_json": "onnxwire.json_parser",
+        "from_safetensors": "onnxwire.bridges.safetensors",
         "from_text": "onnxwire.text_parser",
+        "inference_session": "onnxwire.bridges.onnxruntime",
         "join_segments": "onnxwire.tensor",
         "tensors": "onnxwire.index",
         "to_json": "onnxwire.json",
+        "to_safetensors": "onnxwire.bridges.safetensors",
         "to_text": "onnxwire.text",
+        "to_torch": "onnxwire.bridges.torch",
     }
 
     def __getattr__(name):
@@ -61,6 +71,7 @@ __all__ = [
     "InUseError",
     "LargeFileWarning",
     "Message",
+    "Problem",
     "RepeatedScalar",
     "RepeatedSpan",
     "SaveError",
@@ -68,18 +79,23 @@ __all__ = [
     "TensorError",
     "TensorInfo",
     "__version__",
+    "check",
     "from_array",
     "from_coo",
     "from_dense",
     "from_json",
+    "from_safetensors",
     "from_text",
+    "inference_session",
     "join_segments",
     "load",
     "load_schema",
     "save",
     "tensors",
     "to_json",
+    "to_safetensors",
     "to_text",
+    "to_torch",
     "verify",
     *_messages,
 ]

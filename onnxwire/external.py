@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections import namedtuple
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from onnxwire._document import Document
 from onnxwire._walk import payload_at
@@ -21,7 +21,7 @@ from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceEr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     from typing_extensions import Buffer
@@ -126,11 +126,19 @@ def _error(tensor: TensorProto, reason: str) -> ExternalDataError:
 def _number(tensor: TensorProto, key: str, text: str | None) -> int | None:
     if text is None:
         return None
+    number = plain_number(text)
+    if number is None:
+        shown = repr(text if len(text) <= 40 else text[:40] + "…")
+        raise _error(tensor, f"the {key} of its external data, {shown}, is no plain decimal number below 2**63")
+    return number
+
+
+def plain_number(text: str) -> int | None:
+    """The number that an offset or length says; None where it is no plain decimal number below 2**63."""
     digits = text.lstrip("0") or text[:1]
     # int() takes much that is no number here: signs, blanks, underscores, the digits of other scripts.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= _LARGEST):
-        shown = repr(text if len(text) <= 40 else text[:40] + "…")
-        raise _error(tensor, f"the {key} of its external data, {shown}, is no plain decimal number below 2**63")
+        return None
     return int(digits)
 
 
@@ -298,6 +306,23 @@ class ExternalFiles:
                 raise ClosedError("the files of external data were closed with their model; load it again")
             file = self._by_location.setdefault(location, self._supplied(location) or self._opened(location))
         return file
+
+    @contextmanager
+    def look_at(self, location: str) -> Iterator[ExternalFile]:
+        """The file at a location for the time of a with block: not mapped, and closed then if it was not open before.
+
+        So as many can be looked at as there are. Raises as `open` does.
+        """
+        file = self._by_location.get(location) or self._supplied(location)
+        if file is not None:
+            yield file
+            return
+        descriptor, name = self._folders.open(location)
+        file = ExternalFile.from_descriptor(descriptor, name, mmap=False)
+        try:
+            yield file
+        finally:
+            file.close()
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
         """Have a file at a location, whatever is there otherwise; it is closed with the others."""

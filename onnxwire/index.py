@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from onnxwire._message import Message
 from onnxwire._search import Search
 from onnxwire.dtypes import BY_NUMBER, STRING
+from onnxwire.external import plain_number
 from onnxwire.messages import ModelProto, TensorProto
 
 TYPE_CHECKING = False
@@ -73,7 +74,7 @@ def describe(tensor: TensorProto, path: str) -> TensorInfo:
     if location is not None:
         folder = getattr(tensor._document.files, "folder", None)
         file = location if folder is None else os.path.join(folder, location)
-        offset = _number(entries.get("offset", "0"))
+        offset = plain_number(entries.get("offset", "0"))
     elif payload is not None and payload.document is not None:
         span = payload.span
         # Of bytes that were made in memory, the place tells nothing.
@@ -94,7 +95,7 @@ def tensor_bytes(tensor: TensorProto) -> int:
         return len(payload)
     if is_external(tensor):
         for entry in tensor.external_data:
-            if entry.key == "length" and (length := _number(entry.value)) is not None:
+            if entry.key == "length" and (length := plain_number(entry.value)) is not None:
                 return length
     if tensor.data_type == STRING.number:
         return sum(len(text) for text in tensor.string_data)
@@ -104,7 +105,3 @@ def tensor_bytes(tensor: TensorProto) -> int:
         elements = min(elements * max(dim, 0), 1 << 63)
     kind = BY_NUMBER.get(tensor.data_type)
     return kind.count_bytes(elements) if kind is not None else elements
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

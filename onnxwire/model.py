@@ -213,11 +213,11 @@ def _encode(
 
     document = message._document
     if deterministic or document.is_edited or message._span != (0, len(document)):
-        document = _encoded_document(message, deterministic)
+        document = encoded_document(message, deterministic)
     return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING)], threshold, alignment)
 
 
-def _encoded_document(message: Message, deterministic: bool) -> Document:
+def encoded_document(message: Message, deterministic: bool) -> Document:
     """A document of a message's encoding, in memory or, where that is much, in a file that has no name."""
     import tempfile
 

@@ -6,7 +6,7 @@ python=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=$root/build/sanitize
 mkdir -p "$target"
-(cd "$root" && tar cf - --exclude='*.so' --exclude='*.c' onnxwire schema tests examples setup.py pyproject.toml \
+(cd "$root" && tar cf - --exclude='*.so' --exclude='*.c' onnxwire schema tests examples docs setup.py pyproject.toml \
     README.md CHANGELOG.md CONTRIBUTING.md DESIGN.md LICENSE) | (cd "$target" && tar xf -)
 cd "$target"
 ONNXWIRE_SANITIZE=1 "$python" setup.py -q build_ext --inplace

@@ -9,7 +9,7 @@ import sys
 import warnings
 
 from onnxwire._version import __version__
-from onnxwire.cli import dump, encode, info, pack
+from onnxwire.cli import check, dump, encode, info, pack
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -17,6 +17,7 @@ examples:
   onnxwire info model.onnx              what is in a model: inputs, outputs, operators, tensors
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
+  onnxwire check model.onnx             every rule of the ONNX IR that a model breaks, and where
   onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
   onnxwire encode model.txt -o m.onnx   the model that a text describes
   onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
     arguments: the words after the program's name, by default the process's own.
-    Returns the exit status: 0, or 2 where something could not be done.
+    Returns the exit status: 0, 1 where a check found something, or 2 where something could not be done.
     """
     parser = argparse.ArgumentParser(
         prog="onnxwire",
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     info.add_parser(commands)
+    check.add_parser(commands)
     dump.add_parser(commands)
     encode.add_parser(commands)
     pack.add_unpack_parser(commands)

@@ -1,0 +1,103 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What a whole document says, as columns of numbers: one sheet a message type, one row a message."""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from onnxwire._document cimport Document
+from onnxwire._table cimport Field, Slot, Table
+from onnxwire.checker._texts cimport Texts, is_utf8
+
+cdef enum:
+    CLASH = 1            # flags of a row: two members of a oneof stand on the wire
+    MERGED = 2           # the message stands in several pieces
+    UNKNOWN = 4          # some record is no known field's
+
+cdef enum Column:        # what a field's column holds, a row
+    NUMBER               # int64: the value, the raw bits of a float; 0 where it is absent
+    TEXT                 # int32: the id of the string; 0 where it is absent or empty
+    SPAN                 # Slot: offset and length of the bytes
+    CHILD                # int32: the row of the message in its sheet, -1 where it is absent
+    CHILDREN             # Run: rows of messages, in their sheet, from `first` on, with other fields' between them
+    LIST                 # Run: rows in the field's own list, without gaps
+    PAYLOAD              # Records: numbers or bytes that are not looked at
+
+cdef struct Run:
+    int32_t first
+    int32_t n
+
+cdef struct Records:
+    int64_t first        # offset of the first record's tag
+    int64_t records
+    int64_t items        # elements; -1 where only a walk over packed varints could tell
+    int64_t size         # bytes of the values
+
+cdef struct List:
+    # The elements of one repeated string or number field, of all messages.
+    int32_t n
+    int32_t capacity
+    int32_t* parent      # row of the message
+    int32_t* index       # place in the field
+    int64_t* start       # offset of the value
+    int64_t* value       # id of the string, or the number
+
+cdef struct Part:
+    const uint8_t* p
+    uint64_t n
+    int32_t next
+    int32_t last         # of the first part: the last one
+
+cdef struct Sheet:
+    const Table* table
+    int32_t n
+    int32_t capacity
+    int32_t done         # rows that were scanned
+    const uint8_t** p
+    uint64_t* length
+    int32_t* parent      # row in the sheet of the parent's type; -1 of the root
+    int32_t* index       # place in the repeated field, 0 of a singular one
+    int16_t* edge        # which field of which type it stands in; -1 of the root
+    uint8_t* depth
+    uint8_t* flags
+    uint32_t* present    # bit = slot of the field
+    int32_t* part        # further pieces: the first of them in `parts`, -1 for none; NULL as long as no row has any
+    int32_t ready        # rows whose columns are empty and may be filled
+    Column* kinds        # by slot
+    void** columns
+    List* lists          # by slot
+    Sheet** subs         # of message fields
+    int16_t* edges       # of message fields
+
+cdef struct Foreign:
+    # A record that is no known field's.
+    int64_t start        # offset of its tag
+    int64_t value        # of a varint
+    int32_t row
+    int32_t number
+    int16_t sheet
+    int16_t wire
+
+
+cdef class Facts:
+    cdef Document document
+    cdef readonly object root           # class of the root message
+    cdef readonly bint is_placed        # offsets mean bytes of what was given
+    cdef Sheet* sheets
+    cdef Py_ssize_t n_sheets
+    cdef object tables                  # keeps the C tables alive
+    cdef dict places                    # full name without the package -> sheet
+    cdef list names                     # of sheets
+    cdef list edge_names                # "GraphProto.node"
+    cdef list edge_owners               # (sheet, slot) of an edge
+    cdef Part* parts
+    cdef int32_t n_parts
+    cdef int32_t parts_capacity
+    cdef Foreign* foreign
+    cdef int32_t n_foreign
+    cdef int32_t foreign_capacity
+    cdef Texts texts
+
+    cdef Sheet* sheet(self, str name) except NULL
+    cdef int slot(self, Sheet* sheet, str name) except -1
+    cdef void* column(self, str sheet, str field) except NULL
+    cdef List* list_of(self, str sheet, str field) except NULL
+    cdef int edge(self, str name) except -1
+    cdef object buffer(self, const void* p, Py_ssize_t n, int size)

@@ -1,0 +1,673 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Turns a document into columns of numbers, without a Python object a message and without a look at payloads.
+
+Every message becomes a row of its type's sheet, level by level: the messages in one message stand together, before
+those in its children. So there is no recursion, and a row's number tells what was earlier. Every string becomes the id
+of what it says: equal names have equal ids. Knows tables, not what they are tables of.
+
+The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, a singular
+message that stands twice is one row.
+"""
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from onnxwire._document cimport FAR, decode_error, prepare_step
+from onnxwire._table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
+from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, load32, load64, read_length,
+    read_long_tag, read_varint, skip_value,
+)
+from onnxwire._view cimport new_payload, table_of
+
+import os
+
+from onnxwire._walk import verify_document
+
+cdef enum Outcome:
+    SOUND
+    DAMAGED
+    TOO_MUCH             # no memory, or more than 2**31 rows
+
+cdef enum:
+    BATCH = 256          # rows that are made ready at a time
+
+# Packed numbers and bytes are payload; only those that rules compare become a list.
+_LISTED = frozenset({"TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device",
+                     "IntIntListEntryProto.value", "MapProto.keys", "MapProto.string_keys"})
+
+
+cdef inline size_t width(Column kind) noexcept nogil:
+    if kind == NUMBER or kind == CHILDREN or kind == LIST:
+        return 8
+    if kind == SPAN:
+        return sizeof(Slot)
+    if kind == PAYLOAD:
+        return sizeof(Records)
+    return 4
+
+
+cdef int widen_sheet(Sheet* sheet) noexcept nogil:
+    cdef int32_t capacity
+    cdef uint32_t i
+    cdef int32_t old = sheet.capacity
+    if old >= 1 << 29:
+        return -1
+    capacity = old + old // 2 + 4
+    if (
+        widen(<void**>&sheet.p, capacity, 8) or widen(<void**>&sheet.length, capacity, 8)
+        or widen(<void**>&sheet.parent, capacity, 4) or widen(<void**>&sheet.index, capacity, 4)
+        or widen(<void**>&sheet.edge, capacity, 2) or widen(<void**>&sheet.depth, capacity, 1)
+        or widen(<void**>&sheet.flags, capacity, 1) or widen(<void**>&sheet.present, capacity, 4)
+    ):
+        return -1
+    for i in range(sheet.table.n_fields):
+        if sheet.columns[i] != NULL and widen(&sheet.columns[i], capacity, width(sheet.kinds[i])):
+            return -1
+    if sheet.part != NULL:
+        if widen(<void**>&sheet.part, capacity, 4):
+            return -1
+        memset(sheet.part + old, 0xFF, <size_t>(capacity - old) * 4)
+    sheet.capacity = capacity
+    return 0
+
+
+cdef inline void empty_column(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
+    cdef size_t size = width(sheet.kinds[slot])
+    memset(
+        <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
+        <size_t>(last - first) * size,
+    )
+
+
+cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
+    """Make the column of a field that is met for the first time; most fields of most types are in no message."""
+    sheet.columns[slot] = malloc(<size_t>sheet.capacity * width(sheet.kinds[slot]))
+    if sheet.columns[slot] == NULL:
+        return -1
+    empty_column(sheet, slot, 0, sheet.ready)
+    return 0
+
+
+cdef int make_other_columns(Sheet* sheet) noexcept nogil:
+    """Make the columns of fields that no message has; what `calloc` gives is not touched before it is read."""
+    cdef uint32_t i
+    for i in range(sheet.table.n_fields):
+        if sheet.columns[i] == NULL and sheet.n:
+            sheet.columns[i] = calloc(sheet.n, width(sheet.kinds[i]))
+            if sheet.columns[i] == NULL:
+                return -1
+            if sheet.kinds[i] == CHILD:
+                empty_column(sheet, i, 0, sheet.n)
+    return 0
+
+
+cdef void make_ready(Sheet* sheet) noexcept nogil:
+    """Empty the columns of the next rows; few at a time, so that memory that is not needed is not touched."""
+    cdef int32_t first = sheet.ready
+    cdef int32_t last = first + BATCH if sheet.capacity - first > BATCH else sheet.capacity
+    cdef uint32_t i
+    for i in range(sheet.table.n_fields):
+        if sheet.columns[i] != NULL:
+            empty_column(sheet, i, first, last)
+    memset(sheet.present + first, 0, <size_t>(last - first) * 4)
+    memset(sheet.flags + first, 0, <size_t>(last - first))
+    sheet.ready = last
+
+
+cdef int32_t add_row(
+    Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t edge, int32_t index, uint8_t depth
+) noexcept nogil:
+    """Add an empty row; returns its number, or -1 where there is no room."""
+    cdef int32_t row = sheet.n
+    if row == sheet.capacity and widen_sheet(sheet):
+        return -1
+    if row == sheet.ready:
+        make_ready(sheet)
+    sheet.p[row] = p
+    sheet.length[row] = n
+    sheet.parent[row] = parent
+    sheet.index[row] = index
+    sheet.edge[row] = edge
+    sheet.depth[row] = depth
+    sheet.n = row + 1
+    return row
+
+
+cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t start, int64_t value) noexcept nogil:
+    cdef int32_t capacity
+    cdef int32_t old = elements.capacity
+    if elements.n == old:
+        if old >= 1 << 29:
+            return -1
+        capacity = old + old // 2 + 16
+        if (
+            widen(<void**>&elements.parent, capacity, 4) or widen(<void**>&elements.index, capacity, 4)
+            or widen(<void**>&elements.start, capacity, 8) or widen(<void**>&elements.value, capacity, 8)
+        ):
+            return -1
+        elements.capacity = capacity
+    elements.parent[elements.n] = parent
+    elements.index[elements.n] = index
+    elements.start[elements.n] = start
+    elements.value[elements.n] = value
+    elements.n += 1
+    return 0
+
+
+# --- the scan
+
+cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef int32_t i = self.n_parts
+    cdef int32_t capacity
+    if i == self.parts_capacity:
+        if i >= 1 << 29:
+            return -1
+        capacity = i * 2 if i else 16
+        if widen(<void**>&self.parts, capacity, sizeof(Part)):
+            return -1
+        self.parts_capacity = capacity
+    if sheet.part == NULL:
+        if widen(<void**>&sheet.part, sheet.capacity, 4):
+            return -1
+        memset(sheet.part, 0xFF, <size_t>sheet.capacity * 4)
+    self.parts[i].p = p
+    self.parts[i].n = n
+    self.parts[i].next = -1
+    self.parts[i].last = i
+    if sheet.part[row] < 0:
+        sheet.part[row] = i
+    else:
+        self.parts[self.parts[sheet.part[row]].last].next = i
+        self.parts[sheet.part[row]].last = i
+    sheet.flags[row] |= MERGED
+    self.n_parts = i + 1
+    return 0
+
+
+cdef int add_foreign(
+    Facts self, Sheet* sheet, int32_t row, const uint8_t* record, uint32_t tag, uint64_t value
+) noexcept nogil:
+    cdef int32_t i = self.n_foreign
+    cdef int32_t capacity
+    if i == self.foreign_capacity:
+        if i >= 1 << 29:
+            return -1
+        capacity = i * 2 if i else 16
+        if widen(<void**>&self.foreign, capacity, sizeof(Foreign)):
+            return -1
+        self.foreign_capacity = capacity
+    self.foreign[i].start = record - self.document.start
+    self.foreign[i].value = <int64_t>value
+    self.foreign[i].row = row
+    self.foreign[i].number = <int32_t>(tag >> 3)
+    self.foreign[i].sheet = <int16_t>(sheet - self.sheets)
+    self.foreign[i].wire = tag & 7
+    sheet.flags[row] |= UNKNOWN
+    self.n_foreign = i + 1
+    return 0
+
+
+cdef int add_numbers(
+    Facts self, Sheet* sheet, int32_t row, Field* field, const uint8_t* p, const uint8_t* end
+) noexcept nogil:
+    """Add the numbers of a packed run to the field's list; those of varints only, as the listed ones are."""
+    cdef Run* run = &(<Run*>sheet.columns[field.slot])[row]
+    cdef const uint8_t* start
+    cdef uint64_t value = 0
+    while p < end:
+        start = p
+        p = read_varint(p, end, &value)
+        if p == NULL:
+            return DAMAGED
+        if run.n == 0:
+            run.first = sheet.lists[field.slot].n
+        if add_element(&sheet.lists[field.slot], row, run.n, start - self.document.start, <int64_t>value):
+            return TOO_MUCH
+        run.n += 1
+    return SOUND
+
+
+cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Fill a row from one span."""
+    cdef const Table* table = sheet.table
+    cdef const uint8_t* base = self.document.start
+    cdef const uint8_t* record
+    cdef const uint8_t* value
+    cdef Field* field
+    cdef Sheet* sub
+    cdef Run* run
+    cdef Records* records
+    cdef uint64_t n = 0
+    cdef uint32_t bit
+    cdef uint32_t tag, i
+    cdef uint32_t slot
+    cdef int wire, outcome
+    cdef int32_t child, id
+    cdef Column kind
+    while p < end:
+        record = p
+        tag = p[0]
+        p += 1
+        if tag >= 0x80:
+            p = read_long_tag(record, end, &tag)
+            if p == NULL:
+                return DAMAGED
+        if tag < 8:
+            return DAMAGED
+        wire = tag & 7
+        value = p
+        if wire == WIRE_LEN:
+            p = read_length(p, end, &n)
+            if p == NULL:
+                return DAMAGED
+            value = p
+            p += n
+            if n >= FAR and p < end:
+                prepare_step(&self.document.steps, p)
+        elif wire == WIRE_VARINT:
+            p = read_varint(p, end, &n)
+            if p == NULL:
+                return DAMAGED
+        elif wire == WIRE_FIXED32:
+            if end - p < 4:
+                return DAMAGED
+            n = load32(p)
+            p += 4
+        elif wire == WIRE_FIXED64:
+            if end - p < 8:
+                return DAMAGED
+            n = load64(p)
+            p += 8
+        else:
+            p = skip_value(p, end, tag, MAX_DEPTH - sheet.depth[row])
+            if p == NULL:
+                return DAMAGED
+        field = find_field(table, tag >> 3)
+        if (
+            field == NULL
+            or (wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size))
+            or (field.closed and has_value(field, <int32_t>n) == 0)
+        ):
+            if add_foreign(self, sheet, row, record, tag, n if wire == WIRE_VARINT else 0):
+                return TOO_MUCH
+            continue
+        slot = field.slot
+        kind = sheet.kinds[slot]
+        if sheet.columns[slot] == NULL and make_column(sheet, slot):
+            return TOO_MUCH
+        bit = <uint32_t>1 << slot
+        for i in range(field.n_peers):
+            if sheet.present[row] >> field.peers[i] & 1:
+                sheet.present[row] &= ~(<uint32_t>1 << field.peers[i])
+                sheet.flags[row] |= CLASH
+                forget(sheet, row, field.peers[i])
+        if kind == NUMBER:
+            if field.kind == INT32 or field.kind == ENUM:
+                (<int64_t*>sheet.columns[slot])[row] = <int32_t>n
+            else:
+                (<int64_t*>sheet.columns[slot])[row] = <int64_t>n
+        elif kind == TEXT:
+            id = intern(&self.texts, value, n)
+            if id < 0:
+                return TOO_MUCH
+            (<int32_t*>sheet.columns[slot])[row] = id
+        elif kind == SPAN:
+            (<Slot*>sheet.columns[slot])[row].p = <const uint8_t*>(value - base)
+            (<Slot*>sheet.columns[slot])[row].n = n
+        elif kind == CHILD or kind == CHILDREN:
+            sub = sheet.subs[slot]
+            if sheet.depth[row] >= MAX_DEPTH:
+                return DAMAGED
+            if kind == CHILD:
+                if sheet.present[row] & bit:
+                    if add_part(self, sub, (<int32_t*>sheet.columns[slot])[row], value, n):
+                        return TOO_MUCH
+                    continue
+                child = add_row(sub, value, n, row, sheet.edges[slot], 0, sheet.depth[row] + 1)
+                # The row that was added may have moved this sheet's own columns, so they are looked up again.
+                if child >= 0:
+                    (<int32_t*>sheet.columns[slot])[row] = child
+            else:
+                child = add_row(
+                    sub, value, n, row, sheet.edges[slot], (<Run*>sheet.columns[slot])[row].n, sheet.depth[row] + 1
+                )
+                run = &(<Run*>sheet.columns[slot])[row]
+                if run.n == 0:
+                    run.first = child
+                run.n += 1
+            if child < 0:
+                return TOO_MUCH
+        elif kind == LIST:
+            run = &(<Run*>sheet.columns[slot])[row]
+            if field.kind != STRING and field.kind != BYTES:
+                outcome = add_numbers(self, sheet, row, field, value, p)
+                if outcome != SOUND:
+                    return <Outcome>outcome
+            else:
+                id = intern(&self.texts, value, n)
+                if run.n == 0:
+                    run.first = sheet.lists[slot].n
+                if id < 0 or add_element(&sheet.lists[slot], row, run.n, value - base, id):
+                    return TOO_MUCH
+                run.n += 1
+        else:
+            records = &(<Records*>sheet.columns[slot])[row]
+            if records.records == 0:
+                records.first = record - base
+            records.records += 1
+            records.size += p - value
+            if field.kind == BYTES or wire != WIRE_LEN:
+                records.items += records.items >= 0
+            elif field.wire == WIRE_VARINT:
+                records.items = -1
+            else:
+                records.items += n // field.size
+        sheet.present[row] |= bit
+    return SOUND
+
+
+cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
+    """Empty a field that another member of its oneof takes the place of."""
+    cdef Sheet* sub
+    cdef Column kind = sheet.kinds[slot]
+    if kind == NUMBER:
+        (<int64_t*>sheet.columns[slot])[row] = 0
+    elif kind == TEXT:
+        (<int32_t*>sheet.columns[slot])[row] = 0
+    elif kind == CHILD:
+        # Each member of a oneof has a sheet of its own in ONNX, so the row is the last of it and can go.
+        sub = sheet.subs[slot]
+        if (<int32_t*>sheet.columns[slot])[row] == sub.n - 1:
+            sub.n -= 1
+            if sub.part != NULL:
+                sub.part[sub.n] = -1
+            sub.flags[sub.n] = 0
+        (<int32_t*>sheet.columns[slot])[row] = -1
+
+
+cdef Outcome scan_all(Facts self) noexcept nogil:
+    """Fill all rows, and those that come up on the way."""
+    cdef Sheet* sheet
+    cdef Py_ssize_t i
+    cdef int32_t row, part
+    cdef Outcome outcome
+    cdef bint is_idle = False
+    while not is_idle:
+        is_idle = True
+        for i in range(self.n_sheets):
+            sheet = &self.sheets[i]
+            while sheet.done < sheet.n:
+                is_idle = False
+                row = sheet.done
+                sheet.done += 1
+                outcome = scan_span(self, sheet, row, sheet.p[row], sheet.p[row] + sheet.length[row])
+                if outcome != SOUND:
+                    return outcome
+                part = sheet.part[row] if sheet.part != NULL else -1
+                while part >= 0:
+                    outcome = scan_span(self, sheet, row, self.parts[part].p, self.parts[part].p + self.parts[part].n)
+                    if outcome != SOUND:
+                        return outcome
+                    part = self.parts[part].next
+    for i in range(self.n_sheets):
+        if make_other_columns(&self.sheets[i]):
+            return TOO_MUCH
+    return SOUND
+
+
+cdef class Facts:
+    """The columns of a document.
+
+    document, root: the bytes, and the class of the message that they are; the document may be closed afterwards, all
+    but `numbers` is in memory of its own. is_placed: whether offsets are those of what the caller gave.
+    Raises DecodeError where the bytes are damaged.
+    """
+
+    def __cinit__(self, Document document, root, bint is_placed=True):
+        cdef Table* table = table_of(root)
+        cdef TableRef ref = root._table
+        cdef Sheet* sheet
+        cdef Field* field
+        cdef Outcome outcome
+        cdef Py_ssize_t i
+        cdef uint32_t k
+        document.check_open()
+        document.root = root
+        self.document = document
+        self.root = root
+        self.is_placed = is_placed
+        self.tables = ref.owner
+        self.names = []
+        self.places = {}
+        self.edge_names = []
+        self.edge_owners = []
+        self.texts.seed = int.from_bytes(os.urandom(8), "little")
+        self.n_sheets = ref.owner.n_tables
+        self.sheets = <Sheet*>calloc(self.n_sheets, sizeof(Sheet))
+        if self.sheets == NULL or intern(&self.texts, b"", 0) < 0:
+            raise MemoryError
+        for i in range(self.n_sheets):
+            sheet = &self.sheets[i]
+            sheet.table = &ref.owner.tables[i]
+            name = (<object>sheet.table.descriptor).full_name.partition(".")[2]
+            self.names.append(name)
+            self.places[name] = i
+            sheet.kinds = <Column*>calloc(sheet.table.n_fields + 1, sizeof(Column))
+            sheet.columns = <void**>calloc(sheet.table.n_fields + 1, sizeof(void*))
+            sheet.lists = <List*>calloc(sheet.table.n_fields + 1, sizeof(List))
+            sheet.subs = <Sheet**>calloc(sheet.table.n_fields + 1, sizeof(void*))
+            sheet.edges = <int16_t*>calloc(sheet.table.n_fields + 1, sizeof(int16_t))
+            if (
+                sheet.kinds == NULL or sheet.columns == NULL or sheet.lists == NULL or sheet.subs == NULL
+                or sheet.edges == NULL or sheet.table.n_fields > 32
+            ):
+                raise MemoryError
+            for k in range(sheet.table.n_fields):
+                field = &sheet.table.fields[k]
+                full_name = f"{name}.{(<object>field.descriptor).name}"
+                sheet.kinds[k] = kind_of(field, full_name)
+                if field.sub != NULL:
+                    sheet.subs[k] = &self.sheets[field.sub - ref.owner.tables]
+                    sheet.edges[k] = <int16_t>len(self.edge_names)
+                    self.edge_names.append(full_name)
+                    self.edge_owners.append((i, k))
+        if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
+            raise MemoryError
+        document.pins += 1
+        with nogil:
+            outcome = scan_all(self)
+        document.pins -= 1
+        if outcome == TOO_MUCH:
+            raise MemoryError("the document has more messages than memory")
+        if outcome == DAMAGED:
+            verify_document(document, root)
+            raise decode_error(document, document.start, document.end)
+
+    def __dealloc__(self):
+        cdef Sheet* sheet
+        cdef Py_ssize_t i
+        cdef uint32_t k
+        if self.sheets != NULL:
+            for i in range(self.n_sheets):
+                sheet = &self.sheets[i]
+                if sheet.table != NULL:
+                    for k in range(sheet.table.n_fields):
+                        if sheet.columns != NULL:
+                            free(sheet.columns[k])
+                        if sheet.lists != NULL:
+                            free(sheet.lists[k].parent)
+                            free(sheet.lists[k].index)
+                            free(sheet.lists[k].start)
+                            free(sheet.lists[k].value)
+                free(sheet.kinds)
+                free(sheet.columns)
+                free(sheet.lists)
+                free(sheet.subs)
+                free(sheet.edges)
+                free(sheet.p)
+                free(sheet.length)
+                free(sheet.parent)
+                free(sheet.index)
+                free(sheet.edge)
+                free(sheet.depth)
+                free(sheet.flags)
+                free(sheet.present)
+                free(sheet.part)
+        free(self.sheets)
+        free(self.parts)
+        free(self.foreign)
+        free_texts(&self.texts)
+
+    # What passes over the columns ask for, by name.
+
+    cdef Sheet* sheet(self, str name) except NULL:
+        return &self.sheets[<Py_ssize_t>self.places[name]]
+
+    cdef int slot(self, Sheet* sheet, str name) except -1:
+        return (<dict><object>sheet.table.names)[name]
+
+    cdef void* column(self, str sheet, str field) except NULL:
+        cdef Sheet* found = self.sheet(sheet)
+        cdef void* data = found.columns[self.slot(found, field)]
+        return data if data != NULL else <void*>self.sheets  # of a sheet without rows: never looked at
+
+    cdef List* list_of(self, str sheet, str field) except NULL:
+        cdef Sheet* found = self.sheet(sheet)
+        return &found.lists[self.slot(found, field)]
+
+    cdef int edge(self, str name) except -1:
+        cdef Sheet* found
+        sheet, _, field = name.rpartition(".")
+        found = self.sheet(sheet)
+        return found.edges[self.slot(found, field)]
+
+    # What Python asks for. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
+
+    @property
+    def sheet_names(self):
+        """Message types, such as "NodeProto" and "TypeProto.Tensor"."""
+        return self.names
+
+    @property
+    def edges(self):
+        """Full names of the message fields, such as "GraphProto.node": what `edge` columns number."""
+        return self.edge_names
+
+    def fields_of(self, str name):
+        """The names of a type's fields by slot."""
+        cdef Sheet* sheet = self.sheet(name)
+        return [(<object>sheet.table.fields[k].descriptor).name for k in range(sheet.table.n_fields)]
+
+    def rows_of(self, str name):
+        """How many messages of a type there are."""
+        return self.sheet(name).n
+
+    def own_column(self, str name, str what):
+        """A column that every sheet has: start, length, parent, index, edge, depth, flags, present."""
+        cdef Sheet* sheet = self.sheet(name)
+        if what == "start":
+            return self.buffer(sheet.p, sheet.n, 8), "pointer"
+        if what == "length":
+            return self.buffer(sheet.length, sheet.n, 8), "i8"
+        if what == "parent":
+            return self.buffer(sheet.parent, sheet.n, 4), "i4"
+        if what == "index":
+            return self.buffer(sheet.index, sheet.n, 4), "i4"
+        if what == "edge":
+            return self.buffer(sheet.edge, sheet.n, 2), "i2"
+        if what == "depth":
+            return self.buffer(sheet.depth, sheet.n, 1), "u1"
+        if what == "flags":
+            return self.buffer(sheet.flags, sheet.n, 1), "u1"
+        if what == "present":
+            return self.buffer(sheet.present, sheet.n, 4), "u4"
+        raise KeyError(what)
+
+    def field_column(self, str name, str field):
+        """The column of a field: (payload, kind), the kind being the name of a `Column`."""
+        cdef Sheet* sheet = self.sheet(name)
+        cdef int slot = self.slot(sheet, field)
+        cdef Column kind = sheet.kinds[slot]
+        cdef str word = ("NUMBER", "TEXT", "SPAN", "CHILD", "CHILDREN", "LIST", "PAYLOAD")[<int>kind]
+        return self.buffer(sheet.columns[slot], sheet.n, width(kind)), word
+
+    def is_text_list(self, str name, str field):
+        """Whether a field is a list of strings."""
+        cdef Sheet* sheet = self.sheet(name)
+        cdef int slot = self.slot(sheet, field)
+        return sheet.kinds[slot] == LIST and sheet.table.fields[slot].kind == STRING
+
+    def list_column(self, str name, str field, str what):
+        """A column of a field's list: parent, index, start, value."""
+        cdef Sheet* sheet = self.sheet(name)
+        cdef List* elements = self.list_of(name, field)
+        if sheet.kinds[self.slot(sheet, field)] != LIST:
+            raise KeyError(f"{name}.{field} has no list")
+        if what == "parent":
+            return self.buffer(elements.parent, elements.n, 4), "i4"
+        if what == "index":
+            return self.buffer(elements.index, elements.n, 4), "i4"
+        if what == "start":
+            return self.buffer(elements.start, elements.n, 8), "i8"
+        return self.buffer(elements.value, elements.n, 8), "i8"
+
+    def foreign_records(self):
+        """Records that are no known field's: (payload of structs)."""
+        return self.buffer(self.foreign, self.n_foreign, sizeof(Foreign))
+
+    def trait_column(self):
+        """What each string is made of."""
+        return self.buffer(self.texts.traits, self.texts.n, 1)
+
+    @property
+    def base(self):
+        """The address of the document's first byte, as `start` columns count from it."""
+        return <size_t>self.sheets[self.places[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
+
+    cdef object buffer(self, const void* p, Py_ssize_t n, int size):
+        return new_payload(None, <const uint8_t*>p, n * size, 1, b"B", self)
+
+    def buffer_of(self, size_t address, Py_ssize_t size, owner):
+        """A payload of memory that `owner` keeps."""
+        return new_payload(None, <const uint8_t*>address, size, 1, b"B", owner)
+
+    def text(self, int32_t id):
+        """The string of an id."""
+        return self.raw_text(id).decode("utf-8", "surrogateescape")
+
+    def raw_text(self, int32_t id):
+        """The bytes of an id's string."""
+        if not 0 <= id < self.texts.n:
+            raise IndexError(id)
+        return (<char*>self.texts.arena)[self.texts.start[id]:self.texts.start[id + 1]]
+
+    def text_count(self):
+        """How many different strings there are; ids are below it."""
+        return self.texts.n
+
+    def find(self, bytes text):
+        """The id of a string, or -1 where the document does not have it."""
+        return find_text(&self.texts, text, len(text))
+
+    def edge_owner(self, int edge):
+        """The name of the type, and the slot, that an edge is of."""
+        sheet, slot = self.edge_owners[edge]
+        return self.names[sheet], slot
+
+    def place(self, str name, int32_t row):
+        """What stands above a row: (type of the parent, its row, edge, index), or None for the root."""
+        cdef Sheet* sheet = self.sheet(name)
+        if not 0 <= row < sheet.n:
+            raise IndexError(row)
+        if sheet.edge[row] < 0:
+            return None
+        return self.names[self.edge_owners[sheet.edge[row]][0]], sheet.parent[row], sheet.edge[row], sheet.index[row]
+
+
+cdef Column kind_of(Field* field, str full_name):
+    if field.kind == MESSAGE:
+        return CHILDREN if field.repeated else CHILD
+    if not field.repeated:
+        return TEXT if field.kind == STRING else SPAN if field.kind == BYTES else NUMBER
+    return LIST if field.kind == STRING or full_name in _LISTED else PAYLOAD

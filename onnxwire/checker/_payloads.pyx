@@ -1,0 +1,251 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Looks into the payloads of a document's messages, as far as is cheap: counts, extremes, last values, strings.
+
+All functions take a column of bool that says which rows are wanted, and look at no others. What they look at is
+bounded: so many bytes of a message, and so many in all, whatever the document holds.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
+from onnxwire._table cimport INT32, Slot
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, count_varints, read_any_tag, read_length, read_varint, skip_value,
+)
+
+cdef enum:
+    LOOK = 1 << 16       # bytes of a message whose values are looked at; `checker/payloads.py` says the same
+    COUNT = 1 << 20      # bytes of a message that are counted, or looked at as strings
+    IN_ALL = 1 << 24     # bytes that one call looks at
+
+cdef struct Walk:
+    # Stands between two records of a message.
+    const uint8_t* p
+    const uint8_t* end
+    const Part* part     # the next piece of the message, NULL for none
+    const Part* parts
+    int64_t left         # records of the field that were not met
+    uint32_t number
+
+
+cdef struct Value:
+    const uint8_t* p     # of a varint, or of what has a length
+    const uint8_t* end
+
+
+cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk* walk) noexcept nogil:
+    """Stand before the first record of a payload field."""
+    cdef Records* records = &(<Records*>sheet.columns[slot])[row]
+    cdef const uint8_t* first = facts.document.start + records.first
+    walk.p = sheet.p[row]
+    walk.end = walk.p + sheet.length[row]
+    walk.part = NULL
+    walk.parts = facts.parts
+    if sheet.part != NULL and sheet.part[row] >= 0:
+        walk.part = &facts.parts[sheet.part[row]]
+    if walk.p <= first < walk.end:
+        walk.p = first
+    walk.left = records.records
+    walk.number = sheet.table.fields[slot].number
+
+
+cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
+    """Step to the field's next record, packed or of the wire type; False behind the last one."""
+    cdef const uint8_t* p
+    cdef uint32_t tag = 0
+    cdef uint64_t n = 0
+    while walk.left > 0:
+        if walk.p >= walk.end:
+            if walk.part == NULL:
+                return False
+            walk.p = walk.part.p
+            walk.end = walk.p + walk.part.n
+            walk.part = &walk.parts[walk.part.next] if walk.part.next >= 0 else NULL
+            continue
+        p = read_any_tag(walk.p, walk.end, &tag)
+        if p == NULL:
+            return False
+        value.p = p
+        if tag & 7 == WIRE_LEN:
+            p = read_length(p, walk.end, &n)
+            if p == NULL:
+                return False
+            value.p = p
+            p += n
+        else:
+            p = skip_value(p, walk.end, tag, MAX_DEPTH)
+            if p == NULL:
+                return False
+        walk.p = p
+        if tag >> 3 == walk.number and (tag & 7 == WIRE_LEN or tag & 7 == wire):
+            value.end = p
+            walk.left -= 1
+            return True
+    return False
+
+
+def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted):
+    """Of a field of varints: how many there are, the least, the greatest, and the last one.
+
+    Returns four columns of int64 and one of bool: the count, -1 where it would take too long; the three numbers, those
+    of uint64 as their bits, 0 where there are none; and whether all were looked at, not only the first 64 KiB.
+    """
+    cdef Sheet* sheet = facts.sheet(name)
+    cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
+    cdef bint is_narrow = sheet.table.fields[slot].kind == INT32
+    cdef Py_ssize_t n = sheet.n
+    cdef bytearray buffers = bytearray(n * 32)
+    cdef bytearray flags = bytearray(n)
+    cdef int64_t* counts = <int64_t*><char*>buffers
+    cdef int64_t* lows = counts + n
+    cdef int64_t* highs = lows + n
+    cdef int64_t* lasts = highs + n
+    cdef uint8_t* whole = <uint8_t*><char*>flags
+    cdef int64_t left = IN_ALL
+    cdef int64_t look, size, met
+    cdef uint64_t raw = 0
+    cdef int64_t number
+    cdef const uint8_t* p
+    cdef const uint8_t* stop
+    cdef Records* records
+    cdef Walk walk
+    cdef Value value
+    cdef Py_ssize_t row
+    if wanted.shape[0] < n:
+        raise IndexError("a row of the sheet is missing")
+    facts.document.check_open()
+    facts.document.pins += 1
+    with nogil:
+        for row in range(n):
+            records = &(<Records*>sheet.columns[slot])[row]
+            counts[row] = records.items
+            if not wanted[row] or records.size == 0:
+                if records.size == 0:
+                    counts[row] = 0
+                continue
+            size = records.size
+            look = min(LOOK, left)
+            if records.items < 0 and size <= COUNT and size <= left:
+                counts[row] = 0
+            elif look <= 0:
+                continue
+            left -= size if counts[row] == 0 else min(look, size)
+            met = 0
+            start_walk(facts, sheet, <int32_t>row, slot, &walk)
+            while next_value(&walk, WIRE_VARINT, &value):
+                p = value.p
+                if records.items < 0 and counts[row] >= 0:
+                    counts[row] += <int64_t>count_varints(p, value.end)
+                stop = value.end if value.end - p <= look else p + look
+                look -= stop - p
+                while p < stop:
+                    p = read_varint(p, value.end, &raw)
+                    if p == NULL:
+                        break
+                    number = <int32_t>raw if is_narrow else <int64_t>raw
+                    if met == 0:
+                        lows[row] = highs[row] = number
+                    elif is_narrow:
+                        lows[row] = min(lows[row], number)
+                        highs[row] = max(highs[row], number)
+                    else:
+                        lows[row] = <int64_t>min(<uint64_t>lows[row], raw)
+                        highs[row] = <int64_t>max(<uint64_t>highs[row], raw)
+                    lasts[row] = number
+                    met += 1
+                if look <= 0 and (counts[row] < 0 or records.items >= 0):
+                    break
+            whole[row] = met == counts[row]
+    facts.document.pins -= 1
+    return buffers, flags
+
+
+def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, const int64_t[::1] ends):
+    """Of a field of bytes: the greatest of the first 64 KiB, and the last one before an end.
+
+    ends: for each row, how many bytes count; 0 for a row whose last byte is not asked for. Returns two columns of
+    uint8, 0 where there is no such byte.
+    """
+    cdef Sheet* sheet = facts.sheet(name)
+    cdef Slot* spans = <Slot*>facts.column(name, field)
+    cdef Py_ssize_t n = sheet.n
+    cdef bytearray columns = bytearray(n * 2)
+    cdef uint8_t* highs = <uint8_t*><char*>columns
+    cdef uint8_t* lasts = highs + n
+    cdef int64_t left = IN_ALL
+    cdef const uint8_t* p
+    cdef const uint8_t* stop
+    cdef uint8_t high
+    cdef int64_t size
+    cdef Py_ssize_t row
+    if wanted.shape[0] < n or ends.shape[0] < n:
+        raise IndexError("a row of the sheet is missing")
+    facts.document.check_open()
+    facts.document.pins += 1
+    with nogil:
+        for row in range(n):
+            p = facts.document.start + <size_t>spans[row].p
+            size = <int64_t>spans[row].n
+            if 0 < ends[row] <= size:
+                lasts[row] = p[ends[row] - 1]
+            if wanted[row] and left > 0:
+                size = min(size, min(LOOK, left))
+                left -= size
+                stop = p + size
+                high = 0
+                while p < stop:
+                    high = max(high, p[0])
+                    p += 1
+                highs[row] = high
+    facts.document.pins -= 1
+    return columns
+
+
+def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted):
+    """Of a field of strings, or of its first 1 MiB: the first that is no UTF-8, and the first of an odd form.
+
+    Odd is one that begins with a byte-order mark or ends with a NUL. Returns two columns of int64, -1 for none.
+    """
+    cdef Sheet* sheet = facts.sheet(name)
+    cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
+    cdef Py_ssize_t n = sheet.n
+    cdef bytearray columns = bytearray(n * 16)
+    cdef int64_t* broken = <int64_t*><char*>columns
+    cdef int64_t* odd = broken + n
+    cdef int64_t left = IN_ALL
+    cdef int64_t look, index, size
+    cdef const uint8_t* p
+    cdef Walk walk
+    cdef Value value
+    cdef Py_ssize_t row
+    if wanted.shape[0] < n:
+        raise IndexError("a row of the sheet is missing")
+    facts.document.check_open()
+    facts.document.pins += 1
+    with nogil:
+        for row in range(n):
+            broken[row] = odd[row] = -1
+            look = min(COUNT, left)
+            if not wanted[row] or look <= 0:
+                continue
+            index = -1
+            start_walk(facts, sheet, <int32_t>row, slot, &walk)
+            while next_value(&walk, WIRE_LEN, &value):
+                index += 1
+                p = value.p
+                size = value.end - p
+                if odd[row] < 0 and (
+                    (size >= 1 and p[size - 1] == 0)
+                    or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
+                ):
+                    odd[row] = index
+                # An empty string is looked at, too.
+                look -= size + 1
+                left -= size + 1
+                if look < 0:
+                    break
+                if broken[row] < 0 and not is_utf8(p, value.end):
+                    broken[row] = index
+                if broken[row] >= 0 and odd[row] >= 0:
+                    break
+    facts.document.pins -= 1
+    return columns

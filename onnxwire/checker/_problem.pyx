@@ -1,0 +1,89 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""One broken rule at one place. There may be a million of them, so path and message are made when they are read."""
+cimport cython
+from libc.stdint cimport int64_t
+
+
+@cython.final
+@cython.no_gc
+cdef class Problem:
+    """A rule that is broken, and where; it does not change, and equals another that says the same.
+
+    rule: its id, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message or field,
+    such as graph.node[3], "" for the document itself; offset: the byte of the document at which it begins, or None for
+    what was edited; message: what is wrong and what to do.
+    """
+    cdef readonly str rule
+    cdef readonly str severity
+    cdef int64_t place           # offset, -1 for None
+    cdef object found            # what makes path and message; None once they are made
+    cdef int64_t row
+    cdef object path_
+    cdef object message_
+
+    def __init__(self, str rule, str severity, str path, offset, str message):
+        self.rule = rule
+        self.severity = severity
+        self.path_ = path
+        self.place = -1 if offset is None else offset
+        self.message_ = message
+
+    cdef int make(self) except -1:
+        if self.path_ is None:
+            self.path_ = self.found.table.path(self.row)
+            self.message_ = self.found.message(self.row)
+            self.found = None
+        return 0
+
+    @property
+    def path(self):
+        self.make()
+        return self.path_
+
+    @property
+    def offset(self):
+        return None if self.place < 0 else self.place
+
+    @property
+    def message(self):
+        self.make()
+        return self.message_
+
+    cdef tuple content(self):
+        self.make()
+        return self.rule, self.severity, self.path_, self.offset, self.message_
+
+    def __eq__(self, other):
+        if not isinstance(other, Problem):
+            return NotImplemented
+        return self.content() == (<Problem>other).content()
+
+    def __hash__(self):
+        return hash(self.content())
+
+    def __reduce__(self):
+        return Problem, self.content()
+
+    def __repr__(self):
+        return "Problem(rule={!r}, severity={!r}, path={!r}, offset={!r}, message={!r})".format(*self.content())
+
+    def __str__(self):
+        places = [f"byte {self.place:,}"] if self.place >= 0 else []
+        if self.path:
+            places.append(self.path)
+        return ": ".join([*places, f"{self.message} [{self.rule}]"])
+
+
+def add_problems(list problems, str rule, str severity, found, const int64_t[:] offsets, bint is_placed):
+    """Append a problem for each row of what a rule found."""
+    cdef Problem problem
+    cdef Py_ssize_t i
+    cdef const int64_t[:] rows = found.rows.astype("int64")
+    for i in range(rows.shape[0]):
+        problem = Problem.__new__(Problem)
+        problem.rule = rule
+        problem.severity = severity
+        problem.place = offsets[i] if is_placed else -1
+        problem.found = found
+        problem.row = rows[i]
+        problems.append(problem)

@@ -1,0 +1,38 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The strings of a document, each once."""
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+
+cdef struct Bucket:
+    uint32_t hash
+    int32_t id           # -1 for none
+
+cdef struct Texts:
+    # All zero but the seed, which makes it impossible to write a file whose strings collide: an empty table.
+    uint64_t seed
+    int32_t n            # ids are below it; 0 is that of the empty string, which is the first to be put in
+    int32_t capacity
+    uint64_t* start      # n + 1 places in the arena
+    uint8_t* traits
+    uint32_t* hashes
+    uint8_t* arena       # the text
+    uint64_t arena_size
+    uint64_t arena_capacity
+    Bucket* buckets
+    uint32_t n_buckets
+
+# The id of a string, put in if it is new; -1 where there is no room.
+cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
+# The id of a string that is there, or -1.
+cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
+cdef void free_texts(Texts* texts) noexcept nogil
+cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil
+
+
+cdef inline int widen(void** data, int32_t capacity, size_t size) noexcept nogil:
+    """Give an array room for more elements; -1, and it is as before, where there is no memory."""
+    cdef void* p = realloc(data[0], <size_t>capacity * size)
+    if p == NULL:
+        return -1
+    data[0] = p
+    return 0

@@ -1,0 +1,190 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The strings of a document, each once: equal text has equal numbers, by which columns name it.
+
+A table of open addressing leads from the hash of a string to its number; what each string is made of is noted when it
+comes in.
+"""
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from onnxwire._varint cimport load64
+
+cdef enum:
+    IDENTIFIER = 1       # traits of a string: [A-Za-z_][A-Za-z0-9_]*
+    ASCII = 2
+    UTF8 = 4
+    ANGLE = 8            # has a "<"
+    DOTTED = 16          # has a dot
+
+
+cdef inline uint64_t mix(uint64_t a) noexcept nogil:
+    a ^= a >> 32
+    a *= <uint64_t>0xE9846AF9B1A615D
+    return a ^ a >> 32
+
+
+cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
+    """Seeded anew in each process, so that no file can be made to collide."""
+    cdef uint64_t h = seed ^ n
+    cdef uint64_t tail = 0
+    while n >= 8:
+        h = mix(h ^ load64(p))
+        p += 8
+        n -= 8
+    while n:
+        n -= 1
+        tail = tail << 8 | p[n]
+    return <uint32_t>mix(h ^ tail ^ seed >> 7)
+
+
+cdef uint8_t[256] CLASSES
+
+
+cdef int fill_classes() noexcept:
+    cdef int i
+    for i in range(256):
+        CLASSES[i] = 0
+        if 48 <= i <= 57 or 65 <= i <= 90 or 97 <= i <= 122 or i == 95:
+            CLASSES[i] |= IDENTIFIER
+        if i < 128:
+            CLASSES[i] |= ASCII
+        if i == 60:
+            CLASSES[i] |= ANGLE
+        if i == 46:
+            CLASSES[i] |= DOTTED
+    return 0
+
+
+fill_classes()
+
+
+cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Whether bytes are UTF-8 as Unicode defines it: shortest forms, no surrogates, up to 10FFFF."""
+    cdef int more
+    cdef uint32_t code, least
+    while p < end:
+        if p[0] < 0x80:
+            p += 1
+            continue
+        if p[0] >= 0xF5 or p[0] < 0xC2:
+            return False
+        more = 1 if p[0] < 0xE0 else 2 if p[0] < 0xF0 else 3
+        if end - p <= more:
+            return False
+        code = p[0] & (0x3F >> more)
+        least = 0x80 if more == 1 else 0x800 if more == 2 else 0x10000
+        p += 1
+        while more:
+            if p[0] & 0xC0 != 0x80:
+                return False
+            code = code << 6 | (p[0] & 0x3F)
+            p += 1
+            more -= 1
+        if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            return False
+    return True
+
+
+cdef uint8_t traits_of(const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef uint8_t common = IDENTIFIER | ASCII
+    cdef uint8_t others = 0
+    cdef uint64_t i
+    for i in range(n):
+        common &= CLASSES[p[i]]
+        others |= CLASSES[p[i]]
+    if n == 0 or 48 <= p[0] <= 57:
+        common &= <uint8_t>~IDENTIFIER
+    others &= ANGLE | DOTTED
+    if common & ASCII or is_utf8(p, p + n):
+        others |= UTF8
+    return (common & (IDENTIFIER | ASCII)) | others
+
+
+cdef int32_t find_place(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
+    """The id of a string, -1 - its bucket where it has none."""
+    cdef uint32_t i = h & (texts.n_buckets - 1)
+    cdef int32_t id = texts.buckets[i].id
+    while id >= 0:
+        if (
+            texts.buckets[i].hash == h and texts.start[id + 1] - texts.start[id] == n
+            and memcmp(texts.arena + texts.start[id], p, n) == 0
+        ):
+            return id
+        i = (i + 1) & (texts.n_buckets - 1)
+        id = texts.buckets[i].id
+    return -1 - <int32_t>i
+
+
+cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef int32_t id = find_place(texts, p, n, hash_text(p, n, texts.seed)) if n else 0
+    return id if id >= 0 else -1
+
+
+cdef int widen_buckets(Texts* texts) noexcept nogil:
+    """Make the table twice as large and put all strings into it again."""
+    cdef uint32_t i, k
+    cdef int32_t capacity
+    if texts.n_buckets >= 1u << 30:
+        return -1
+    capacity = <int32_t>texts.n_buckets * 2 if texts.n_buckets else 1024
+    if widen(<void**>&texts.buckets, capacity, sizeof(Bucket)):
+        return -1
+    texts.n_buckets = <uint32_t>capacity
+    memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))
+    for k in range(<uint32_t>texts.n):
+        i = texts.hashes[k] & (texts.n_buckets - 1)
+        while texts.buckets[i].id >= 0:
+            i = (i + 1) & (texts.n_buckets - 1)
+        texts.buckets[i].id = <int32_t>k
+        texts.buckets[i].hash = texts.hashes[k]
+    return 0
+
+
+cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef uint32_t h, i
+    cdef int32_t id, capacity
+    cdef uint64_t size
+    cdef void* moved
+    if n == 0 and texts.n:
+        return 0
+    h = hash_text(p, n, texts.seed)
+    if <uint32_t>texts.n * 2 >= texts.n_buckets and widen_buckets(texts):
+        return -1
+    id = find_place(texts, p, n, h)
+    if id >= 0:
+        return id
+    i = <uint32_t>(-1 - id)
+    id = texts.n
+    if id + 1 >= texts.capacity:
+        capacity = texts.capacity * 2 if texts.capacity else 1024
+        if (
+            widen(<void**>&texts.start, capacity, 8) or widen(<void**>&texts.hashes, capacity, 4)
+            or widen(<void**>&texts.traits, capacity, 1)
+        ):
+            return -1
+        texts.capacity = capacity
+    if texts.arena_size + n > texts.arena_capacity or texts.arena == NULL:
+        size = (texts.arena_size + n) * 2 + 4096
+        moved = realloc(texts.arena, size)
+        if moved == NULL:
+            return -1
+        texts.arena = <uint8_t*>moved
+        texts.arena_capacity = size
+    memcpy(texts.arena + texts.arena_size, p, n)
+    texts.start[id] = texts.arena_size
+    texts.arena_size += n
+    texts.start[id + 1] = texts.arena_size
+    texts.hashes[id] = h
+    texts.traits[id] = traits_of(p, n)
+    texts.buckets[i].id = id
+    texts.buckets[i].hash = h
+    texts.n = id + 1
+    return id
+
+
+cdef void free_texts(Texts* texts) noexcept nogil:
+    free(texts.arena)
+    free(texts.start)
+    free(texts.traits)
+    free(texts.hashes)
+    free(texts.buckets)

@@ -1,0 +1,208 @@
+"""Repairs of what has one safe answer: a function each, registered under the ids of the rules that it satisfies.
+
+A repair changes nothing that any reader could see in another way: it takes out what is said twice in the same words, or
+what says nothing, and adds what only one value can be. Everything else is left to people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire.checker._problem import Problem
+from onnxwire.checker.attribute import NAMES, VALUES
+
+# What tells the elements of a repeated field apart, by their type.
+_KEYS = {
+    "AttributeProto": "name",
+    "OperatorSetIdProto": "domain",
+    "StringStringEntryProto": "key",
+    "TensorAnnotation": "tensor_name",
+    "ValueInfoProto": "name",
+}
+_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?(?:\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One repair that can be made.
+
+    rule: the id of the rule that is broken; path: where; message: what is done.
+    siblings, place: of an element that is taken out, the repeated field it stands in and its place there; edit: else,
+    what changes the message.
+    """
+
+    rule: str
+    path: str
+    message: str
+    siblings: Any = None
+    place: int = 0
+    edit: Callable[[], object] | None = None
+
+
+# Of a repeated field and the places in it that break a rule: the places that can go, each with what is said of it.
+Remover = Callable[[Any, Sequence[int]], Iterator[tuple[int, str]]]
+# Of a message that breaks a rule: what is said, and what changes it; None where there is no one answer.
+Editor = Callable[[Any], tuple[str, Callable[[], object]] | None]
+
+_removers: dict[str, Remover] = {}
+_editors: dict[str, Editor] = {}
+
+
+def removes(*rules: str) -> Callable[[Remover], Remover]:
+    """Register a function that finds elements to take out of repeated fields."""
+
+    def register(remover: Remover) -> Remover:
+        _removers.update(dict.fromkeys(rules, remover))
+        return remover
+
+    return register
+
+
+def edits(*rules: str) -> Callable[[Editor], Editor]:
+    """Register a function that finds a change of a message."""
+
+    def register(editor: Editor) -> Editor:
+        _editors.update(dict.fromkeys(rules, editor))
+        return editor
+
+    return register
+
+
+def fixable() -> set[str]:
+    """The ids of rules of which some breaches can be repaired."""
+    return _removers.keys() | _editors.keys()
+
+
+@removes(
+    "attribute-name-unique",
+    "external-key-unique",
+    "function-attribute-name-unique",
+    "function-value-info-name-unique",
+    "graph-value-info-name-unique",
+    "metadata-model-key-unique",
+    "metadata-nested-key-unique",
+    "opset-import-duplicate-entry",
+    "quant-annotation-key-unique",
+    "quant-annotation-tensor-unique",
+)
+def repeated_entry(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """An entry that repeats another goes, if all with its key are equal: where they differ, the last may count."""
+    firsts: dict[str, Any] = {}
+    ambiguous: set[str] = set()
+    keys = []
+    for element in siblings:
+        key = _key_of(element)
+        keys.append(key)
+        if key not in ambiguous and not _is_same(element, firsts.setdefault(key, element)):
+            ambiguous.add(key)
+    for place in places:
+        if keys[place] not in ambiguous:
+            yield place, f"remove the entry {keys[place]!r}, which stands there before in the same words"
+
+
+def _key_of(element: Any) -> str:
+    if not isinstance(element, Message):
+        return str(element)
+    key: str = getattr(element, _KEYS[element.DESCRIPTOR.name])
+    # The two names of the default domain are one.
+    return "" if key == "ai.onnx" and element.DESCRIPTOR.name == "OperatorSetIdProto" else key
+
+
+def _is_same(element: Any, first: Any) -> bool:
+    return element is first or bool(element == first)
+
+
+@removes("graph-value-info-known-name", "function-value-info-known-name")
+def stale_value_info(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """An entry that describes no value goes."""
+    for place in places:
+        yield place, f"remove the entry of {siblings[place].name!r}, which is no value"
+
+
+@removes("external-key-basepath")
+def base_path(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The folder that a loader worked in goes; no reader looks at it."""
+    for place in places:
+        yield place, f"remove the local directory {siblings[place].value!r}"
+
+
+@edits("attribute-type-present")
+def missing_type(attribute: Any) -> tuple[str, Callable[[], object]] | None:
+    """An attribute without type gets that of its value, if it has one value and does not refer to another."""
+    present = [VALUES[field.name] for field, _ in attribute.ListFields() if field.name in VALUES]
+    if attribute.ref_attr_name or len(present) != 1:
+        return None
+    return f"set the type of {attribute.name!r} to {NAMES[present[0]]}", lambda: setattr(attribute, "type", present[0])
+
+
+@edits("attribute-type-valid")
+def undefined_type(attribute: Any) -> tuple[str, Callable[[], object]] | None:
+    """The same where the type is UNDEFINED; a number that no type has is another matter."""
+    return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
+
+
+@edits("shape-dim-param-empty")
+def empty_dim_param(dimension: Any) -> tuple[str, Callable[[], object]] | None:
+    """An empty variable, once the spelling of an unknown size, is left out."""
+    return "clear the empty dim_param: an unknown size is an unset one", lambda: dimension.ClearField("dim_param")
+
+
+def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
+    """The repairs that can be made of problems, which `check` found in a message; in their order.
+
+    Nothing is changed: `apply_fixes` does that, with all of them or some.
+    """
+    places = _Places(message)
+    pending: dict[tuple[str, str], list[int]] = {}
+    fixes: list[Fix] = []
+    for problem in problems:
+        if problem.rule in _removers and problem.path.endswith("]"):
+            above, _, index = problem.path[:-1].rpartition("[")
+            pending.setdefault((problem.rule, above), []).append(int(index))
+        elif problem.rule in _editors:
+            found = _editors[problem.rule](places.at(problem.path))
+            if found is not None:
+                fixes.append(Fix(problem.rule, problem.path, found[0], edit=found[1]))
+    taken: set[tuple[str, int]] = set()
+    for (rule, above), indexes in pending.items():
+        siblings = places.at(above)
+        for place, text in _removers[rule](siblings, indexes):
+            if (above, place) not in taken:
+                taken.add((above, place))
+                fixes.append(Fix(rule, f"{above}[{place}]", text, siblings, place))
+    return fixes
+
+
+def apply_fixes(fixes: Iterable[Fix]) -> None:
+    """Make repairs that one call of `find_fixes` found; each repeated field is gone through once."""
+    gone: dict[int, tuple[Any, set[int]]] = {}
+    for fix in fixes:
+        if fix.edit is not None:
+            fix.edit()
+        else:
+            gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.place)
+    for siblings, places in gone.values():
+        n = len(siblings)
+        siblings._arrange([place for place in range(n) if place not in places], n)
+
+
+class _Places:
+    """The messages and repeated fields that paths name; what several paths share is looked up once."""
+
+    def __init__(self, message: Message) -> None:
+        self.known: dict[str, Any] = {"": message}
+
+    def at(self, path: str) -> Any:
+        """The value at a path, such as graph.node[3].attribute."""
+        value = self.known[""]
+        for step in _STEP.finditer(path):
+            here = path[: step.end()].rstrip(".")
+            if here not in self.known:
+                value = getattr(value, step[1])
+                self.known[here] = value if step[2] is None else value[int(step[2])]
+            value = self.known[here]
+        return value

@@ -1,0 +1,222 @@
+"""What tensors hold, as columns: how many elements their dims call for, where they are, how many there are."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.checker._payloads import measure_bytes, measure_numbers, measure_strings
+from onnxwire.dtypes import BY_NAME, FIELDS, KINDS, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxwire.checker.facts import Facts
+
+MAX_COUNT = 2**63 - 1
+EXTERNAL = 1
+# Places that hold elements; a number that is one's index stands for it.
+PLACES = (*FIELDS, "raw_data")
+RAW = PLACES.index("raw_data")
+FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
+FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
+TWO_BITS = ("UINT2", "INT2")
+
+# What is known of data types by number; the last row is for numbers that are none.
+_ROWS = KINDS[-1].number + 2
+
+
+def _by_number(of: Callable[[Any], int], missing: int) -> Any:
+    column = np.full(_ROWS, missing, np.int64)
+    for kind in KINDS:
+        column[kind.number] = of(kind)
+    return column
+
+
+_BITS = _by_number(lambda kind: kind.bits, 0)
+_PLACE = _by_number(lambda kind: FIELDS.index(kind.field), -1)
+_PARTS = _by_number(lambda kind: 2 if kind.dtype_name.startswith("complex") else 1, 1)
+_LIMIT = _by_number(lambda kind: min(MAX_COUNT * 8 // kind.bits, MAX_COUNT) if kind.bits else MAX_COUNT, MAX_COUNT)
+
+
+def type_names(numbers: Any) -> Callable[[int], str]:
+    """What gives the names of a column of data types, by row."""
+    return lambda row: name_of(int(numbers[row]))
+
+
+class Payloads:
+    """Columns beside those of TensorProto; take them with `facts.derive(Payloads)`.
+
+    elements: as many as dims call for; -1 where one of them is negative or there are more than 64 bits can count.
+    is_inline: whether they are in the message. stored: as many as the message is to hold, which are fewer where it has
+    a segment; -1 where that can't be told. filled: in how many places there is something; place: the only such place,
+    as index of PLACES, or -1. own_place: the list that elements of the type belong in, -1 for an unknown type.
+    entries, size: how much there is to be in that list and in raw_data, -1 where `stored` is.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        tensors = facts.TensorProto
+        self.numbers = np.where((tensors.data_type > 0) & (tensors.data_type < _ROWS - 1), tensors.data_type, _ROWS - 1)
+        self.own_place = _PLACE[self.numbers]
+        self.bits = _BITS[self.numbers]
+        self.is_negative = np.zeros(tensors.n, bool)
+        self.is_too_much = np.zeros(tensors.n, bool)
+        self.elements = self._count_elements()
+        self.is_inline = tensors.data_location != EXTERNAL
+        self.has_segment = tensors.segment >= 0
+        self.stored = np.where(self.has_segment, self._count_segments(), self.elements)
+        sizes = [tensors.records(field)[3] for field in FIELDS]
+        # An empty string is an element, too; packed numbers without bytes are none.
+        sizes[FIELDS.index("string_data")] = tensors.records("string_data")[1]
+        self.is_filled = [size > 0 for size in sizes] + [tensors.span("raw_data")[1] > 0]
+        self.filled = np.sum(self.is_filled, axis=0)
+        self.place = np.where(self.filled == 1, np.argmax(self.is_filled, axis=0), -1)
+        self.size = _bytes_of(self.stored, self.bits)
+        is_packed = (self.bits == 2) | (self.bits == 4)
+        self.entries = np.where(self.stored < 0, -1, np.where(is_packed, self.size, self.stored * _PARTS[self.numbers]))
+        # Elements in the last byte that are not all of it: the bits that count, 0 where all do.
+        self.last_bits = np.where((self.stored > 0) & (self.bits < 8), self.stored % 8 * self.bits % 8, 0)
+
+    def _count_elements(self) -> Any:
+        tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
+        elements = np.ones(tensors.n, np.int64)
+        if dims.n == 0:
+            return elements
+        starts = np.flatnonzero(np.diff(dims.parent, prepend=-1))
+        rows = dims.parent[starts]
+        self.is_negative[rows] = np.minimum.reduceat(dims.value, starts) < 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = np.multiply.reduceat(dims.value, starts)
+            near = np.multiply.reduceat(dims.value.astype(np.float64), starts)
+        is_empty = np.logical_or.reduceat(dims.value == 0, starts)
+        # A zero ends it, whatever the others are; what is near the limit as a float is multiplied without one.
+        for i in np.flatnonzero(~is_empty & (np.abs(near) > 0.9 * MAX_COUNT)).tolist():
+            end = starts[i + 1] if i + 1 < len(starts) else dims.n
+            product = math.prod(dims.value[starts[i] : end].tolist()) if abs(near[i]) < 1.1 * MAX_COUNT else math.inf
+            self.is_too_much[rows[i]] = product > MAX_COUNT
+        elements[rows] = np.where(is_empty, 0, products)
+        self.is_too_much |= elements > _LIMIT[self.numbers]
+        self.is_too_much &= ~self.is_negative
+        elements[self.is_negative | self.is_too_much] = -1
+        return elements
+
+    def _count_segments(self) -> Any:
+        segments = self.facts["TensorProto.Segment"]
+        rows = self.facts.TensorProto.segment
+        begin, end = np.append(segments.begin, 0)[rows], np.append(segments.end, 0)[rows]
+        is_stated = np.append(segments.has("begin") & segments.has("end"), False)[rows]
+        is_sound = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
+        return np.where(is_sound, end - begin, -1)
+
+    def of(self, *names: str) -> Any:
+        """Whether each tensor is of one of the data types."""
+        is_one = np.zeros(_ROWS, bool)
+        is_one[[BY_NAME[name].number for name in names]] = True
+        return is_one[self.numbers]
+
+    def has(self, field: str) -> Any:
+        """Whether each tensor is inline and has elements in a field."""
+        return self.is_inline & self.is_filled[PLACES.index(field)]
+
+    @cached_property
+    def held(self) -> Any:
+        """The elements of the list that a tensor's type calls for; -1 where counting them would take too long."""
+        held = np.zeros(len(self.elements), np.int64)
+        makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
+        for place, field in enumerate(FIELDS):
+            is_here = self.own_place == place
+            if not (is_here & self.is_filled[place]).any():
+                continue
+            counts = (
+                self.facts.derive(makers[field]).count if field in makers else self.facts.TensorProto.records(field)[2]
+            )
+            held[is_here] = counts[is_here]
+        return held
+
+    @cached_property
+    def held_bytes(self) -> Any:
+        """The bytes of that list."""
+        sizes = np.zeros(len(self.elements), np.int64)
+        for place, field in enumerate(FIELDS):
+            is_here = self.own_place == place
+            sizes[is_here] = self.facts.TensorProto.records(field)[3][is_here]
+        return sizes
+
+    @cached_property
+    def is_wrong_count(self) -> Any:
+        """Whether the list that a tensor's type calls for has another number of entries than it should."""
+        # A number takes from one to ten bytes.
+        is_surely_wrong = (self.held_bytes < self.entries) | (self.held_bytes // 10 > self.entries)
+        is_wrong = np.where(self.held >= 0, self.held != self.entries, is_surely_wrong)
+        return is_wrong & (self.entries >= 0) & (self.place == self.own_place) & self.is_inline
+
+    @cached_property
+    def is_wrong_size(self) -> Any:
+        """Whether raw_data has another length than it should."""
+        length = self.facts.TensorProto.span("raw_data")[1]
+        return (self.place == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
+
+
+class Numbers:
+    """What a list of varints holds, beside the columns of TensorProto.
+
+    count: the entries, -1 where a list of more than 1 MiB would have to be walked. low, high, last: the least, the
+    greatest and the last of the first 64 KiB of a tensor; 0 where there are none. is_whole: whether these were all. No
+    more than 16 MiB of a document are looked at.
+    """
+
+    def __init__(self, facts: Facts, field: str) -> None:
+        wanted = facts.derive(Payloads).has(field)
+        n = len(wanted)
+        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, wanted.view(np.uint8))
+        self.count, self.low, self.high, self.last = np.frombuffer(numbers, np.int64).reshape(4, n)
+        self.is_whole = np.frombuffer(flags, bool)
+
+
+def int32_numbers(facts: Facts) -> Numbers:
+    """The numbers in int32_data."""
+    return Numbers(facts, "int32_data")
+
+
+def int64_numbers(facts: Facts) -> Numbers:
+    """The numbers in int64_data."""
+    return Numbers(facts, "int64_data")
+
+
+def uint64_numbers(facts: Facts) -> Numbers:
+    """The numbers in uint64_data."""
+    return Numbers(facts, "uint64_data")
+
+
+def raw_bytes(facts: Facts) -> tuple[Any, Any]:
+    """Of raw_data: the greatest of the first 64 KiB of booleans, and the last byte where not all its bits count.
+
+    Both are 0 where there is no such byte. No more than 16 MiB of a document are looked at.
+    """
+    payloads = facts.derive(Payloads)
+    is_inline = payloads.has("raw_data")
+    ends: Any = np.where(is_inline & (payloads.last_bits > 0), payloads.size, 0)
+    wanted = is_inline & payloads.of("BOOL")
+    columns = measure_bytes(facts.columns, "TensorProto", "raw_data", wanted.view(np.uint8), ends)
+    high, last = np.frombuffer(columns, np.uint8).reshape(2, -1)
+    return high, last
+
+
+def strings(facts: Facts) -> tuple[Any, Any]:
+    """Of string_data: the first that is no UTF-8, and the first with a byte-order mark or a NUL at the end; -1: none.
+
+    The first 1 MiB of a tensor is looked at, and 16 MiB of a document.
+    """
+    wanted = facts.derive(Payloads).has("string_data")
+    columns = measure_strings(facts.columns, "TensorProto", "string_data", wanted.view(np.uint8))
+    broken, odd = np.frombuffer(columns, np.int64).reshape(2, -1)
+    return broken, odd
+
+
+def _bytes_of(elements: Any, bits: Any) -> Any:
+    """The bytes of elements of so many bits, without a number in between that is greater; -1 where elements are."""
+    return np.where(elements < 0, -1, elements // 8 * bits + (elements % 8 * bits + 7) // 8)

@@ -1,0 +1,90 @@
+"""Problems as SARIF 2.1.0, which code hosts and editors read.
+
+Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS Standard, 27 March 2020.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from onnxwire._version import __version__
+from onnxwire.checker.registry import checks, rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxwire.checker._problem import Problem
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+class SarifWriter:
+    """Writes a log with one run, a result at a time, so that no number of them has to be in memory."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self.out = out
+        self.ids = {id: index for index, id in enumerate(id for id in rules() if id in checks())}
+        self.faults: list[dict[str, Any]] = []
+        self.is_first = True
+        head = json.dumps({"$schema": _SCHEMA, "version": "2.1.0"})[:-1]
+        out.write(f'{head}, "runs": [{{\n"tool": {json.dumps({"driver": self._driver()})},\n"results": [')
+
+    def _driver(self) -> dict[str, Any]:
+        return {
+            "name": "onnxwire",
+            "version": __version__,
+            "rules": [
+                {
+                    "id": id,
+                    "shortDescription": {"text": rules()[id].text},
+                    "defaultConfiguration": {"level": rules()[id].severity},
+                    "properties": {"scope": rules()[id].scope, "source": rules()[id].source},
+                }
+                for id in self.ids
+            ],
+        }
+
+    def add(self, file: str, problems: Iterable[Problem]) -> None:
+        """Write the problems of a file."""
+        artifact = {"uri": uri_of(file)}
+        for problem in problems:
+            self.out.write("\n" if self.is_first else ",\n")
+            self.is_first = False
+            self.out.write(json.dumps(self._result(artifact, problem)))
+
+    def _result(self, artifact: dict[str, str], problem: Problem) -> dict[str, Any]:
+        location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
+        if problem.offset is not None:
+            location["physicalLocation"]["region"] = {"byteOffset": problem.offset}
+        if problem.path:
+            location["logicalLocations"] = [{"fullyQualifiedName": problem.path}]
+        return {
+            "ruleId": problem.rule,
+            "ruleIndex": self.ids[problem.rule],
+            "level": problem.severity,
+            "message": {"text": problem.message},
+            "locations": [location],
+        }
+
+    def add_fault(self, file: str, reason: str) -> None:
+        """Note that a file could not be checked."""
+        place = {"physicalLocation": {"artifactLocation": {"uri": uri_of(file)}}}
+        self.faults.append({"level": "error", "message": {"text": reason}, "locations": [place]})
+
+    def finish(self) -> None:
+        """Write the end of the log."""
+        invocation: dict[str, Any] = {"executionSuccessful": not self.faults}
+        if self.faults:
+            invocation["toolExecutionNotifications"] = self.faults
+        self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]\n}}]}}\n')
+
+
+def uri_of(path: str) -> str:
+    """The URI of a file: relative for a relative path, so that logs of different machines compare."""
+    if os.path.isabs(path):
+        return Path(path).as_uri()
+    return quote(os.fsencode(Path(path).as_posix()))

@@ -1,0 +1,82 @@
+"""What names stand for, as columns: the results of the walk in `_scopes.pyx`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.checker._scopes import Scopes as Walk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from onnxwire.checker.facts import Facts
+
+# What a use of a name stands for.
+UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, LATER, NOT_YET, NOWHERE = range(9)
+# What a name is already where it is defined.
+IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
+
+# What a graph is: the model's own, one in an attribute, or one of training.
+MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
+
+
+class Scopes:
+    """Columns beside those of the sheets; take them with `facts.derive(Scopes)`.
+
+    uses, makers: of each element of NodeProto.input, what it stands for, and the node that makes it or -1.
+    outputs, named: of each ValueInfoProto that is a graph's output or value_info, what it stands for.
+    function_outputs: of each element of FunctionProto.output. defined: of each element of NodeProto.output, what the
+    name is already; inputs, initializers, sparse: of ValueInfoProto, TensorProto, SparseTensorProto, the same.
+    graph_kind, graph_function: of each GraphProto, MAIN ... ALGORITHM, and the function it lies in or -1.
+    node_graph_kind, node_function: the same of the graph that a node stands in; MAIN where it stands in a function.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        graphs, nodes, attributes = facts.GraphProto, facts.NodeProto, facts.AttributeProto
+        walk = Walk(facts.columns)
+        main = np.flatnonzero(graphs.under("ModelProto.graph") | (graphs.edge < 0))
+        algorithms = np.flatnonzero(graphs.under("TrainingInfoProto.algorithm"))
+        others = np.flatnonzero(graphs.under("TrainingInfoProto.initialization"))
+        walk.walk(
+            int(main[0]) if len(main) else -1,
+            algorithms.tolist(),
+            others.tolist(),
+            list(range(facts.FunctionProto.n)),
+        )
+        self.uses = np.frombuffer(walk.uses, np.uint8)
+        self.makers: NDArray[Any] = np.frombuffer(walk.maker_column(), np.int32)
+        self.outputs = np.frombuffer(walk.outputs, np.uint8)
+        self.named = np.frombuffer(walk.named, np.uint8)
+        self.function_outputs = np.frombuffer(walk.functions, np.uint8)
+        self.defined = np.frombuffer(walk.defined, np.uint8)
+        self.inputs = np.frombuffer(walk.inputs, np.uint8)
+        self.initializers = np.frombuffer(walk.initializers, np.uint8)
+        self.sparse = np.frombuffer(walk.sparse, np.uint8)
+        self.graph_kind = np.full(graphs.n, NESTED, np.uint8)
+        self.graph_kind[main] = MAIN
+        self.graph_kind[algorithms] = ALGORITHM
+        self.graph_kind[others] = INITIALIZATION
+        # A nested graph lies in a function where the node that holds it does, or as a parameter's default. Graphs
+        # stand before those in them, so one pass a level of nesting is enough, and there are few.
+        in_function = nodes.under("FunctionProto.node")
+        self.graph_function = np.full(graphs.n, -1, np.int32)
+        self.node_function = np.where(in_function, nodes.parent, -1).astype(np.int32)
+        self.node_graph = np.where(nodes.under("GraphProto.node"), nodes.parent, -1).astype(np.int32)
+        nested = np.flatnonzero(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
+        self.owner = np.full(graphs.n, -1, np.int32)
+        if len(nested):
+            holders = graphs.parent[nested]
+            in_node = attributes.under("NodeProto.attribute")[holders]
+            self.owner[nested[in_node]] = attributes.parent[holders[in_node]]
+            in_default = attributes.under("FunctionProto.attribute_proto")[holders]
+            self.graph_function[nested[in_default]] = attributes.parent[holders[in_default]]
+            for depth in np.unique(graphs.depth[nested]).tolist():
+                some = nested[graphs.depth[nested] == depth]
+                owned = some[self.owner[some] >= 0]
+                self.graph_function[owned] = self.node_function[self.owner[owned]]
+                inside = np.zeros(graphs.n + 1, bool)
+                inside[some] = True
+                rows = np.flatnonzero(inside[self.node_graph])
+                self.node_function[rows] = self.graph_function[self.node_graph[rows]]

@@ -1,0 +1,172 @@
+"""Reads payloads of many tensors at once, and only small ones.
+
+Of one tensor at most `LARGEST` bytes are read, of a document at most `MOST` each time: values are looked at where they
+are indices and the like, and weights stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from onnxwire._varint import decode_packed
+from onnxwire._walk import bytes_at, payload_at, read_record
+from onnxwire.checker.facts import MERGED
+from onnxwire.messages import TensorProto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxwire.checker.facts import Facts, Rows
+
+LARGEST = 1 << 18
+MOST = 1 << 23
+_RECORDS = 1 << 16  # of fields that are not in one packed record, in all
+_LEN = 2
+
+
+class Portion(NamedTuple):
+    """The payloads of some tensors. rows: which; lengths: bytes of each, all above 0; data: all bytes, uint8."""
+
+    rows: Rows
+    lengths: Rows
+    data: Rows
+
+
+def payload_sizes(facts: Facts, field: str) -> Rows:
+    """How many bytes the values of a field of TensorProto have, of every tensor."""
+    tensors = facts.TensorProto
+    return tensors.span(field)[1] if field == "raw_data" else tensors.records(field)[3]
+
+
+def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
+    """The bytes of raw_data, or of the numbers of another field, of some tensors, a portion of them at a time.
+
+    Tensors with too many bytes in the field, or none, are left out.
+    """
+    tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
+    rows = rows[(sizes[rows] > 0) & (sizes[rows] <= LARGEST)]
+    rows = rows[np.cumsum(sizes[rows]) <= MOST]
+    if not len(rows):
+        return
+    document = np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8)
+    if field == "raw_data":
+        yield from _gather(document, rows, tensors.span(field)[0][rows], sizes[rows])
+        return
+    starts, is_packed = _find_packed(facts, document, field, rows)
+    yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
+    left = _RECORDS
+    for row in rows[~is_packed].tolist():
+        left -= int(tensors.records(field)[1][row])
+        if left < 0:
+            return
+        # The values of the records one after another are a packed run again.
+        data = b"".join(bytes_at(facts.document, start, end) for start, end in _spans(facts, field, row))
+        if data:
+            yield Portion(np.array([row]), np.array([len(data)]), np.frombuffer(data, np.uint8))
+
+
+def _find_packed(facts: Facts, document: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
+    """Where the numbers begin, and whether they are all in one packed record, as they should be."""
+    first, records, _, _ = facts.TensorProto.records(field)
+    at = first[rows]
+    tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
+    is_packed = (records[rows] == 1) & (document[at] == tag)
+    at = at + 1
+    # The length comes next: up to ten bytes, of which all but the last have the high bit.
+    goes_on = is_packed.copy()
+    for _ in range(10):
+        byte = document[np.minimum(at, len(document) - 1)]
+        at = at + goes_on
+        goes_on &= byte >= 0x80
+    return at, is_packed
+
+
+def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
+    """The bytes from `starts` on, as portions of about LARGEST bytes."""
+    ends = np.cumsum(lengths)
+    done = 0
+    while done < len(rows):
+        before = int(ends[done - 1]) if done else 0
+        end = max(int(np.searchsorted(ends, before + LARGEST, "right")), done + 1)
+        some = lengths[done:end]
+        gaps = np.repeat(starts[done:end] - (ends[done:end] - some - before), some)
+        yield Portion(rows[done:end], some, document[gaps + np.arange(len(gaps))])
+        done = end
+
+
+def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
+    """Where the values of a field's records begin and end; none where the tensor is in pieces."""
+    tensors = facts.TensorProto
+    if tensors.flags[row] & MERGED:
+        return []
+    at = int(tensors.start[row])
+    end = at + int(tensors.length[row])
+    wanted = TensorProto.DESCRIPTOR.fields_by_name[field].number
+    spans = []
+    while at < end:
+        number, _, value, after, _ = read_record(facts.document, at, end)
+        if after is None:
+            return []
+        if number == wanted:
+            spans.append((value, after))
+        at = after
+    return spans
+
+
+def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
+    """How long each element of string_data is, in bytes, of tensors that have few; rows: in order."""
+    left = _RECORDS
+    for row in rows.tolist():
+        left -= int(facts.TensorProto.records("string_data")[1][row])
+        if left < 0:
+            return
+        yield row, [end - start for start, end in _spans(facts, "string_data", row)]
+
+
+def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
+    """The numbers of packed varints: how many each row has, and all of them; of damaged runs, none.
+
+    kind: as of `decode_packed`.
+    """
+    dtype = np.dtype("<i8" if kind in ("int64", "uint64") else "<i4")
+    starts = np.cumsum(portion.lengths) - portion.lengths
+    counts = np.add.reduceat(portion.data < 0x80, starts, dtype=np.int64)
+    numbers = np.frombuffer(decode_packed(portion.data.data, kind), dtype)
+    last = portion.data[starts + portion.lengths - 1]
+    if len(numbers) == counts.sum() and (last < 0x80).all():
+        return counts, numbers
+    found = []
+    for i, (start, length) in enumerate(zip(starts.tolist(), portion.lengths.tolist(), strict=True)):
+        some = np.frombuffer(decode_packed(portion.data[start : start + length].data, kind), dtype)
+        is_sound = len(some) == counts[i] and last[i] < 0x80
+        counts[i] = len(some) if is_sound else 0
+        found.append(some[: counts[i]])
+    return counts, np.concatenate(found)
+
+
+def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
+    """The product of each row's sizes, int64; -1 where that is 2**63 or more, or a size is negative.
+
+    counts, first: how many elements of the list `sizes` each row has, and the place of the first.
+    """
+    result = np.ones(len(counts), np.int64)
+    rows = np.flatnonzero(counts)
+    if not len(rows):
+        return result
+    starts = first[rows]
+    is_zero = np.logical_or.reduceat(sizes == 0, starts)
+    is_negative = np.logical_or.reduceat(sizes < 0, starts)
+    magnitude = np.add.reduceat(np.log2(np.maximum(sizes, 1).astype(np.float64)), starts)
+    exact = np.multiply.reduceat(sizes, starts)
+    # A float is near enough but at the limit itself, where whole numbers decide.
+    is_large = magnitude > 63.001
+    for i in np.flatnonzero((magnitude > 62.999) & ~is_large & ~is_zero).tolist():
+        start = int(starts[i])
+        product = 1
+        for size in sizes[start : start + int(counts[rows[i]])].tolist():
+            product *= size
+        is_large[i] = product >= 1 << 63
+    result[rows] = np.where(is_negative | (is_large & ~is_zero), -1, np.where(is_zero, 0, exact))
+    return result

@@ -1,0 +1,83 @@
+"""What the document says of values: types and shapes of ValueInfoProto and initializers, side by side by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.checker.facts import EMPTY
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts
+
+# A dimension: a size, the id of a variable, or neither.
+Dim = tuple[int | None, int]
+
+
+class Values:
+    """Columns beside those of ValueInfoProto; take them with `facts.derive(Values)`.
+
+    graph: the row of the graph that an entry stands in, -1 in a function. kind: the slot of the type's kind in
+    TypeProto, -1 where there is none. elem_type: of a tensor or sparse tensor, 0 where unknown. shape: its row of
+    TensorShapeProto, -1 where there is none. is_input, is_output, is_info: where it stands.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        infos, types = facts.ValueInfoProto, facts.TypeProto
+        self.is_input = infos.under("GraphProto.input")
+        self.is_output = infos.under("GraphProto.output")
+        self.is_info = infos.under("GraphProto.value_info")
+        self.graph = np.where(self.is_input | self.is_output | self.is_info, infos.parent, -1)
+        elem_type = np.zeros(types.n + 1, np.int64)
+        shape = np.full(types.n + 1, -1, np.int64)
+        kind = np.full(types.n + 1, -1, np.int64)
+        for place, field in enumerate(types.fields):
+            if field != "denotation":
+                kind[:-1][types.has(field)] = place
+        for field, name in (("tensor_type", "TypeProto.Tensor"), ("sparse_tensor_type", "TypeProto.SparseTensor")):
+            tensors = facts[name]
+            rows = np.flatnonzero(types.has(field))
+            elem_type[rows] = tensors.elem_type[getattr(types, field)[rows]]
+            shape[rows] = tensors.shape[getattr(types, field)[rows]]
+        # The last place stands for a type that is not there: -1 leads to it.
+        self.type_kind, self.type_elem_type, self.type_shape = kind, elem_type, shape
+        self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
+
+    def dims(self, row: int) -> list[Dim] | None:
+        """The dimensions of a value, or None where its rank is unknown."""
+        shape = int(self.shape[row])
+        if shape < 0:
+            return None
+        shapes, dims = self.facts.TensorShapeProto, self.facts["TensorShapeProto.Dimension"]
+        first = int(shapes.first("dim")[shape])
+        has_value = dims.has("dim_value")
+        return [
+            (int(dims.dim_value[i]) if has_value[i] else None, int(dims.dim_param[i]))
+            for i in range(first, first + int(shapes.dim[shape]))
+        ]
+
+    def tensor_dims(self, row: int) -> list[Dim]:
+        """The dimensions of a TensorProto."""
+        sizes = self.facts.lists("TensorProto.dims").value
+        first, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
+        return [(size, EMPTY) for size in sizes[first : first + n].tolist()]
+
+    def same_inputs(self, graphs: Any, names: Any) -> Any:
+        """For names in graphs, the row of the graph's input of that name, or -1."""
+        inputs = np.flatnonzero(self.is_input)
+        found = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
+        return np.where(found >= 0, inputs[found], -1) if len(inputs) else found
+
+
+def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
+    """How two shapes contradict each other, "" where they do not."""
+    if left is None or right is None:
+        return ""
+    if len(left) != len(right):
+        return f"rank {len(left)} and rank {len(right)}"
+    for place, ((one, _), (other, _)) in enumerate(zip(left, right, strict=True)):
+        if one is not None and other is not None and one != other:
+            return f"{one} and {other} in dimension {place}"
+    return ""

@@ -1,0 +1,177 @@
+"""`onnxwire check`: the rules of the ONNX IR that files break, and repairs of what has one safe answer."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import glob
+import os
+import sys
+import warnings
+from typing import IO, TYPE_CHECKING, Any
+
+from onnxwire.cli.paint import add_color
+from onnxwire.cli.progress import progress_bar
+from onnxwire.errors import DecodeError, FileError, SaveError
+from onnxwire.messages import SCHEMA
+
+if TYPE_CHECKING:
+    from onnxwire._message import Message
+    from onnxwire.checker._problem import Problem
+    from onnxwire.checker.fixes import Fix
+    from onnxwire.cli.report import Reporter
+
+_DESCRIPTION = """\
+Check files against every rule of the ONNX IR: what is wrong, where, and what to do. Files may have any size; no weight
+is read. Errors are what the specification forbids, warnings what it advises against, notes what is worth a look.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire check model.onnx
+  onnxwire check 'models/**/*.onnx' --select error
+  onnxwire check model.onnx --ignore note,graph-doc-string-present --fail-on warning
+  onnxwire check model.onnx --json | jq '.[].problems[].rule'
+  onnxwire check model.onnx --sarif > onnx.sarif
+  onnxwire check model.onnx --fix --dry-run         list the repairs that have one safe answer
+  onnxwire check model.onnx --fix -o repaired.onnx  make them
+  onnxwire check values.pb --type SequenceProto
+  onnxwire check --rules --select error             the rules
+
+exit status: 0 nothing found as severe as --fail-on, 1 something found, 2 a file could not be checked or written
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = commands.add_parser(
+        "check",
+        help="the rules of the ONNX IR that files break",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="*", help="a path, a pattern such as 'models/*.onnx', or - for stdin")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
+    add("--select", metavar="RULES", action="append", help="only these rules or severities, with commas between")
+    add("--ignore", metavar="RULES", action="append", help="not these")
+    add("--ir-version", metavar="N", type=int, help="judge by this version, not the file's own")
+    add(
+        "--type",
+        metavar="MESSAGE",
+        default="ModelProto",
+        choices=[name.partition(".")[2] for name in SCHEMA.messages],
+        help="the message that the files hold, such as SequenceProto; by default ModelProto",
+    )
+    add("--checksums", action="store_true", help="read files of external data to compare their checksums")
+    add(
+        "--fail-on",
+        choices=["error", "warning", "note"],
+        default="error",
+        help="the least severity for exit status 1; by default error",
+    )
+    add("--fix", action="store_true", help="make the repairs that have one safe answer, then check again")
+    add("--dry-run", action="store_true", help="with --fix: list the repairs and make none")
+    add("-o", "--output", metavar="OUT", help="with --fix: the file to write, instead of the one that is read")
+    add("--no-progress", action="store_true", help="draw no progress bar")
+    add("--rules", action="store_true", help="list the rules, and those that no file alone can be checked against")
+    add("-q", "--quiet", action="store_true", help="print nothing but errors; the exit status tells")
+    add("-v", "--verbose", action="store_true", help="print every problem, and the rules that are broken")
+    add_color(parser)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the problems of all files; returns the exit status."""
+    from onnxwire.checker.run import choose
+    from onnxwire.cli.report import make_reporter, print_rules
+
+    select, ignore = _words(options.select), _words(options.ignore)
+    if options.rules:
+        print_rules(sys.stdout, options, select, ignore)
+        return 0
+    _refuse(options)
+    choose(select, ignore)  # before anything is printed, what is no rule is refused
+    paths = _paths(options.files)
+    if options.output is not None and len(paths) > 1:
+        options.parser.error("-o takes the place of one file, and there are several")
+    is_model_on_stdout = options.output == "-"
+    reporter = make_reporter(sys.stderr if is_model_on_stdout else sys.stdout, options, len(paths))
+    limits = {"select": select, "ignore": ignore, "ir_version": options.ir_version, "checksums": options.checksums}
+    status = 0
+    for path in paths:
+        try:
+            status = max(status, _check(path, options, limits, reporter))
+        except (DecodeError, FileError) as error:
+            # The other files are checked all the same.
+            reporter.fault(path, str(error))
+            sys.stdout.flush()
+            print("onnxwire:", str(error).replace("\n", "\\n"), file=sys.stderr)
+            status = 2
+    reporter.finish()
+    return status
+
+
+def _refuse(options: argparse.Namespace) -> None:
+    """End with the usage where options do not go together."""
+    if not options.files:
+        options.parser.error("name a file, or - for stdin")
+    if not options.fix and (options.dry_run or options.output is not None):
+        options.parser.error("--dry-run and -o go with --fix")
+    if options.output == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    if options.fix and "-" in options.files and options.output is None and not options.dry_run:
+        options.parser.error("what comes from stdin is repaired into a file: name one after -o, or - for stdout")
+
+
+def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
+    """Check one file, and repair it if that is wanted; returns the exit status."""
+    from onnxwire.checker import check
+    from onnxwire.checker.fixes import find_fixes
+    from onnxwire.model import load
+
+    cls = SCHEMA.messages[f"onnx.{options.type}"]
+    source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path
+    with load(source, cls) as message:
+        problems = check(message, **limits)
+        if options.fix:
+            fixes = find_fixes(message, problems)
+            reporter.fixes(path, fixes)
+            if not options.dry_run and (fixes or options.output is not None):
+                path = options.output or path
+                problems = _repair(message, fixes, path, options, limits)
+        reporter.add(path, problems)
+    severities = ("error", "warning", "note")
+    counted = severities[: severities.index(options.fail_on) + 1]
+    return int(any(problem.severity in counted for problem in problems))
+
+
+def _repair(
+    message: Message, fixes: list[Fix], out: str, options: argparse.Namespace, limits: dict[str, Any]
+) -> list[Problem]:
+    """Repair a message and write it; returns the problems that are left."""
+    from onnxwire.checker import check
+    from onnxwire.checker.fixes import apply_fixes
+    from onnxwire.model import LargeFileWarning, save
+
+    apply_fixes(fixes)
+    with progress_bar(f"writing {out}", not options.no_progress) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", LargeFileWarning)  # model-protobuf-size says so
+        save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
+    return check(message if out == "-" else out, type(message), **limits)
+
+
+def _words(lists: list[str] | None) -> list[str] | None:
+    """The words of options that may be given several times, with commas between words."""
+    return None if lists is None else [word.strip() for text in lists for word in text.split(",") if word.strip()]
+
+
+def _paths(words: list[str]) -> list[str]:
+    """The files that words name, each once; a pattern that matches nothing is taken for a name."""
+    paths: dict[str, None] = {}
+    for word in words:
+        found = [] if word == "-" or os.path.exists(word) else sorted(glob.glob(word, recursive=True))
+        paths.update(dict.fromkeys(found or [word]))
+    return list(paths)

@@ -1,0 +1,240 @@
+"""How `onnxwire check` tells what it found: for people, as lines for other programs, as JSON, as SARIF."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import groupby
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from onnxwire.cli.paint import Paint, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxwire.checker._problem import Problem
+    from onnxwire.checker.fixes import Fix
+
+_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+_SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
+
+
+class Reporter(Protocol):
+    """What the command tells of each file, in this order: the repairs, then the problems, or a fault instead."""
+
+    def fixes(self, file: str, fixes: list[Fix]) -> None:
+        """Tell of repairs, before they are made."""
+
+    def add(self, file: str, problems: list[Problem]) -> None:
+        """Tell of the problems of a file, after repairs."""
+
+    def fault(self, file: str, reason: str) -> None:
+        """Tell that a file could not be checked or written; a person reads that on stderr."""
+
+    def finish(self) -> None:
+        """Write the end."""
+
+
+def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Reporter:
+    """The reporter that the options ask for; files: how many there will be."""
+    if options.quiet:
+        return _Silence()
+    if options.json:
+        return _JsonReporter(out)
+    if options.sarif:
+        return _SarifReporter(out)
+    return _TextReporter(out, options, files)
+
+
+class _Silence:
+    def fixes(self, file: str, fixes: list[Fix]) -> None:
+        pass
+
+    def add(self, file: str, problems: list[Problem]) -> None:
+        pass
+
+    def fault(self, file: str, reason: str) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class _TextReporter:
+    """Groups under headings on a terminal; elsewhere lines that each say the file and the severity."""
+
+    def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
+        self.out = out
+        self.paint = Paint(options.color, out)
+        self.is_grouped = self.paint.is_terminal
+        self.is_verbose = options.verbose
+        self.is_dry = options.dry_run
+        self.files = files
+        self.totals = dict.fromkeys(_COLORS, 0)
+
+    def fixes(self, file: str, fixes: list[Fix]) -> None:
+        if not fixes:
+            return
+        word = "would repair" if self.is_dry else "repair"
+        if self.is_grouped:
+            self._print(f"{self.paint(printable(file), 'bold')}: {self.paint(word, 'green')}")
+        for fix in fixes:
+            self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
+
+    def add(self, file: str, problems: list[Problem]) -> None:
+        counts = dict.fromkeys(_COLORS, 0)
+        for problem in problems:
+            counts[problem.severity] += 1
+        for severity, count in counts.items():
+            self.totals[severity] += count
+        name = printable(file)
+        if self.is_grouped or not problems:
+            self._print(f"{self.paint(name, 'bold')}: {self._counted(counts)}")
+        for severity, some in groupby(problems, key=lambda problem: problem.severity):
+            if self.is_grouped:
+                self._print(self.paint(f"{severity}s", "bold", _COLORS[severity]))
+            for rule, same in groupby(some, key=lambda problem: problem.rule):
+                self._add_rule(file, severity, rule, list(same))
+
+    def _add_rule(self, file: str, severity: str, rule: str, problems: list[Problem]) -> None:
+        shown = problems if self.is_verbose else problems[: _SHOWN[severity]]
+        for place, problem in enumerate(shown, 1):
+            places = [f"byte {problem.offset:,}"] if problem.offset is not None else []
+            places += [problem.path] if problem.path else []
+            more = len(problems) - len(shown) if place == len(shown) else 0
+            self._line(file, severity, ": ".join([*places, problem.message]), rule, more)
+        if self.is_verbose and self.is_grouped:
+            from onnxwire.checker.registry import rules
+
+            self._print(self.paint(f"    {rule}: {rules()[rule].text} ({rules()[rule].source})", "dim"))
+
+    def _line(self, file: str, kind: str, text: str, rule: str, more: int = 0) -> None:
+        start = "  " if self.is_grouped else f"{printable(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
+        rest = f" and {more:,} more (-v prints all)" if more else ""
+        self._print(f"{start}{printable(text)} {self.paint(f'[{rule}]{rest}', 'dim')}")
+
+    def _counted(self, counts: dict[str, int]) -> str:
+        words = [
+            self.paint(f"{count:,} {severity}{'' if count == 1 else 's'}", _COLORS[severity])
+            for severity, count in counts.items()
+            if count
+        ]
+        return ", ".join(words) or self.paint("no problem", "green")
+
+    def fault(self, file: str, reason: str) -> None:
+        pass
+
+    def finish(self) -> None:
+        if self.is_grouped and self.files > 1:
+            self._print(f"{self.paint(f'{self.files:,} files', 'bold')}: {self._counted(self.totals)}")
+
+    def _print(self, text: str) -> None:
+        self.out.write(text + "\n")
+
+
+class _JsonReporter:
+    """A list with an object a file; each problem is one line."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self.out = out
+        self.repairs: list[Fix] | None = None
+        self.start = "["
+
+    def fixes(self, file: str, fixes: list[Fix]) -> None:
+        self.repairs = fixes
+
+    def add(self, file: str, problems: list[Problem]) -> None:
+        self._begin(file)
+        if self.repairs is not None:
+            self._list("fixes", self.repairs, ("rule", "path", "message"))
+            self.out.write(", ")
+        self.repairs = None
+        self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
+        self.out.write("}")
+
+    def fault(self, file: str, reason: str) -> None:
+        self.repairs = None
+        self._begin(file)
+        self.out.write(f'"error": {json.dumps(reason)}}}')
+
+    def finish(self) -> None:
+        self.out.write("]\n" if self.start != "[" else "[]\n")
+
+    def _begin(self, file: str) -> None:
+        self.out.write(f'{self.start}{{"file": {json.dumps(file)}, ')
+        self.start = ",\n"
+
+    def _list(self, name: str, entries: Iterable[Any], fields: tuple[str, ...]) -> None:
+        self.out.write(f'"{name}": [')
+        start = "\n  "
+        for entry in entries:
+            self.out.write(start + json.dumps({field: getattr(entry, field) for field in fields}))
+            start = ",\n  "
+        self.out.write("]")
+
+
+class _SarifReporter:
+    def __init__(self, out: IO[str]) -> None:
+        from onnxwire.checker.sarif import SarifWriter
+
+        self.writer = SarifWriter(out)
+
+    def fixes(self, file: str, fixes: list[Fix]) -> None:
+        pass  # what is repaired is no result any more
+
+    def add(self, file: str, problems: list[Problem]) -> None:
+        self.writer.add(file, problems)
+
+    def fault(self, file: str, reason: str) -> None:
+        self.writer.add_fault(file, reason)
+
+    def finish(self) -> None:
+        self.writer.finish()
+
+
+def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
+    """List the rules by scope, and those that are not checked with the reasons."""
+    from onnxwire.checker.fixes import fixable
+    from onnxwire.checker.registry import checks, unchecked
+    from onnxwire.checker.run import choose
+
+    chosen = sorted(choose(select, ignore), key=lambda rule: list(_scopes()).index(rule.scope))
+    if options.json:
+        entries = [
+            {
+                "id": rule.id,
+                "severity": rule.severity,
+                "since_ir": rule.since_ir,
+                "until_ir": rule.until_ir,
+                "scope": rule.scope,
+                "text": rule.text,
+                "source": rule.source,
+                "fix": rule.id in fixable(),
+                "unchecked": unchecked().get(rule.id),
+            }
+            for rule in chosen
+        ]
+        json.dump(entries, out, indent=1)
+        out.write("\n")
+        return
+    paint = Paint(options.color, out)
+    width = max((len(rule.id) for rule in chosen), default=0)
+    for scope, some in groupby((rule for rule in chosen if rule.id in checks()), key=lambda rule: rule.scope):
+        out.write(paint(scope, "bold") + "\n")
+        for rule in some:
+            severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
+            versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
+            repair = " (--fix)" if rule.id in fixable() else ""
+            out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + repair, 'dim')}\n")
+    rest = [rule for rule in chosen if rule.id in unchecked()]
+    if rest:
+        out.write(paint("not checked", "bold") + "\n")
+    for rule in rest:
+        out.write(f"  {rule.id:<{width}}  {unchecked()[rule.id]}\n")
+
+
+def _scopes() -> dict[str, None]:
+    """The scopes in the order of the table."""
+    from onnxwire.checker.registry import rules
+
+    return dict.fromkeys(rule.scope for rule in rules().values())

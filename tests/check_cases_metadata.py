@@ -1,0 +1,71 @@
+from check_case import FLOAT, Case, model, node, tensor, value
+
+from onnxwire import GraphProto
+
+_IMAGE = ("Image.BitmapPixelFormat", "Image.ColorSpaceGamma", "Image.NominalPixelRange")
+_VALUES = ("Bgr8", "SRGB", "NominalRange_0_255")
+
+
+def _metadata(*entries: str) -> str:
+    """Entries, given as key=value."""
+    pairs = (entry.partition("=")[::2] for entry in entries)
+    return " ".join(f'metadata_props {{ key: "{key}" value: "{value}" }}' for key, value in pairs)
+
+
+def _model(*entries: str, denotation: str = "IMAGE") -> str:
+    """A model with metadata, and an input."""
+    type = f'{FLOAT.rstrip("} ")} }} }} }} denotation: "{denotation}" }}'
+    return model(f"input {{ {value('x', type)} }}", rest=_metadata(*entries))
+
+
+def _below(*entries: str, ir: int = 10) -> str:
+    """A model whose graph, node, value and tensor have these entries, and whose function does."""
+    text = _metadata(*entries)
+    graph = f"{text} {node('x', 'y', text)} input {{ {value('x')} {text} }} initializer {{ {tensor('t')} {text} }}"
+    return model(graph, ir, rest=f'functions {{ name: "F" domain: "a.b" {text} }}')
+
+
+def _places(i: int) -> tuple[str, ...]:
+    owners = ("graph", "graph.initializer[0]", "functions[0]", "graph.input[0]", "graph.node[0]")
+    return tuple(f"{owner}.metadata_props[{i}]" for owner in owners)
+
+
+_IMAGES = tuple(f"{key}={value}" for key, value in zip(_IMAGE, _VALUES, strict=True))
+_FIRST, _SECOND = "metadata_props[0]", "metadata_props[1]"
+
+CASES = {
+    "metadata-model-key-unique": Case(_model("a.b=1", "a.b=1"), _model("a.b=1", "A.b=1"), (_SECOND,)),
+    "metadata-nested-key-unique": Case(_below("k=1", "k=2"), _below("k=1", "K=1"), _places(1)),
+    "metadata-key-present": Case(_model("=1"), _model("k="), (_FIRST,)),
+    "metadata-before-ir10": Case(_below("k=1", ir=9), model(ir=9, rest=_metadata("k=1")), _places(0)),
+    "metadata-key-qualified": Case(
+        f'name: "g" {_metadata("namespace=1", "com.example.k=1", ".k=1")}',
+        f'name: "g" {_metadata("com.example.k=1", "model_author=a", "author=a")}',
+        (_FIRST, "metadata_props[2]"),
+        GraphProto,
+    ),
+    "metadata-standard-author": Case(
+        _model("model_author=Ann Lee, "), _model("model_author=Ann Lee, Example Inc."), (_FIRST,)
+    ),
+    "metadata-standard-license": Case(
+        _model("model_license=ask me"), _model("model_license=https://example.com/license"), (_FIRST,)
+    ),
+    "metadata-early-names": Case(
+        _model("license_url=https://example.com", "company=Example"), _model("model_author=Example"), (_FIRST, _SECOND)
+    ),
+    "metadata-image-present": Case(_model(*_IMAGES[:2]), _model(*_IMAGES), ("",)),
+    "metadata-image-without-value": Case(
+        _model(*_IMAGES, denotation="TENSOR"), _model(*_IMAGES), tuple(f"metadata_props[{i}]" for i in range(3))
+    ),
+    "metadata-image-value-known": Case(
+        _model("Image.BitmapPixelFormat=Rgb16"), _model("Image.bitmappixelformat=rgb8"), (_FIRST,)
+    ),
+    "metadata-image-case-insensitive": Case(
+        _model("Image.ColorSpaceGamma=SRGB", "image.colorspacegamma=SRGB"),
+        _model("Image.ColorSpaceGamma=SRGB", "Image.ColorSpaceGamma=SRGB"),
+        (_SECOND,),
+    ),
+    "metadata-image-key-known": Case(
+        _model("Image.Depth=8", "image.colorspacegamma=SRGB"), _model("com.example.Image.Depth=8"), (_FIRST,)
+    ),
+}

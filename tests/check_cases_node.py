@@ -1,0 +1,51 @@
+from check_case import Case, model, node
+
+_NODE = ("graph.node[0]",)
+
+
+def _call(call: str, function: str = "", ir: int = 10) -> str:
+    head = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
+    return model(call, ir, head, f'functions {{ name: "F" domain: "a.b" {function} }}')
+
+
+def _f(inputs: str = "", outputs: str = "o", rest: str = "") -> str:
+    return node(inputs, outputs, f'domain: "a.b" {rest}', op="F")
+
+
+_ATTRIBUTE = 'attribute { name: "a" type: INT i: 1 }'
+
+CASES = {
+    "node-op-type-present": Case(model(node("", "o", op="")), model(node("", "o")), _NODE),
+    "node-has-output": Case(model(node()), model(node("", "o")), _NODE),
+    "node-all-outputs-empty": Case(model(node("", "- -")), model(node("", "- o")), _NODE),
+    "node-optional-empty-name": Case(model(node("- -", "o")), model(node("- a", "o")), ("graph.node[0].input[1]",)),
+    "node-name-unique": Case(
+        model(node("", "a", 'name: "n"') + node("", "b", 'name: "n"')),
+        model(node("", "a") + node("", "b")),
+        ("graph.node[1]",),
+    ),
+    "node-domain-imported": Case(model(node("", "o", 'domain: "a.b"')), _call(_f()), _NODE),
+    "node-domain-default-alias": Case(
+        model(node("", "o", 'domain: "ai.onnx"')),
+        model(node("", "o", 'domain: "ai.onnx"'), opset='opset_import { domain: "ai.onnx" version: 17 }'),
+        _NODE,
+    ),
+    "node-domain-before-ir3": Case(model(node("", "o", 'domain: "a.b"'), ir=2), model(node("", "o"), ir=2), _NODE),
+    "node-overload-resolves": Case(
+        _call(_f(rest='overload: "two"'), 'overload: "one"'),
+        _call(_f(rest='overload: "one"'), 'overload: "one"'),
+        _NODE,
+    ),
+    "node-call-input-count": Case(_call(_f("a b"), 'input: "x"'), _call(_f("a"), 'input: "x" input: "y"'), _NODE),
+    "node-call-output-count": Case(_call(_f("", "o p"), 'output: "x"'), _call(_f(), 'output: "x"'), _NODE),
+    "node-call-attribute-declared": Case(
+        _call(_f(rest=_ATTRIBUTE), 'attribute: "b"'),
+        _call(_f(rest=_ATTRIBUTE), 'attribute: "a"'),
+        ("graph.node[0].attribute[0]",),
+    ),
+    "node-call-attribute-type": Case(
+        _call(_f(rest=_ATTRIBUTE), 'attribute_proto { name: "a" type: FLOAT f: 1 }'),
+        _call(_f(rest=_ATTRIBUTE), 'attribute_proto { name: "a" type: INT i: 2 }'),
+        ("graph.node[0].attribute[0]",),
+    ),
+}

@@ -1,0 +1,34 @@
+from check_case import Case, model, node, shaped, value
+
+_DIM = "graph.input[0].type.tensor_type.shape.dim[0]"
+
+
+def _dim(text: str) -> str:
+    return model(f"input {{ {value('x', shaped(f'dim {{ {text} }}'))} }}")
+
+
+def _bytes(dim: bytes) -> bytes:
+    """A model with one dimension, whose bytes these are."""
+    for number in (1, 2, 1, 2, 11, 7):  # dim, shape, tensor_type, type, input, graph
+        dim = bytes([number << 3 | 2, len(dim)]) + dim
+    return dim
+
+
+def _described(size: int) -> str:
+    dims = [shaped('dim { dim_param: "n" }'), shaped("dim { dim_value: 2 }"), shaped(f"dim {{ dim_value: {size} }}")]
+    return model(
+        f"input {{ {value('x', dims[0])} }} input {{ {value('y', dims[0])} }}"
+        f"{node('x y', 'z')} value_info {{ {value('x', dims[1])} }} value_info {{ {value('y', dims[2])} }}"
+    )
+
+
+CASES = {
+    # The text form refuses what the wire can have: dim_value 1, then dim_param "n".
+    "shape-dim-oneof": Case(_bytes(b"\x08\x01\x12\x01n"), _bytes(b"\x12\x01n"), (_DIM,)),
+    "shape-dim-value-nonnegative": Case(_dim("dim_value: -1"), _dim("dim_value: 0"), (_DIM,)),
+    "shape-dim-param-empty": Case(_dim('dim_param: ""'), _dim(""), (_DIM,)),
+    "shape-dim-param-wildcard": Case(_dim('dim_param: "*"'), _dim('dim_param: "n"'), (_DIM,)),
+    "dim-param-c90-identifier": Case(_dim('dim_param: "n + 1"'), _dim('dim_param: "n_1"'), (_DIM,)),
+    "shape-dim-param-consistent": Case(_described(3), _described(2), ("graph.input[1]",)),
+    "shape-dim-denotation-known": Case(_dim('denotation: "BATCH"'), _dim('denotation: "DATA_BATCH"'), (_DIM,)),
+}

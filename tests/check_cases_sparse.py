@@ -1,0 +1,63 @@
+from check_case import Case, model
+
+from onnxwire import SparseTensorProto
+
+_HOLE = ("",)
+_INDICES = ("indices",)
+_VALUES = ("values",)
+_TWO = "data_type: 1 dims: 2 float_data: 1 float_data: 2"
+_NAMED = f'name: "s" {_TWO}'
+
+
+def _sparse(indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO, dims: str = "dims: 4") -> str:
+    """A sparse tensor of two values in a row of 4."""
+    return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
+
+
+def _numbers(*numbers: int, shape: str = "") -> str:
+    return (shape or f"dims: {len(numbers)}") + "".join(f" int64_data: {number}" for number in numbers)
+
+
+def _raw(*numbers: int, shape: str = "") -> str:
+    data = b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
+    return (shape or f"dims: {len(numbers)}") + ' raw_data: "' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
+
+
+def _pairs(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
+    return _sparse(_numbers(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
+
+
+def _case(broken: str, sound: str | None = None, at: tuple[str, ...] = _INDICES) -> Case:
+    return Case(broken, _sparse() if sound is None else sound, at, SparseTensorProto)
+
+
+CASES = {
+    "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", at=_HOLE),
+    "sparse-values-rank-1": _case(_sparse(values=f"dims: 1 {_TWO}"), at=_VALUES),
+    "sparse-dims-present": _case(_sparse(dims=""), at=_HOLE),
+    "sparse-dims-positive": _case(_sparse(dims="dims: 4 dims: 0 dims: -1"), at=("dims[1]", "dims[2]")),
+    "sparse-dims-product-overflow": _case(
+        _sparse(dims="dims: 4294967296 dims: 2147483648"), _sparse(dims="dims: 4294967296 dims: 2147483647"), at=_HOLE
+    ),
+    "sparse-indices-present": _case(
+        f"values {{ {_TWO} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", at=_HOLE
+    ),
+    "sparse-indices-dtype": _case(
+        _sparse().replace("data_type: 7", "data_type: 6").replace("int64_data", "int32_data")
+    ),
+    "sparse-indices-rank": _case(_sparse(_numbers(1, 3, shape="dims: 2 dims: 1 dims: 1"))),
+    "sparse-indices-linear-shape": _case(_sparse(_numbers(0, 1, 3))),
+    "sparse-indices-coo-shape": _case(_pairs(0, 1, 1, 2, dims="dims: 2"), _pairs(0, 1, 1, 2)),
+    "sparse-indices-bounds": _case(_pairs(0, 1, 1, 3), _pairs(0, 1, 1, 2)),
+    "sparse-indices-ascending": _case(_pairs(1, 0, 0, 2), _pairs(0, 2, 1, 0)),
+    "sparse-indices-unique": Case(
+        model(f"sparse_initializer {{ {_sparse(_raw(3, 3), _NAMED)} }}"),
+        model(f"sparse_initializer {{ {_sparse(_raw(2, 3), _NAMED)} }}"),
+        ("graph.sparse_initializer[0].indices",),
+    ),
+    "sparse-values-nondefault": _case(
+        _sparse(values=_TWO.replace("float_data: 2", "float_data: 0")),
+        _sparse(values=_TWO.replace("float_data: 2", "float_data: -0.0")),
+        at=_VALUES,
+    ),
+}

@@ -1,0 +1,183 @@
+from check_case import Case, model
+
+_FIRST = ("graph.initializer[0]",)
+
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE, UINT32, UINT64 = range(1, 14)
+COMPLEX64, COMPLEX128, BFLOAT16, FLOAT8E4M3FN = 14, 15, 16, 17
+UINT4, INT4, FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2 = range(21, 29)
+
+
+def initializers(*tensors: str, ir: int = 14) -> str:
+    """A model with tensors in its graph."""
+    return model(" ".join(f'initializer {{ name: "t{i}" {tensor} }}' for i, tensor in enumerate(tensors)), ir)
+
+
+def tensor(data_type: int, dims: str, rest: str) -> str:
+    """The inside of a TensorProto without a name; dims: with spaces between."""
+    return f"data_type: {data_type} {' '.join(f'dims: {dim}' for dim in dims.split())} {rest}"
+
+
+def listed(field: str, *values: object) -> str:
+    """A list of numbers."""
+    return f"{field}: [{', '.join(map(str, values))}]"
+
+
+def raw(*values: int) -> str:
+    """Some bytes in raw_data."""
+    escaped = "".join(f"\\x{value:02x}" for value in values)
+    return f'raw_data: "{escaped}"'
+
+
+def pair(broken: str, sound: str, ir: int = 14) -> Case:
+    """A case of one initializer."""
+    return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST)
+
+
+def pairs(*both: tuple[str, str], ir: int = 14) -> Case:
+    """A case of several initializers, every one of which is broken, and sound."""
+    return Case(
+        initializers(*(broken for broken, _ in both), ir=ir),
+        initializers(*(sound for _, sound in both), ir=ir),
+        tuple(f"graph.initializer[{i}]" for i in range(len(both))),
+    )
+
+
+def _floats(n: int) -> str:
+    return listed("float_data", *range(n))
+
+
+def _ints(n: int) -> str:
+    return listed("int32_data", *range(n))
+
+
+def _strings(n: int) -> str:
+    return 'string_data: "s" ' * n
+
+
+_SEGMENT = "segment { begin: %d end: %d }"
+_MANY = 1 << 62
+
+CASES = {
+    "tensor-data-type-present": pairs(
+        (tensor(0, "1", _floats(1)), tensor(FLOAT, "1", _floats(1))),
+        ("dims: 1 float_data: 0", "dims: 1 data_type: 1 float_data: 0"),
+    ),
+    "tensor-data-type-known": pairs(
+        (tensor(29, "1", _floats(1)), tensor(FLOAT, "1", _floats(1))),
+        (tensor(-1, "1", raw(0)), tensor(FLOAT6E3M2, "1", raw(0))),
+    ),
+    "tensor-dims-nonnegative": Case(
+        initializers(tensor(FLOAT, "2 -1", "")),
+        initializers(tensor(FLOAT, "2 0", "")),
+        ("graph.initializer[0].dims[1]",),
+    ),
+    "tensor-dims-product-overflow": pairs(
+        # Elements, elements at the very limit, bytes; a dimension of 0 beside great ones is none.
+        (tensor(FLOAT, f"{_MANY} {_MANY}", raw(0)), tensor(FLOAT, f"{_MANY} {_MANY} 0", "")),
+        (tensor(UINT8, f"2 {_MANY}", raw(0)), tensor(UINT8, f"{2 * _MANY - 1}", raw(0))),
+        (tensor(FLOAT, f"{_MANY // 2}", raw(0)), tensor(FLOAT, f"{_MANY // 2 - 1}", raw(0))),
+    ),
+    "tensor-single-storage": pairs(
+        (tensor(FLOAT, "", ""), tensor(FLOAT, "", _floats(1))),
+        (tensor(FLOAT, "2", ""), tensor(FLOAT, "0", "")),
+        (tensor(FLOAT, "2", ""), tensor(FLOAT, "2", "data_location: EXTERNAL")),
+        (tensor(FLOAT, "2", _floats(2) + raw(*range(8))), tensor(FLOAT, "2", _floats(2) + raw())),
+        (tensor(INT32, "1", _ints(1) + " int64_data: 1"), tensor(INT32, "1", _ints(1))),
+    ),
+    "tensor-zero-elements-no-data": pairs(
+        (tensor(FLOAT, "2 0", _floats(1)), tensor(FLOAT, "2 0", "")),
+        (tensor(FLOAT, "0", raw(0)), tensor(FLOAT, "0", raw())),
+    ),
+    "tensor-float-data-dtype": pair(tensor(DOUBLE, "2", _floats(2)), tensor(COMPLEX64, "1", _floats(2))),
+    "tensor-double-data-dtype": pair(
+        tensor(COMPLEX64, "1", listed("double_data", 1, 2)), tensor(COMPLEX128, "1", listed("double_data", 1, 2))
+    ),
+    "tensor-int64-data-dtype": pair(
+        tensor(INT32, "1", listed("int64_data", 1)), tensor(INT64, "1", listed("int64_data", 1))
+    ),
+    "tensor-uint64-data-dtype": pair(
+        tensor(INT64, "1", listed("uint64_data", 1)), tensor(UINT32, "1", listed("uint64_data", 1))
+    ),
+    "tensor-string-data-dtype": pair(tensor(UINT8, "1", _strings(1)), tensor(STRING, "1", _strings(1))),
+    "tensor-int32-data-dtype": pairs(
+        (tensor(UINT32, "1", _ints(1)), tensor(INT8, "1", _ints(1))),
+        (tensor(FLOAT, "1", _ints(1)), tensor(FLOAT6E2M3, "1", _ints(1))),
+    ),
+    "tensor-raw-data-dtype": pairs(
+        (tensor(STRING, "1", raw(65)), tensor(STRING, "1", _strings(1))),
+        (tensor(0, "1", raw(65)), tensor(UINT8, "1", raw(65))),
+    ),
+    "tensor-typed-data-count": pairs(
+        (tensor(FLOAT, "2 2", _floats(3)), tensor(FLOAT, "2 2", _floats(4))),
+        (tensor(FLOAT, "2", _floats(3)), tensor(FLOAT, "2", _floats(2))),
+        (tensor(DOUBLE, "", listed("double_data", 1, 2)), tensor(DOUBLE, "", listed("double_data", 1))),
+        (tensor(INT64, "2", listed("int64_data", -1)), tensor(INT64, "2", listed("int64_data", -1, 300))),
+        (tensor(UINT32, "2", listed("uint64_data", 300)), tensor(UINT32, "2", listed("uint64_data", 1, 2))),
+        (tensor(UINT64, "2", listed("uint64_data", 300)), tensor(UINT64, "2", listed("uint64_data", 1, 2))),
+        (tensor(STRING, "2", _strings(3)), tensor(STRING, "2", 'string_data: "" string_data: ""')),
+    ),
+    "tensor-complex64-data-count": pair(tensor(COMPLEX64, "2", _floats(2)), tensor(COMPLEX64, "2", _floats(4))),
+    "tensor-complex128-data-count": pair(
+        tensor(COMPLEX128, "1", listed("double_data", 1)), tensor(COMPLEX128, "1", listed("double_data", 1, 2))
+    ),
+    "tensor-int32-data-count": pairs(
+        (tensor(INT32, "3", listed("int32_data", -1, 1)), tensor(INT32, "3", listed("int32_data", -1, 300, 1))),
+        (tensor(UINT8, "4", _ints(1)), tensor(UINT8, "4", _ints(4))),
+        (tensor(BOOL, "1", _ints(2)), tensor(BOOL, "2", _ints(2))),
+    ),
+    "tensor-int32-data-count-4bit": pairs(
+        (tensor(INT4, "5", _ints(1)), tensor(INT4, "5", _ints(3))),
+        (tensor(FLOAT4E2M1, "2", _ints(2)), tensor(FLOAT4E2M1, "2", _ints(1))),
+    ),
+    "tensor-int32-data-count-2bit": pairs(
+        (tensor(INT2, "5", _ints(1)), tensor(INT2, "5", _ints(2))),
+        (tensor(UINT2, "4", _ints(4)), tensor(UINT2, "4", _ints(1))),
+    ),
+    "tensor-int32-data-count-6bit": pair(tensor(FLOAT6E2M3, "4", _ints(3)), tensor(FLOAT6E2M3, "4", _ints(4))),
+    "tensor-float6-raw-preferred": pair(tensor(FLOAT6E2M3, "4", _ints(4)), tensor(FLOAT6E2M3, "4", raw(0, 0, 0))),
+    "tensor-raw-data-length": pairs(
+        (tensor(FLOAT, "2", raw(*range(4))), tensor(FLOAT, "2", raw(*range(8)))),
+        (tensor(FLOAT, "1", raw(*range(8))), tensor(FLOAT, "", raw(*range(4)))),
+        (tensor(COMPLEX128, "1", raw(*range(8))), tensor(COMPLEX128, "1", raw(*range(16)))),
+        (tensor(BFLOAT16, "2", raw(0, 0)), tensor(BFLOAT16, "1", raw(0, 0))),
+        (tensor(FLOAT8E8M0, "2", raw(0)), tensor(FLOAT8E8M0, "2", raw(0, 0))),
+    ),
+    "tensor-raw-data-length-4bit": pairs(
+        (tensor(UINT4, "3", raw(0)), tensor(UINT4, "3", raw(0, 0))),
+        (tensor(FLOAT4E2M1, "2", raw(0, 0)), tensor(FLOAT4E2M1, "2", raw(0))),
+    ),
+    "tensor-raw-data-length-2bit": pair(tensor(INT2, "5", raw(0)), tensor(INT2, "5", raw(0, 0))),
+    "tensor-raw-data-length-6bit": pairs(
+        (tensor(FLOAT6E3M2, "5", raw(0, 0, 0)), tensor(FLOAT6E3M2, "5", raw(0, 0, 0, 0))),
+        (tensor(FLOAT6E3M2, "4", raw(0, 0, 0, 0)), tensor(FLOAT6E3M2, "4", raw(0, 0, 0))),
+    ),
+    "tensor-segment-bounds": Case(
+        initializers(
+            tensor(FLOAT, "4", _SEGMENT % (1, 5) + _floats(4)),
+            tensor(FLOAT, "4", _SEGMENT % (3, 1) + _floats(2)),
+            tensor(FLOAT, "4", _SEGMENT % (-1, 1) + _floats(2)),
+            tensor(FLOAT, "4", "segment { begin: 0 }" + _floats(4)),
+            tensor(FLOAT, "4", _SEGMENT % (1, 3) + _floats(1)),
+            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw(0)),
+        ),
+        initializers(
+            tensor(FLOAT, "4", _SEGMENT % (1, 4) + _floats(3)),
+            tensor(FLOAT, "4", _SEGMENT % (1, 1)),
+            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw(0, 0)),
+        ),
+        (
+            *(f"graph.initializer[{i}].segment" for i in (3, 0, 1, 2)),
+            *(f"graph.initializer[{i}]" for i in (4, 5)),
+        ),
+    ),
+    "tensor-segment-unsupported": Case(
+        initializers(tensor(FLOAT, "4", _SEGMENT % (0, 4) + _floats(4))),
+        initializers(tensor(FLOAT, "4", _floats(4))),
+        ("graph.initializer[0].segment",),
+    ),
+    "tensor-data-location-valid": Case(
+        bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 02"),
+        bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 00"),
+        _FIRST,
+    ),
+}

@@ -1,0 +1,201 @@
+"""`onnxwire.check` as a whole: what it takes and gives, scoping, damage, agreement with the official checker."""
+
+import pickle
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from check_case import model, nested, node, value
+
+import onnxwire
+from onnxwire import GraphProto, ModelProto, NodeProto
+from onnxwire.checker.registry import rules
+
+BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+
+
+def _check(text, **options):
+    return onnxwire.check(onnxwire.from_text(text).SerializeToString(), **options)
+
+
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_the_official_checker_accepts_has_no_error(path):
+    errors = onnxwire.check(path, select="error")
+    if errors:
+        with pytest.raises(onnx.checker.ValidationError):
+            onnx.checker.check_model(str(path))
+
+
+def test_a_path_bytes_and_a_message_have_the_same_problems(tmp_path):
+    data = onnxwire.from_text(model(node("lost", "a"))).SerializeToString()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    assert onnxwire.check(path) == onnxwire.check(data) == onnxwire.check(onnxwire.load(data))
+
+
+def test_an_edited_message_is_checked_as_it_is_now():
+    message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
+    message.graph.node[0].input[0] = ""
+    message.graph.node[0].op_type = ""
+    (problem,) = onnxwire.check(message, select="error")
+    assert (problem.rule, problem.path, problem.offset) == ("node-op-type-present", "graph.node[0]", None)
+
+
+def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypatch):
+    message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
+    message.graph.node[0].name = "edited"
+    problems = onnxwire.check(message)
+    monkeypatch.setattr(onnxwire.model, "_IN_MEMORY", 0)  # from here on what is encoded goes to a file
+    assert onnxwire.check(message) == problems
+
+
+def test_the_offset_is_where_the_message_begins():
+    data = onnxwire.from_text(model(node("", "a") + node("", "b", op=""))).SerializeToString()
+    (problem,) = onnxwire.check(data, select="node-op-type-present")
+    assert data[problem.offset :].startswith(NodeProto(output=["b"]).SerializeToString())
+
+
+def test_errors_come_first_and_notes_last():
+    severities = [problem.severity for problem in _check(model(node("lost", "a.b") + node("", "c", op="")))]
+    assert severities == sorted(severities, key=["error", "warning", "note"].index)
+    assert set(severities) == {"error", "warning", "note"}
+
+
+def test_select_and_ignore_take_ids_and_severities():
+    text = model(node("lost", "a", op=""))
+    assert {p.rule for p in _check(text, select="error")} == {"node-op-type-present", "graph-node-input-defined"}
+    assert {p.rule for p in _check(text, select="error", ignore=["node-op-type-present"])} == {
+        "graph-node-input-defined"
+    }
+    assert _check(text, ignore=["error", "warning", "note"]) == []
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_one():
+    with pytest.raises(ValueError, match="did you mean graph-name-present"):
+        _check(model(), select="graph-name-presnt")
+
+
+def test_the_ir_version_decides_and_can_be_overridden():
+    text = model("", ir=10, rest='functions { name: "f" }')
+    rule = "model-functions-before-ir8"
+    assert _check(text, select=rule) == []
+    assert len(_check(text, select=rule, ir_version=7)) == 1
+
+
+def test_a_graph_by_itself_is_checked_as_a_main_graph():
+    graph = GraphProto(node=[NodeProto(op_type="A", input=["lost"], output=["a"])])
+    problems = onnxwire.check(graph.SerializeToString(), GraphProto, select="error")
+    assert [(p.rule, p.path) for p in problems] == [
+        ("graph-name-present", ""),
+        ("graph-node-input-defined", "node[0].input[0]"),
+    ]
+
+
+def test_a_problem_is_a_value():
+    problem, same = (_check(model(node("lost", "a")), select="error")[0] for _ in range(2))
+    assert problem == same and hash(problem) == hash(same)
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    assert str(problem).endswith(f"graph.node[0].input[0]: {problem.message} [graph-node-input-defined]")
+    with pytest.raises(AttributeError):
+        problem.rule = "other"
+
+
+def test_damaged_bytes_raise_as_load_does():
+    data = onnxwire.from_text(model(node("a", "b"))).SerializeToString()
+    with pytest.raises(onnxwire.DecodeError):
+        onnxwire.check(data[:-3])
+    with pytest.raises(onnxwire.DecodeError, match="empty"):
+        onnxwire.check(b"")
+
+
+def test_a_message_in_pieces_is_one_message():
+    # The graph stands twice, and protobuf merges it: the second piece reads what the first makes.
+    pieces = [
+        GraphProto(name="g", node=[NodeProto(op_type="A", output=["a"])]),
+        GraphProto(node=[NodeProto(input=["a"], op_type="B", output=["b"])]),
+    ]
+    data = b"".join(ModelProto(ir_version=8, graph=piece).SerializeToString() for piece in pieces)
+    assert _rules(onnxwire.check(data, select="error")) == {"opset-import-required"} | _rules(
+        onnxwire.check(ModelProto.FromString(data).SerializeToString(deterministic=True), select="error")
+    )
+
+
+def _rules(problems):
+    return {problem.rule for problem in problems}
+
+
+def test_sibling_graphs_may_use_the_same_names():
+    branch = 'attribute { name: "%s" type: GRAPH g { name: "%s" ' + node("x", "t") + " } }"
+    text = model(f"input {{ {value('x')} }}" + node("x", "o", branch % ("a", "ga") + branch % ("b", "gb"), op="If"))
+    assert _check(text, select="error") == []
+
+
+def test_names_of_a_nested_graph_are_gone_behind_it():
+    text = nested(node("x", "inner"), after=node("inner", "b"))
+    assert [p.path for p in _check(text, select="graph-node-input-defined")] == ["graph.node[1].input[0]"]
+
+
+def test_graphs_nest_as_deep_as_a_file_can():
+    graph = GraphProto(name="g", node=[NodeProto(op_type="A", input=["x"], output=["y"])])
+    for level in range(32):
+        attribute = onnxwire.AttributeProto(name="body", type=onnxwire.AttributeProto.GRAPH, g=graph)
+        graph = GraphProto(name=f"g{level}", node=[NodeProto(op_type="Loop", output=["o"], attribute=[attribute])])
+    data = ModelProto(ir_version=8, graph=graph).SerializeToString()
+    (problem,) = onnxwire.check(data, select="graph-node-input-defined")
+    assert problem.path.count("attribute[0].g") == 32
+
+
+def test_a_circle_of_many_nodes_is_one_problem():
+    count = 20_000
+    nodes = [NodeProto(op_type="A", input=[f"v{(i + 1) % count}"], output=[f"v{i}"]) for i in range(count)]
+    (problem,) = onnxwire.check(
+        ModelProto(ir_version=8, graph=GraphProto(name="g", node=nodes)).SerializeToString(), select="graph-acyclic"
+    )
+    assert problem.path == "graph.node[0]"
+    assert f"{count - 4:,} more" in problem.message
+
+
+@pytest.mark.parametrize("kind", ["inputs", "outputs", "nodes", "value_info"])
+def test_equal_names_without_end_take_linear_time(kind):
+    def seconds(names):
+        graph = GraphProto(name="g")
+        if kind == "inputs":
+            graph.input.extend(onnxwire.ValueInfoProto(name=name) for name in names)
+        elif kind == "value_info":
+            graph.value_info.extend(onnxwire.ValueInfoProto(name=name) for name in names)
+        elif kind == "outputs":
+            graph.node.add(op_type="A", output=names)
+        else:
+            graph.node.extend(NodeProto(name=name, op_type="A", input=[name], output=[name]) for name in names)
+        data = ModelProto(ir_version=8, graph=graph).SerializeToString()
+        start = time.process_time()
+        onnxwire.check(data)
+        return time.process_time() - start
+
+    # To hold each of them against each other would be 40 billion comparisons, and take many thousand times as long.
+    count = 200_000
+    assert seconds(["x"] * count) < 50 * seconds([f"x{i}" for i in range(count)])
+
+
+def test_severities_are_those_of_the_table():
+    assert {rule.severity for rule in rules().values()} == {"error", "warning", "note"}
+
+
+def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
+    tensor_head = b"\x4a" + _varint(1 << 31)  # raw_data
+    tensor = b"\x2a" + _varint(len(tensor_head) + (1 << 31)) + tensor_head
+    path = tmp_path / "big.onnx"
+    with path.open("wb") as file:
+        file.write(b"\x08\x08\x3a" + _varint(len(tensor) + (1 << 31)) + tensor)
+        file.truncate(file.tell() + (1 << 31))
+    (problem,) = onnxwire.check(path, select="model-protobuf-size")
+    assert "2,147,483,647" in problem.message
+
+
+def _varint(number):
+    out = b""
+    while number >= 0x80:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])

@@ -1,0 +1,385 @@
+"""What the official checker rejects for a reason of the IR, we reject; where the two differ is written down."""
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import onnx
+import pytest
+from check_case import OPSET, model, nested, node, sparse, tensor, value
+
+import onnxwire
+from onnxwire import ModelProto
+from onnxwire.checker.registry import MODULES, rules
+
+X = f"input {{ {value('x')} }}"
+Y = f"output {{ {value('y')} }}"
+IDENTITY = node("x", "y", op="Identity")
+
+
+def initializer(inside):
+    return model(f"initializer {{ {inside} }}")
+
+
+def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", kind=7):
+    return model(
+        f'sparse_initializer {{ values {{ name: "s" data_type: 1 {values} }} '
+        f"indices {{ data_type: {kind} {indices} }} {dims} }}"
+    )
+
+
+def attribute(inside):
+    # Of a domain without schemas, so that only the IR can be the reason.
+    rest = f'domain: "com.example" attribute {{ {inside} }}'
+    return model(X + node("x", "y", rest), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
+
+
+def typed(type):
+    return model(f'input {{ name: "x" type {{ {type} }} }}')
+
+
+def function(inside="", body="", head='name: "f" domain: "com.example"', imports=OPSET, more="", ir=8):
+    call = node("x", "y", 'domain: "com.example"', op="f")
+    return model(
+        X + call,
+        ir=ir,
+        opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}',
+        rest=f"functions {{ {head} {imports} {inside} {body} }} {more}",
+    )
+
+
+# What is wrong: the rule that is broken, the model, and what the official checker says of it.
+BROKEN = {
+    "no ir_version": ("model-ir-version-present", f'{OPSET} graph {{ name: "g" }}', "ir_version"),
+    "an ir_version of the future": ("model-ir-version-known", model(ir=99), "ir_version"),
+    "no graph": ("model-graph-present", f"ir_version: 8 {OPSET}", "graph"),
+    "no opset_import": ("opset-import-required", model(opset=""), "opset_import"),
+    "a metadata key twice": (
+        "metadata-model-key-unique",
+        model(rest='metadata_props { key: "a" value: "1" } metadata_props { key: "a" value: "2" }'),
+        "duplicate keys",
+    ),
+    "a graph without name": ("graph-name-present", model(name=""), "'name' of 'graph'"),
+    "an input without name": (
+        "value-info-name-present",
+        model("input { type { tensor_type { elem_type: 1 shape { } } } }"),
+        "'name'",
+    ),
+    "an input without type": ("main-io-type-present", model('input { name: "x" }'), "'type'"),
+    "an output without type": ("main-io-type-present", model(X + 'output { name: "x" }'), "'type'"),
+    "an input whose type is of no kind": ("main-io-type-case-set", typed(""), "type"),
+    "an input without element type": ("type-tensor-elem-type", typed("tensor_type { shape { } }"), "'elem_type'"),
+    "an input without shape": ("main-io-shape-present", typed("tensor_type { elem_type: 1 }"), "'shape'"),
+    "a sparse input without element type": (
+        "type-sparse-elem-type",
+        typed("sparse_tensor_type { shape { } }"),
+        "'elem_type'",
+    ),
+    "a sequence of nothing": ("type-sequence-elem-type-present", typed("sequence_type { }"), "'elem_type'"),
+    "a map without key type": (
+        "type-map-key-type",
+        typed("map_type { value_type { tensor_type { elem_type: 1 } } }"),
+        "'key_type'",
+    ),
+    "a map without value type": ("type-map-value-type", typed("map_type { key_type: 7 }"), "'value_type'"),
+    "an optional of nothing": ("type-optional-elem-type-present", typed("optional_type { }"), "'elem_type'"),
+    "two inputs of a name": ("graph-input-name-unique", model(X + X), "SSA"),
+    "a name that nothing makes": (
+        "graph-node-input-defined",
+        model(X + node("lost", "y", op="Identity")),
+        "topologically sorted",
+    ),
+    "a node before its input": (
+        "graph-topological-order",
+        model(X + node("a", "y", op="Identity") + node("x", "a", op="Identity")),
+        "sorted",
+    ),
+    "a node that reads itself": ("graph-acyclic", model(node("y", "y", op="Identity")), "sorted"),
+    "a circle of nodes": (
+        "graph-acyclic",
+        model(node("b", "a", op="Identity") + node("a", "b", op="Identity")),
+        "sorted",
+    ),
+    "a name made twice": ("node-output-ssa", model(X + IDENTITY + IDENTITY), "SSA"),
+    "a name made twice by one node": (
+        "node-output-ssa",
+        model(X + node("x", "y y", op="Split", rest='attribute { name: "axis" type: INT i: 0 }')),
+        "SSA",
+    ),
+    "a node that makes an input": ("node-output-redefines-input", model(X + node("x", "x", op="Identity")), "SSA"),
+    "a node that makes an initializer": (
+        "node-output-redefines-initializer",
+        model(X + f"initializer {{ {tensor('w')} }}" + node("x", "w", op="Identity")),
+        "SSA",
+    ),
+    "an output that nothing makes": ("graph-output-defined", model(X + Y), "output"),
+    "a node without operator": ("node-op-type-present", model(X + node("x", "y", op="")), "'op_type'"),
+    "a node without inputs and outputs": ("node-has-output", model(node(op="Identity")), "zero input and zero output"),
+    "a domain that is not imported": (
+        "node-domain-imported",
+        model(X + node("x", "y", 'domain: "com.example"')),
+        "com.example",
+    ),
+    "an initializer without name": (
+        "initializer-name-present",
+        initializer("data_type: 1 dims: 1 float_data: 1"),
+        "name",
+    ),
+    "two initializers of a name": ("initializer-name-unique", model(f"initializer {{ {tensor('w')} }}" * 2), "unique"),
+    "a sparse and a dense initializer of a name": (
+        "sparse-initializer-name-unique",
+        model(f"initializer {{ {tensor('w')} }} sparse_initializer {{ {sparse('w')} }}"),
+        "unique",
+    ),
+    "a sparse initializer without name": (
+        "sparse-initializer-name-present",
+        model(f"sparse_initializer {{ {sparse('')} }}"),
+        "name",
+    ),
+    "an initializer that is no input in IR 3": (
+        "initializer-subset-of-inputs",
+        model(f"initializer {{ {tensor('w')} }}", ir=3),
+        "input",
+    ),
+    "a nested graph without name": (
+        "graph-name-present",
+        nested("", outputs="o").replace('g { name: "h"', "g {"),
+        "'name' of 'graph'",
+    ),
+    "a nested node that reads nothing": (
+        "graph-node-input-defined",
+        nested(node("lost", "a", op="Identity")),
+        "sorted",
+    ),
+    "a nested node that reads what comes later": (
+        "subgraph-capture-visible",
+        nested(node("late", "a", op="Identity"), after=node("x", "late", op="Identity")),
+        "sorted",
+    ),
+    "a nested node that makes an outer name": (
+        "subgraph-node-output-no-shadowing",
+        nested(node("x", "x", op="Identity")),
+        "SSA",
+    ),
+    "a nested input of an outer name": ("subgraph-input-no-shadowing", nested('input { name: "x" }'), "x"),
+    "a tensor without data type": (
+        "tensor-data-type-present",
+        initializer('name: "w" dims: 1 float_data: 1'),
+        "data_type",
+    ),
+    "a tensor in two fields": (
+        "tensor-single-storage",
+        initializer(tensor("w", rest="float_data: 1 raw_data: '0000'")),
+        "one value field",
+    ),
+    "a tensor without values": ("tensor-single-storage", initializer(tensor("w", rest="")), "value field"),
+    "floats among the ints": ("tensor-int32-data-dtype", initializer(tensor("w", rest="int32_data: 1")), "int32_data"),
+    "raw strings": ("tensor-raw-data-dtype", initializer("name: 'w' data_type: 8 dims: 1 raw_data: 'a'"), "raw_data"),
+    "raw bytes that are too few": (
+        "tensor-raw-data-length",
+        initializer(tensor("w", "dims: 2", "raw_data: '0000'")),
+        "too small|size",
+    ),
+    "a list that is too short": (
+        "tensor-typed-data-count",
+        initializer(tensor("w", "dims: 3", "float_data: [1, 2]")),
+        "too small|size",
+    ),
+    "a dimension below zero": (
+        "tensor-dims-nonnegative",
+        initializer(tensor("w", "dims: -1", "raw_data: '0000'")),
+        "dim",
+    ),
+    "external data nowhere": (
+        "external-location-present",
+        initializer(tensor("w", rest="data_location: EXTERNAL")),
+        "location",
+    ),
+    "external data at an absolute path": (
+        "external-location-relative",
+        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "/w.bin" }')),
+        "relative|absolute",
+    ),
+    "external data above the model": (
+        "external-location-no-parent",
+        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')),
+        "parent|directory|\\.\\.",
+    ),
+    "external data that is not there": (
+        "external-file-regular",
+        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')),
+        "w.bin",
+    ),
+    "sparse values of rank 2": (
+        "sparse-values-rank-1",
+        sparse_initializer(values="dims: [1, 1] float_data: 1"),
+        "rank",
+    ),
+    "sparse indices that are no int64": (
+        "sparse-indices-dtype",
+        sparse_initializer(indices="dims: 1 int32_data: 0", kind=6),
+        "INT64",
+    ),
+    "a sparse index out of range": (
+        "sparse-indices-bounds",
+        sparse_initializer(indices="dims: 1 int64_data: 4"),
+        "range",
+    ),
+    "sparse indices out of order": (
+        "sparse-indices-ascending",
+        sparse_initializer("dims: 2 float_data: [1, 2]", "dims: 2 int64_data: [1, 0]"),
+        "sorted",
+    ),
+    "more indices than sparse values": (
+        "sparse-indices-linear-shape",
+        sparse_initializer(indices="dims: 2 int64_data: [0, 1]"),
+        "values|NNZ|dim",
+    ),
+    "a sparse tensor without shape": ("sparse-dims-present", sparse_initializer(dims=""), "rank|dims"),
+    "an attribute without name": ("attribute-name-present", attribute("type: INT i: 1"), "'name'"),
+    "an attribute without type": ("attribute-type-present", attribute('name: "a" i: 1'), "type"),
+    "an attribute of another type": (
+        "attribute-type-matches-field",
+        attribute('name: "a" type: FLOAT i: 1'),
+        "mismatch",
+    ),
+    "an attribute of two values": (
+        "attribute-single-value-field",
+        attribute('name: "a" type: INT i: 1 f: 1'),
+        "value|mismatch",
+    ),
+    "a broken tensor in an attribute": (
+        "tensor-data-type-present",
+        attribute('name: "a" type: TENSOR t { dims: 1 float_data: 1 }'),
+        "data_type",
+    ),
+    "a broken graph in an attribute": (
+        "graph-name-present",
+        attribute('name: "a" type: GRAPHS graphs { }'),
+        "'name' of 'graph'",
+    ),
+    "a function without name": ("function-name-present", function(head='domain: "com.example"'), "'name'"),
+    "a function without domain": ("function-domain-present", function(head='name: "f"'), "'domain'"),
+    "two inputs of a name of a function": (
+        "function-input-name-unique",
+        function('input: ["a", "a"]'),
+        "input|unique|SSA",
+    ),
+    "two outputs of a name of a function": (
+        "function-output-name-unique",
+        function('input: "a" output: ["b", "b"]', node("a", "b", op="Identity")),
+        "output|unique",
+    ),
+    "a function attribute twice": ("function-attribute-name-unique", function('attribute: ["a", "a"]'), "attribute"),
+    "an unsorted function": (
+        "function-topological-order",
+        function('input: "a" output: "b"', node("c", "b", op="Identity") + node("a", "c", op="Identity")),
+        "sorted",
+    ),
+    "a function that reads the main graph": (
+        "function-no-outer-capture",
+        function('output: "b"', node("x", "b", op="Identity")),
+        "sorted",
+    ),
+    "a name made twice in a function": (
+        "function-node-output-ssa",
+        function('input: "a" output: "b"', node("a", "b", op="Identity") * 2),
+        "SSA|twice|unique",
+    ),
+    "a function without an import of what it uses": (
+        "function-opset-covers-body",
+        function('input: "a" output: "b"', node("a", "b", op="Identity"), imports=""),
+        "No Opset registered",
+    ),
+}
+
+
+def official(data, folder):
+    """What the official checker says of a model, "" where it accepts it."""
+    path = folder / "model.onnx"
+    path.write_bytes(data)
+    try:
+        onnx.checker.check_model(str(path))
+    except onnx.checker.ValidationError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_model_is_rejected_by_both_for_the_same_reason(what, tmp_path):
+    rule, text, said = BROKEN[what]
+    verdict = official(onnxwire.from_text(text).SerializeToString(), tmp_path)
+    assert re.search(said, verdict), verdict
+    assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
+
+
+# Reasons of the operator schemas, which are no concern of the IR.
+SCHEMA = re.compile(
+    r"No Op registered|Unrecognized attribute|not in range|Required attribute|Bad node spec|Mismatched attribute type|"
+    r"zero input|Attribute expected"
+)
+
+CASES = {}
+for _name in MODULES:
+    if find_spec(f"check_cases_{_name}"):
+        CASES |= {
+            f"{id}-{kind}": (id, getattr(case, kind))
+            for id, case in import_module(f"check_cases_{_name}").CASES.items()
+            for kind in ("broken", "sound")
+            if case.type is ModelProto and not case.options
+        }
+
+# --- the page that tells the differences
+
+PAGE = (Path(__file__).parent.parent / "docs" / "check.md").read_text(encoding="utf-8")
+PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
+
+
+def rows(heading):
+    """The rows of the table under a heading: ids of rules, what is accepted or rejected, what decides."""
+    lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
+    cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
+    return [(re.findall(r"`([a-z0-9-]+)`", first), what, source) for first, what, source in cells]
+
+
+HERE = {id for ids, _, _ in rows("Errors here, accepted there") for id in ids}
+THERE = {id for ids, _, _ in rows("Rejected there, no error here") for id in ids}
+
+
+def test_the_tables_name_rules_that_there_are():
+    assert len(HERE) > 100 and len(THERE) > 10
+    assert rules().keys() >= HERE | THERE
+    assert {rules()[id].severity for id in HERE} == {"error"}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_where_the_two_differ_is_written_down(key, tmp_path):
+    id, content = CASES[key]
+    data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
+    verdict = official(data, tmp_path)
+    problems = onnxwire.check(tmp_path / "model.onnx", select="error")
+    # What the official checker does not look at at all is one line of the table.
+    errors = {problem.rule for problem in problems if not problem.path.startswith("training_info")}
+    if not verdict:
+        assert errors <= HERE
+    elif not problems and not SCHEMA.search(verdict):
+        assert id in THERE, verdict
+
+
+def test_what_is_quoted_from_the_proto_files_stands_there():
+    text = "\n".join(re.sub(r"^\s*//", " ", line) for path in PROTOS for line in path.read_text().splitlines())
+    text = " ".join(text.split())
+    quotes = 0
+    for heading in ("Errors here, accepted there", "Rejected there, no error here"):
+        for _, _, source in rows(heading):
+            for part in source.split("; "):
+                # A name of the file goes on for the rows below that say "the same".
+                if not part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):
+                    continue
+                for quote in re.findall("“(.*?)”", part):
+                    for piece in quote.replace("\\|", "|").split(" … "):
+                        for sentence in re.split(r"(?<=[.:]) (?=[A-Z])", piece):
+                            assert sentence.rstrip(".") in text, sentence
+                            quotes += 1
+    assert quotes > 40

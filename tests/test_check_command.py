@@ -1,0 +1,344 @@
+"""`onnxwire check` tells what `onnxwire.check` finds: to people, to other programs, to CI systems."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from check_case import OPSET, model, node, value
+
+import onnxwire
+from onnxwire.checker.registry import checks, rules, unchecked
+from onnxwire.checker.sarif import uri_of
+from onnxwire.cli import main
+
+ROOT = Path(__file__).parent.parent
+# Nothing to complain of but that a denotation and standard metadata are missing.
+SOUND = (
+    f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '
+    f'graph {{ name: "g" doc_string: "d" input {{ {value("x")} }} {node("x", "y")} output {{ {value("y")} }} }}'
+)
+WARNED = SOUND.replace('domain: "com.example"', "")
+BROKEN = WARNED.replace('input: "x"', 'input: "lost"')
+
+
+def write(path, text, type=onnxwire.ModelProto):
+    path.write_bytes(onnxwire.from_text(text, type).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def broken(tmp_path):
+    return write(tmp_path / "broken.onnx", BROKEN)
+
+
+def check(*arguments, stdin=b"", cwd=None, environment=None):
+    command = [sys.executable, "-P", "-m", "onnxwire", "check", *map(str, arguments)]
+    environment = {"PYTHONPATH": str(ROOT), **os.environ, **(environment or {})}
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, cwd=cwd, env=environment)
+
+
+def check_on_terminal(*arguments, environment=None):
+    """What the command prints where stdout is a terminal, and its exit status."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "", **(environment or {})}
+    command = [sys.executable, "-m", "onnxwire", "check", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=theirs, env=environment, cwd=ROOT)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end, as Linux tells it
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n"), process.wait()
+
+
+# --- the report
+
+
+def test_each_line_of_a_pipe_says_file_severity_place_fault_and_rule(broken):
+    done = check(broken)
+    assert (done.returncode, done.stderr) == (1, b"")
+    lines = done.stdout.decode().splitlines()
+    (error,) = onnxwire.check(broken, select="error")
+    assert lines[0] == f"{broken}: error: {error}"
+    assert error.path == "graph.node[0].input[0]" and "lost" in lines[0] and f"byte {error.offset}" in lines[0]
+    severities = [line.removeprefix(f"{broken}: ").partition(":")[0] for line in lines]
+    assert severities == sorted(severities, key=["error", "warning", "note"].index)
+    assert "\x1b" not in done.stdout.decode()
+
+
+def test_a_file_without_problems_is_said_to_have_none(tmp_path):
+    done = check(write(tmp_path / "m.onnx", SOUND), "--ignore", "note")
+    assert (done.returncode, done.stdout.decode()) == (0, f"{tmp_path / 'm.onnx'}: no problem\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_shows_groups_under_headings_in_colour(broken):
+    shown, status = check_on_terminal(broken, broken.parent / "*.onnx", "examples/digits_cnn.onnx")
+    assert status == 1
+    lines = shown.splitlines()
+    assert lines[0].startswith(f"\x1b[1m{broken}\x1b[0m: \x1b[31m1 error\x1b[0m, \x1b[33m")
+    assert lines[1] == "\x1b[1;31merrors\x1b[0m"
+    assert lines[2].startswith("  byte ") and lines[2].endswith("\x1b[2m[graph-node-input-defined]\x1b[0m")
+    assert lines[-1].startswith("\x1b[1m2 files\x1b[0m: \x1b[31m1 error\x1b[0m")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("without", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
+def test_colour_can_be_switched_off(broken, without):
+    shown, _ = check_on_terminal(broken, *([] if without else ["--color", "never"]), environment=without)
+    assert "errors\n" in shown and "\x1b" not in shown
+
+
+def test_colour_can_be_had_in_a_pipe(broken):
+    assert b": \x1b[31merror\x1b[0m: byte" in check(broken, "--color", "always", environment={"NO_COLOR": "1"}).stdout
+
+
+def test_many_problems_of_one_rule_are_counted_unless_all_are_asked_for(tmp_path):
+    path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
+    few, all = check(path).stdout.decode(), check(path, "-v").stdout.decode()
+    assert few.count("[graph-node-input-defined]") == 10
+    assert "[graph-node-input-defined] and 15 more (-v prints all)" in few
+    assert all.count("[graph-node-input-defined]") == 25 and "more" not in all
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_verbose_says_what_the_rule_is_and_where_it_is_written(broken):
+    shown, _ = check_on_terminal(broken, "-v", "--color", "never")
+    rule = rules()["graph-node-input-defined"]
+    assert f"{rule.id}: {rule.text} ({rule.source})" in shown.replace("\n", "")
+
+
+def test_names_of_a_file_do_nothing_to_a_terminal(tmp_path):
+    path = write(tmp_path / "a\x1b[2Jb\n.onnx", model(node("\\033[31mred", "y")))
+    lines = check(path, "--select", "error").stdout.decode().splitlines()
+    assert len(lines) == 1 and "\x1b" not in lines[0] and "a\\x1b[2Jb\\n.onnx: error" in lines[0]
+
+
+# --- which files, which rules, what status
+
+
+def test_patterns_name_files_and_each_is_checked_once(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("b.onnx", "a.onnx", "deep/er/c.onnx", "[x].onnx"):
+        write(tmp_path / name, SOUND)
+
+    def checked(*words):
+        return [entry["file"] for entry in json.loads(check(*words, "--json", cwd=tmp_path).stdout)]
+
+    assert checked("?.onnx", "a.onnx") == ["a.onnx", "b.onnx"]
+    assert checked("**/*.onnx") == ["[x].onnx", "a.onnx", "b.onnx", os.path.join("deep", "er", "c.onnx")]
+    assert checked("[x].onnx") == ["[x].onnx"]
+
+
+def test_the_exit_status_tells_errors_unless_it_is_to_tell_more(tmp_path, broken):
+    warned, sound = write(tmp_path / "warned.onnx", WARNED), write(tmp_path / "sound.onnx", SOUND)
+    assert main(["check", str(warned)]) == 0
+    assert main(["check", str(warned), "--fail-on", "warning"]) == 1
+    assert main(["check", str(sound), "--fail-on", "warning"]) == 0
+    assert main(["check", str(sound), "--fail-on", "note"]) == 1
+    assert main(["check", str(broken)]) == 1
+    assert main(["check", str(broken), "--ignore", "error"]) == 0
+    assert main(["check", str(sound), str(broken)]) == 1
+
+
+def test_what_can_not_be_checked_is_one_line_and_the_others_are_checked(tmp_path, broken):
+    damaged = tmp_path / "dam\naged.onnx"
+    damaged.write_bytes(broken.read_bytes()[:-3])
+    done = check(tmp_path / "absent.onnx", damaged, tmp_path, broken)
+    assert done.returncode == 2
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 3 and all(line.startswith(f"onnxwire: {tmp_path}") for line in lines)
+    assert "absent.onnx: No such file" in lines[0] and "dam\\naged.onnx: byte" in lines[1] and "irectory" in lines[2]
+    assert f"{broken}: error" in done.stdout.decode()
+
+
+def test_quiet_leaves_the_exit_status(tmp_path, broken):
+    done = check(broken, "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+    done = check(tmp_path / "absent.onnx", "-q")
+    assert (done.returncode, done.stdout) == (2, b"") and done.stderr.count(b"\n") == 1
+
+
+def test_rules_are_selected_and_ignored_with_commas_or_in_turn(tmp_path):
+    path = write(tmp_path / "m.onnx", WARNED.replace('doc_string: "d"', ""))
+
+    def found(*options):
+        (report,) = json.loads(check(path, "--json", *options).stdout)
+        return {problem["rule"] for problem in report["problems"]}
+
+    both = {"model-domain-present", "graph-doc-string-present"}
+    assert found("--select", "warning") == found("--select", ", ".join(both)) == both
+    assert found("--select", "graph-doc-string-present", "--select", "model-domain-present") == both
+    assert found("--select", "warning", "--ignore", "model-domain-present") == both - {"model-domain-present"}
+
+
+def test_an_unknown_rule_is_refused_before_anything_is_printed(broken):
+    for form in ("--json", "--sarif", "-v"):
+        done = check(broken, "--select", "graph-name-presnt", form)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert (
+            done.stderr
+            == b"onnxwire: there is no rule or severity 'graph-name-presnt'; did you mean graph-name-present?\n"
+        )
+
+
+def test_stdin_is_checked(broken):
+    done = check("-", "--select", "error", stdin=broken.read_bytes())
+    assert done.returncode == 1 and done.stdout.startswith(b"-: error: byte ")
+
+
+def test_other_messages_and_versions_can_be_named(tmp_path):
+    path = write(tmp_path / "graph.pb", 'node { op_type: "A" input: "lost" output: "y" }', onnxwire.GraphProto)
+    done = check(path, "--type", "GraphProto", "--select", "graph-node-input-defined")
+    assert done.returncode == 1 and b": node[0].input[0]: " in done.stdout
+    path = write(tmp_path / "m.onnx", model(rest='functions { name: "f" }'))
+    options = ["--select", "model-functions-before-ir8"]
+    assert main(["check", str(path), *options]) == 0
+    assert main(["check", str(path), *options, "--ir-version", "7"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], b"name a file"),
+        (["a.onnx", "-o", "b.onnx"], b"go with --fix"),
+        (["a.onnx", "--dry-run"], b"go with --fix"),
+        (["a.onnx", "b.onnx", "--fix", "-o", "c.onnx"], b"several"),
+        (["-", "--fix"], b"name one after -o"),
+        (["a.onnx", "--json", "--sarif"], b"not allowed with"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments, said):
+    done = check(*arguments)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == b""
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(9000)), "y")))
+    read, write_end = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "onnxwire", "check", "-v", str(path)]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# --- for other programs
+
+
+def test_json_holds_what_the_library_says(tmp_path, broken):
+    done = check(broken, tmp_path / "absent.onnx", "--json")
+    report, fault = json.loads(done.stdout)
+    fields = ("rule", "severity", "path", "offset", "message")
+    problems = onnxwire.check(broken)
+    assert report == {
+        "file": str(broken),
+        "problems": [{field: getattr(problem, field) for field in fields} for problem in problems],
+    }
+    assert fault["file"] == str(tmp_path / "absent.onnx") and "No such file" in fault["error"]
+    assert done.returncode == 2
+
+
+def sarif(*arguments, **options):
+    done = check(*arguments, "--sarif", **options)
+    log = json.loads(done.stdout)
+    check_log(log)
+    return log, done
+
+
+def check_log(log):
+    """Assert what SARIF 2.1.0 demands of the parts that we write."""
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "onnxwire" and driver["version"] == onnxwire.__version__
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(set(ids)) == len(ids) and set(ids) == checks().keys()
+    for rule in driver["rules"]:
+        assert (
+            rule["shortDescription"]["text"] and rule["defaultConfiguration"]["level"] == rules()[rule["id"]].severity
+        )
+    for result in run["results"]:
+        assert result.keys() == {"ruleId", "ruleIndex", "level", "message", "locations"}
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note") and result["message"]["text"]
+        (location,) = result["locations"]
+        assert location.keys() <= {"physicalLocation", "logicalLocations"}
+        assert location["physicalLocation"]["artifactLocation"]["uri"]
+        assert location["physicalLocation"].get("region", {"byteOffset": 0})["byteOffset"] >= 0
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] == ("toolExecutionNotifications" not in invocation)
+
+
+def test_sarif_has_a_result_a_problem_with_its_place(broken):
+    log, done = sarif(broken.name, cwd=broken.parent)
+    assert (done.returncode, done.stderr) == (1, b"")
+    results = log["runs"][0]["results"]
+    problems = onnxwire.check(broken)
+    assert [(result["ruleId"], result["level"], result["message"]["text"]) for result in results] == [
+        (problem.rule, problem.severity, problem.message) for problem in problems
+    ]
+    assert results[0]["locations"] == [
+        {
+            "physicalLocation": {
+                "artifactLocation": {"uri": "broken.onnx"},
+                "region": {"byteOffset": problems[0].offset},
+            },
+            "logicalLocations": [{"fullyQualifiedName": "graph.node[0].input[0]"}],
+        }
+    ]
+
+
+def test_sarif_of_several_files_is_one_run_and_names_what_could_not_be_checked(tmp_path, broken):
+    log, done = sarif(broken, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN), "--select", "error")
+    assert done.returncode == 2
+    results = log["runs"][0]["results"]
+    assert [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results] == [
+        broken.as_uri(),
+        (tmp_path / "b.onnx").as_uri(),
+    ]
+    (invocation,) = log["runs"][0]["invocations"]
+    assert not invocation["executionSuccessful"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert notification["level"] == "error" and "No such file" in notification["message"]["text"]
+
+
+def test_sarif_without_a_problem_has_no_results(tmp_path):
+    log, _ = sarif(write(tmp_path / "m.onnx", SOUND), "--select", "error")
+    assert log["runs"][0]["results"] == []
+
+
+def test_uris_are_relative_for_relative_paths_and_quoted():
+    assert uri_of("models/a b#1.onnx") == "models/a%20b%231.onnx"
+    assert uri_of("c:d.onnx") == "c%3Ad.onnx"
+    assert uri_of(os.path.abspath("é.onnx")).startswith("file:///")
+
+
+def test_the_rules_are_listed_with_those_that_are_not_checked():
+    done = check("--rules")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode()
+    for id in checks():
+        assert f"  {id} " in text
+    for id, reason in unchecked().items():
+        assert id in text and reason in text
+    entries = {entry["id"]: entry for entry in json.loads(check("--rules", "--json").stdout)}
+    assert entries.keys() == rules().keys()
+    assert {id for id, entry in entries.items() if entry["unchecked"]} == unchecked().keys()
+    assert entries["attribute-type-present"]["fix"] and not entries["graph-acyclic"]["fix"]
+    few = check("--rules", "--select", "graph-acyclic").stdout.decode()
+    assert few.splitlines()[0] == "graph" and len(few.splitlines()) == 2
+
+
+def test_help_shows_examples(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "--help"])
+    assert caught.value.code == 0
+    assert "onnxwire check model.onnx --sarif > onnx.sarif" in capsys.readouterr().out

@@ -1,0 +1,63 @@
+"""What rules of types, devices and operator sets make of the less usual: other roots, functions, numbers too large."""
+
+import onnxwire
+from onnxwire import GraphProto, ModelProto, OperatorSetProto, ShardingSpecProto, TypeProto
+
+_CONFIGURATION = 'configuration { name: "c" num_devices: 2 }'
+
+
+def _check(text, type=ModelProto, select="error"):
+    found = onnxwire.check(onnxwire.from_text(text, type).SerializeToString(), type, select=select)
+    return [(problem.rule, problem.path) for problem in found]
+
+
+def _sharded(dims):
+    spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dims} }}'
+    return f'node {{ op_type: "A" input: "x" device_configurations {{ configuration_id: "c" {spec} }} }}'
+
+
+def _value(sizes):
+    dims = " ".join(f"dim {{ dim_value: {size} }}" for size in sizes)
+    return f'value_info {{ name: "x" type {{ tensor_type {{ elem_type: 1 shape {{ {dims} }} }} }} }}'
+
+
+def test_an_operator_set_without_ir_version_is_checked():
+    text = 'magic: "ONNXOPSET" opset_version: 1 operator { op_type: "Abs" }'
+    assert _check(text, OperatorSetProto) == [
+        ("operator-set-ir-version", ""),
+        ("operator-since-version-present", "operator[0]"),
+    ]
+
+
+def test_functions_of_another_domain_tell_that_a_set_is_not_the_default_one():
+    text = 'functions { name: "F" domain: "%s" }'
+    assert _check(text % "com.example", OperatorSetProto, "operator-set-domain-present")
+    assert not _check(text % "ai.onnx", OperatorSetProto, "operator-set-domain-present")
+
+
+def test_an_axis_is_that_of_a_value_of_the_function():
+    body = _sharded("sharded_dim { axis: 1 simple_sharding { num_shards: 2 } }")
+    text = f'ir_version: 12 {_CONFIGURATION} functions {{ name: "F" input: "x" {_value([4])} {body} }}'
+    found = _check(text, select="device-sharded-axis-range")
+    assert [path for _, path in found] == [
+        "functions[0].node[0].device_configurations[0].sharding_spec[0].sharded_dim[0]"
+    ]
+
+
+def test_products_beyond_64_bits_are_not_taken_for_small_ones():
+    part = "simple_sharding { dim_value: 4294967296 num_shards: 4294967296 }"
+    graph = f"graph {{ {_value([0])} {_sharded(f'sharded_dim {{ axis: 0 {part} {part} }}')} }}"
+    for rule in ("device-shard-dim-matches-tensor", "device-shard-count-matches-devices"):
+        assert len(_check(f"ir_version: 12 {_CONFIGURATION} {graph}", select=rule)) == 1
+
+
+def test_documents_without_a_model_are_checked_as_far_as_they_go():
+    graph = _sharded("sharded_dim { axis: 0 simple_sharding { num_shards: 2 } }")
+    assert not any(rule.startswith("device") for rule, _ in _check(graph, GraphProto))
+    assert _check('tensor_name: "x" device: [5, -1]', ShardingSpecProto) == [
+        ("device-sharding-device-known", "device[1]")
+    ]
+    assert _check("sequence_type { elem_type { } }", TypeProto) == [
+        ("type-value-case-set", "sequence_type.elem_type"),
+        ("type-nested-valid", ""),
+    ]

@@ -1,0 +1,172 @@
+"""The rules of external data that look at files."""
+
+import hashlib
+import os
+import sys
+
+import pytest
+
+import onnxwire
+from onnxwire import ModelProto, TensorProto
+from onnxwire.checker.external import Files
+from onnxwire.checker.facts import Facts
+
+DATA = bytes(range(64))
+SHA1 = hashlib.sha1(DATA).hexdigest()
+FILE_RULES = [
+    "external-location-contained", "external-file-regular", "external-file-not-linked", "external-range-in-file",
+    "external-length-matches-shape", "external-checksum-match",
+]  # fmt: skip
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+
+
+def _model(path, *tensors):
+    """Write a model of UINT8 tensors, each given by its entries of external_data; by default of 16 bytes."""
+    model = ModelProto(ir_version=8, graph={"name": "g"})
+    for entries in tensors:
+        dims = [entries.pop("dims", 16)]
+        tensor = TensorProto(name="w", data_type=2, dims=dims, data_location=TensorProto.EXTERNAL)
+        for key, value in entries.items():
+            tensor.external_data.append(onnxwire.StringStringEntryProto(key=key, value=str(value)))
+        model.graph.initializer.append(tensor)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _found(path, select=FILE_RULES, **options):
+    return [(problem.rule, problem.path) for problem in onnxwire.check(path, select=select, **options)]
+
+
+def _entry(tensor, entry):
+    return f"graph.initializer[{tensor}].external_data[{entry}]"
+
+
+@pytest.fixture
+def path(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "w.bin").write_bytes(DATA)
+    return folder / "m.onnx"
+
+
+def test_a_file_that_fits_has_no_problem(path):
+    _model(path, {"location": "w.bin", "offset": 48, "length": 16, "checksum": SHA1.upper()})
+    assert _found(path, checksums=True) == []
+
+
+def test_a_missing_file_is_reported_where_it_is_named(path):
+    _model(path, {"location": "w.bin"}, {"location": "lost.bin", "offset": 99})
+    (problem,) = onnxwire.check(path, select=FILE_RULES)
+    assert (problem.rule, problem.path) == ("external-file-regular", _entry(1, 0))
+    assert "lost.bin" in problem.message
+
+
+def test_a_folder_is_no_regular_file(path):
+    (path.parent / "w").mkdir()
+    _model(path, {"location": "w"}, {"location": "w.bin/"})
+    assert _found(path) == [("external-file-regular", _entry(0, 0)), ("external-file-regular", _entry(1, 0))]
+
+
+@posix
+def test_a_pipe_is_no_regular_file(path):
+    os.mkfifo(path.parent / "pipe")
+    assert _found(_model(path, {"location": "pipe"})) == [("external-file-regular", _entry(0, 0))]
+
+
+@posix
+def test_a_link_out_of_the_folder_is_reported(path):
+    outside = path.parent.parent / "outside"
+    outside.mkdir()
+    (outside / "w.bin").write_bytes(DATA)
+    (path.parent / "there").symlink_to(outside)
+    _model(path, {"location": "there/w.bin"})
+    assert _found(path) == [("external-location-contained", _entry(0, 0))]
+
+
+@posix
+def test_a_link_in_the_folder_is_reported_as_a_link(path):
+    (path.parent / "link.bin").symlink_to("w.bin")
+    assert _found(_model(path, {"location": "link.bin"})) == [("external-file-not-linked", _entry(0, 0))]
+
+
+@posix
+@pytest.mark.parametrize("place", ["inside", "outside"])
+def test_a_file_of_two_names_is_reported(path, place):
+    os.link(path.parent / "w.bin", (path.parent if place == "inside" else path.parent.parent) / "other.bin")
+    assert _found(_model(path, {"location": "w.bin"})) == [("external-file-not-linked", _entry(0, 0))]
+
+
+def test_a_range_ends_in_the_file(path):
+    sound = {"location": "w.bin", "offset": 48, "length": 16}
+    _model(path, sound, {"location": "w.bin", "offset": 49, "length": 16}, {"location": "w.bin", "offset": 65})
+    assert _found(path) == [("external-range-in-file", _entry(1, 2)), ("external-range-in-file", _entry(2, 1))]
+
+
+def test_without_a_length_the_rest_of_the_file_is_enough(path):
+    _model(path, {"location": "w.bin", "offset": 48}, {"location": "w.bin", "offset": 49}, {"location": "w.bin"})
+    assert _found(path) == [("external-length-matches-shape", _entry(1, 0))]
+    _model(path, {"location": "w.bin", "dims": 65})
+    assert _found(path) == [("external-length-matches-shape", _entry(0, 0))]
+
+
+def test_a_checksum_is_compared_where_that_is_asked_for(path):
+    _model(path, {"location": "w.bin", "checksum": SHA1}, {"location": "./w.bin", "checksum": "0" * 40})
+    assert _found(path) == []
+    assert _found(path, checksums=True) == [("external-checksum-match", _entry(1, 1))]
+
+
+def test_bytes_have_no_files(path):
+    _model(path, {"location": "lost.bin"}, {"location": "w.bin", "offset": 99}, {"location": "folder/"})
+    assert _found(path.read_bytes(), checksums=True) == []
+    assert _found(ModelProto.FromString(path.read_bytes())) == []
+
+
+def test_an_edited_model_has_its_files(path):
+    with onnxwire.load(_model(path, {"location": "w.bin"})) as model:
+        model.graph.initializer[0].external_data[0].value = "lost.bin"
+        (problem,) = onnxwire.check(model, select=FILE_RULES)
+    assert (problem.rule, problem.offset) == ("external-file-regular", None)
+
+
+def test_supplied_data_counts_as_the_file(path):
+    _model(path, {"location": "w.bin", "length": 16, "checksum": SHA1})
+    with onnxwire.load(path, external_data={"w.bin": bytes(10)}) as model:
+        assert _found(model, checksums=True) == [
+            ("external-range-in-file", _entry(0, 1)),
+            ("external-checksum-match", _entry(0, 2)),
+        ]
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../w.bin", "a\\..\\w.bin", "C:/w.bin", ""])
+def test_a_location_that_leads_elsewhere_is_not_looked_for(path, location):
+    assert _found(_model(path, {"location": location})) == []
+
+
+@posix
+@pytest.mark.parametrize("location", ["#w", "a\\w.bin", "w\n"])
+def test_a_file_of_an_odd_name_counts_where_it_is_there(path, location):
+    assert _found(_model(path, {"location": location})) == [("external-file-regular", _entry(0, 0))]
+    (path.parent / location).write_bytes(DATA)
+    assert _found(path) == []
+
+
+def test_many_files_are_looked_at_one_after_another(path):
+    resource = pytest.importorskip("resource")
+    for i in range(200):
+        (path.parent / f"{i}.bin").write_bytes(DATA)
+    _model(path, *({"location": f"{i}.bin", "checksum": SHA1} for i in range(200)))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(128, limits[1]), limits[1]))
+    try:
+        assert _found(path, checksums=True) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_file_is_looked_at_once(path, monkeypatch):
+    looks = []
+    look = Files._look
+    monkeypatch.setattr(Files, "_look", lambda self, id, location: (looks.append(location), look(self, id, location)))
+    with onnxwire.load(_model(path, *({"location": "w.bin"} for _ in range(5)))) as model:
+        Files(Facts(model._document, ModelProto))
+    assert looks == ["w.bin"]

@@ -1,0 +1,85 @@
+"""The columns that rules read say what the messages say, for any bytes."""
+
+import pytest
+import wire
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onnxwire
+from onnxwire import DecodeError, ModelProto
+from onnxwire._document import Document
+from onnxwire.checker.facts import Facts
+from onnxwire.descriptor import FieldDescriptor
+
+ROOTS = [getattr(onnxwire, name) for name in ("ModelProto", "TypeProto", "AttributeProto", "OptionalProto")]
+
+
+def _facts(data, cls=ModelProto):
+    return Facts(Document(data), cls)
+
+
+def _compare(facts, name, row, message):
+    sheet = facts[name]
+    for field in message.DESCRIPTOR.fields:
+        there = getattr(message, field.name)
+        column = getattr(sheet, field.name)[row]
+        if not field.is_repeated:
+            assert sheet.has(field.name)[row] == message.HasField(field.name)
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            sub = field.message_type.full_name.partition(".")[2]
+            if not field.is_repeated:
+                assert (column >= 0) == message.HasField(field.name)
+                if column >= 0:
+                    assert facts[sub].parent[column] == row
+                    _compare(facts, sub, column, there)
+                continue
+            assert column == len(there)
+            own = facts[sub].under(f"{name}.{field.name}") & (facts[sub].parent == row)
+            rows = [i for i in range(facts[sub].n) if own[i]]
+            assert [facts[sub].index[i] for i in rows] == list(range(len(there)))
+            assert not rows or sheet.first(field.name)[row] == rows[0]
+            for i, element in zip(rows, there, strict=True):
+                _compare(facts, sub, i, element)
+        elif field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated:
+            assert facts.text(column) == there
+        elif field.type == FieldDescriptor.TYPE_BYTES and not field.is_repeated:
+            assert column == len(there)
+        elif not field.is_repeated:
+            if field.type != FieldDescriptor.TYPE_FLOAT:
+                assert column == there
+        elif facts.columns.field_column(name, field.name)[1] == "LIST":
+            elements = facts.lists(f"{name}.{field.name}")
+            first = sheet.first(field.name)[row]
+            values = elements.value[first : first + column].tolist()
+            text = facts.columns.raw_text if field.type == FieldDescriptor.TYPE_BYTES else facts.text
+            assert (list(map(text, values)) if field.is_span else values) == list(there)
+        else:
+            items = sheet.records(field.name)[2][row]
+            assert items in (-1, len(there))
+
+
+@pytest.mark.parametrize("cls", ROOTS, ids=lambda cls: cls.__name__)
+@given(data=st.data())
+def test_columns_say_what_messages_say(cls, data):
+    content = data.draw(wire.sound(cls.DESCRIPTOR))
+    _compare(_facts(content, cls), cls.DESCRIPTOR.name, 0, cls.FromString(content))
+
+
+@given(wire.flawed(ModelProto.DESCRIPTOR))
+def test_what_verify_accepts_has_columns_and_problems(data):
+    try:
+        onnxwire.verify(data)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            _facts(data + b"\x00")
+        return
+    facts = _facts(data)
+    _compare(facts, "ModelProto", 0, ModelProto.FromString(data))
+    if data:
+        try:
+            problems = onnxwire.check(data)
+        except DecodeError:
+            return  # bytes that are sound and yet look like no model, which load refuses
+        for problem in problems:
+            assert problem.message
+            assert problem.offset is None or 0 <= problem.offset <= len(data)

@@ -1,0 +1,299 @@
+"""`onnxwire check --fix` makes the repairs that have one safe answer, and nothing else."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from check_case import OPSET, model, node, shaped, value
+
+import onnxwire
+from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
+from onnxwire.checker.registry import checks
+from onnxwire.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+
+def attribute(inside, more=""):
+    return model(
+        f"input {{ {value('x')} }} value_info {{ {value('y')} }}" + node("x", "y", f"attribute {{ {inside} }} {more}")
+    )
+
+
+def function(inside, ir=10):
+    return model(
+        ir=ir,
+        rest=f'functions {{ name: "f" domain: "d.e" input: "x" output: "y" opset_import {{ version: 17 }} {inside} '
+        f"{node('x', 'y')} }}",
+    )
+
+
+def pair(key, val):
+    return f'{{ key: "{key}" value: "{val}" }}'
+
+
+def external(entries):
+    return model(f'initializer {{ name: "w" data_type: 1 dims: 1 data_location: EXTERNAL {entries} }}')
+
+
+LOCATION = f"external_data {pair('location', 'w.bin')}"
+
+# By rule: models that break it, and what repairs each with the official runtime.
+CASES = {
+    "attribute-name-unique": [
+        (
+            attribute('name: "a" type: INTS ints: 1', 'attribute { name: "a" type: INTS ints: 1 }'),
+            lambda m: m.graph.node[0].attribute.pop(1),
+        )
+    ],
+    "attribute-type-present": [
+        (attribute('name: "a" f: 0'), lambda m: set_type(m, "FLOAT")),
+        (attribute('name: "a" i: 7'), lambda m: set_type(m, "INT")),
+        (attribute('name: "a" s: ""'), lambda m: set_type(m, "STRING")),
+        (attribute('name: "a" t { dims: 0 data_type: 1 }'), lambda m: set_type(m, "TENSOR")),
+        (attribute('name: "a" g { name: "h" }'), lambda m: set_type(m, "GRAPH")),
+        (attribute('name: "a" floats: [1, 2]'), lambda m: set_type(m, "FLOATS")),
+        (attribute('name: "a" ints: 0'), lambda m: set_type(m, "INTS")),
+        (attribute('name: "a" strings: ["p", "q"]'), lambda m: set_type(m, "STRINGS")),
+        (attribute('name: "a" tensors { dims: 0 data_type: 1 }'), lambda m: set_type(m, "TENSORS")),
+        (attribute('name: "a" tp { tensor_type { elem_type: 1 } }'), lambda m: set_type(m, "TYPE_PROTO")),
+    ],
+    "attribute-type-valid": [(attribute('name: "a" type: UNDEFINED f: 1'), lambda m: set_type(m, "FLOAT"))],
+    "external-key-basepath": [
+        (
+            external(f"{LOCATION} external_data {pair('basepath', '/home/me')}"),
+            lambda m: m.graph.initializer[0].external_data.pop(1),
+        )
+    ],
+    "external-key-unique": [
+        (external(f"{LOCATION} {LOCATION}"), lambda m: m.graph.initializer[0].external_data.pop(1)),
+    ],
+    "function-attribute-name-unique": [
+        (function('attribute: ["a", "b", "a"]'), lambda m: m.functions[0].attribute.pop(2)),
+    ],
+    "function-value-info-known-name": [
+        (function(f"value_info {{ {value('gone')} }}"), lambda m: m.functions[0].value_info.pop(0)),
+    ],
+    "function-value-info-name-unique": [
+        (
+            function(f"value_info {{ {value('x')} }} value_info {{ {value('x')} }}"),
+            lambda m: m.functions[0].value_info.pop(1),
+        ),
+    ],
+    "graph-value-info-known-name": [
+        (
+            model("".join(f"value_info {{ {value(name)} }}" for name in ("p", "y", "q")) + node("", "y")),
+            lambda m: (m.graph.value_info.pop(2), m.graph.value_info.pop(0)),
+        ),
+    ],
+    "graph-value-info-name-unique": [
+        (
+            model("".join(f"value_info {{ {value(name)} }}" for name in "yzyy") + node("", "y z")),
+            lambda m: (m.graph.value_info.pop(3), m.graph.value_info.pop(2)),
+        ),
+    ],
+    "metadata-model-key-unique": [
+        (
+            model(rest="".join(f"metadata_props {pair(*both)}" for both in ("a1", "b2", "a1", "c3", "c4"))),
+            lambda m: m.metadata_props.pop(2),
+        ),
+    ],
+    "metadata-nested-key-unique": [
+        (
+            model(
+                f"metadata_props {pair('a', 1)} metadata_props {pair('a', 1)}"
+                + node("", "y", f"metadata_props {pair('a', 1)} metadata_props {pair('a', 1)}"),
+                ir=10,
+            ),
+            lambda m: (m.graph.metadata_props.pop(1), m.graph.node[0].metadata_props.pop(1)),
+        ),
+    ],
+    "opset-import-duplicate-entry": [
+        (model(opset=f"{OPSET} opset_import {{ domain: 'a.b' version: 1 }} {OPSET}"), lambda m: m.opset_import.pop(2)),
+        (function("opset_import { version: 17 }"), lambda m: m.functions[0].opset_import.pop(1)),
+    ],
+    "quant-annotation-key-unique": [
+        (
+            model(
+                f'quantization_annotation {{ tensor_name: "y" quant_parameter_tensor_names {pair("SCALE_TENSOR", "s")} '
+                f"quant_parameter_tensor_names {pair('SCALE_TENSOR', 's')} }}" + node("", "y")
+            ),
+            lambda m: m.graph.quantization_annotation[0].quant_parameter_tensor_names.pop(1),
+        ),
+    ],
+    "quant-annotation-tensor-unique": [
+        (
+            model('quantization_annotation { tensor_name: "y" }' * 2 + node("", "y")),
+            lambda m: m.graph.quantization_annotation.pop(1),
+        ),
+    ],
+    "shape-dim-param-empty": [
+        (
+            model(f"input {{ {value('x', shaped('dim { dim_value: 2 } dim { dim_param: ' + repr('') + ' }'))} }}"),
+            lambda m: m.graph.input[0].type.tensor_type.shape.dim[1].ClearField("dim_param"),
+        ),
+    ],
+}
+
+# Models that break a rule, and are left to people.
+LEFT = {
+    "attributes that differ": (
+        "attribute-name-unique",
+        attribute('name: "a" type: INT i: 1', 'attribute { name: "a" type: INT i: 2 }'),
+    ),
+    "no value": ("attribute-type-present", attribute('name: "a"')),
+    "two values": ("attribute-type-present", attribute('name: "a" f: 1 i: 1')),
+    "a value and a reference": ("attribute-type-present", attribute('name: "a" f: 1 ref_attr_name: "b"')),
+    "keys with two values": (
+        "metadata-model-key-unique",
+        model(rest="".join(f"metadata_props {pair(*both)}" for both in ("a1", "a2", "a1"))),
+    ),
+    "domains at two versions": (
+        "opset-import-duplicate-entry",
+        model(opset=f"{OPSET} opset_import {{ domain: 'ai.onnx' version: 18 }} {OPSET}"),
+    ),
+    "value_info that differs": (
+        "graph-value-info-name-unique",
+        model(f"value_info {{ {value('y')} }} value_info {{ {value('y', '')} }}" + node("", "y")),
+    ),
+}
+
+
+def set_type(message, name):
+    message.graph.node[0].attribute[0].type = onnx.AttributeProto.AttributeType.Value(name)
+
+
+def write(path, text):
+    path.write_bytes(onnxwire.from_text(text).SerializeToString())
+    return path
+
+
+def test_every_rule_that_can_be_repaired_has_a_case():
+    assert CASES.keys() == fixable()
+    assert fixable() <= checks().keys()
+
+
+@pytest.mark.parametrize(("rule", "number"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])
+def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, number, tmp_path):
+    text, edit = CASES[rule][number]
+    path, out = write(tmp_path / "m.onnx", text), tmp_path / "out.onnx"
+    before = path.read_bytes()
+    assert main(["check", str(path), "--fix", "--select", rule, "-o", str(out), "-q"]) in (0, 1)
+    wanted = onnx.ModelProto.FromString(before)
+    edit(wanted)
+    assert onnx.ModelProto.FromString(out.read_bytes()) == wanted != onnx.ModelProto.FromString(before)
+    left = onnxwire.check(out, select=rule)
+    assert not left or (rule == "metadata-model-key-unique" and [p.path for p in left] == ["metadata_props[3]"])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", LEFT)
+def test_what_has_no_one_answer_is_left_to_people(what, tmp_path):
+    rule, text = LEFT[what]
+    path = write(tmp_path / "m.onnx", text)
+    status = path.stat()
+    assert onnxwire.check(path, select=rule)
+    main(["check", str(path), "--fix", "--select", rule, "-q"])
+    assert path.stat() == status  # not even written anew
+
+
+def test_all_kinds_are_repaired_at_once(tmp_path):
+    # Places in a list are those before anything is taken out of it, whichever rule names them.
+    text = model(
+        "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z")) + node("", "y z"),
+        opset=OPSET * 3,
+        rest=f"metadata_props {pair('a', 1)}" * 3,
+    )
+    path = write(tmp_path / "m.onnx", text)
+    assert main(["check", str(path), "--fix", "-q"]) == 0
+    repaired = onnx.load(path)
+    assert [info.name for info in repaired.graph.value_info] == ["y", "z"]
+    assert len(repaired.opset_import) == len(repaired.metadata_props) == 1
+
+
+def test_each_repair_is_listed_and_what_is_left_is_told(tmp_path, capsys):
+    path = write(tmp_path / "m.onnx", CASES["metadata-model-key-unique"][0][0])
+    assert main(["check", str(path), "--fix", "--select", "metadata-model-key-unique"]) == 1
+    listed, left = capsys.readouterr().out.splitlines()
+    assert listed == (
+        f"{path}: repair: metadata_props[2]: remove the entry 'a', which stands there before in the same words "
+        "[metadata-model-key-unique]"
+    )
+    assert left.startswith(f"{path}: error: byte ") and ": metadata_props[3]: " in left
+
+
+def test_a_dry_run_lists_and_writes_nothing(tmp_path, capsys):
+    path = write(tmp_path / "m.onnx", CASES["opset-import-duplicate-entry"][0][0])
+    status, before = path.stat(), path.read_bytes()
+    arguments = ["check", str(path), "--fix", "--dry-run", "--select", "opset-import-duplicate-entry"]
+    assert main([*arguments, "--fail-on", "warning"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{path}: would repair: opset_import[2]: ") and ": warning: " in lines[1]
+    assert (path.read_bytes(), path.stat()) == (before, status)
+    assert main([*arguments, "--json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert [(fix["rule"], fix["path"]) for fix in report["fixes"]] == [
+        ("opset-import-duplicate-entry", "opset_import[2]")
+    ]
+
+
+def test_a_model_is_repaired_from_pipe_to_pipe():
+    text, edit = CASES["opset-import-duplicate-entry"][0]
+    data = onnxwire.from_text(text).SerializeToString()
+    command = [sys.executable, "-P", "-m", "onnxwire", "check", "-", "--fix", "-o", "-"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, input=data, capture_output=True, check=True, env=environment)
+    wanted = onnx.ModelProto.FromString(data)
+    edit(wanted)
+    assert onnx.ModelProto.FromString(done.stdout) == wanted
+    assert b"repair: opset_import[2]" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["no folder", "a folder", "a full disk"])
+def test_the_original_is_untouched_where_writing_fails(how, tmp_path, monkeypatch, capsys):
+    path = write(tmp_path / "m.onnx", CASES["opset-import-duplicate-entry"][0][0])
+    status, before = path.stat(), path.read_bytes()
+    out = {"no folder": ["-o", str(tmp_path / "no" / "out.onnx")], "a folder": ["-o", str(tmp_path)]}.get(how, [])
+    if how == "a full disk":
+
+        def fail(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", fail)
+    assert main(["check", str(path), "--fix", *out]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert (path.read_bytes(), path.stat()) == (before, status)
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_many_elements_of_a_long_list_take_linear_time():
+    # One by one, to take 150,000 elements out of 200,000 would move 20 billion of them.
+    infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
+    nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
+    message = ModelProto.FromString(
+        ModelProto(ir_version=8, graph=GraphProto(name="g", node=nodes, value_info=infos)).SerializeToString()
+    )
+    start = time.process_time()
+    problems = onnxwire.check(message, select=["graph-value-info-known-name", "graph-value-info-name-unique"])
+    fixes = find_fixes(message, problems)
+    apply_fixes(fixes)
+    assert time.process_time() - start < 30
+    assert len(fixes) == 175_000
+    assert [info.name for info in message.graph.value_info] == [f"v{i}" for i in range(25_000)]
+
+
+def test_elements_keep_their_own_edits():
+    message = ModelProto(graph=GraphProto(node=[NodeProto(attribute=[AttributeProto(name="a", f=1)])]))
+    message.metadata_props.add(key="k", value="v")
+    message.metadata_props.add(key="k", value="w")
+    message.metadata_props[1].value = "v"
+    apply_fixes(find_fixes(message, onnxwire.check(message, ir_version=10)))
+    assert [(entry.key, entry.value) for entry in message.metadata_props] == [("k", "v")]
+    assert message.graph.node[0].attribute[0].type == AttributeProto.FLOAT

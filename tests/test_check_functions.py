@@ -1,0 +1,114 @@
+"""What rules of functions do beyond their cases: the table of operators, long calls, one rule a fault."""
+
+import onnx.defs
+import pytest
+from check_case import holding, model, node, value
+
+import onnxwire
+from onnxwire import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnxwire.checker.operators import operators, since_version
+
+_IMPORTS = [OperatorSetIdProto(version=17), OperatorSetIdProto(domain="a.b", version=1)]
+
+
+def _errors(text):
+    data = onnxwire.from_text(text).SerializeToString()
+    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error")]
+
+
+def _calls(called):
+    """A model whose function number i calls number called[i]."""
+    functions = [
+        FunctionProto(
+            name=f"F{i}",
+            domain="a.b",
+            output=["o"],
+            opset_import=_IMPORTS,
+            node=[NodeProto(op_type=f"F{other}", domain="a.b", output=["o"])],
+        )
+        for i, other in enumerate(called)
+    ]
+    return ModelProto(ir_version=10, opset_import=_IMPORTS, graph=GraphProto(name="g"), functions=functions)
+
+
+def test_the_table_has_the_operators_of_the_official_package():
+    official = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        official.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    if onnx.defs.onnx_opset_version() != 28:
+        pytest.skip("the table is of release 1.23")
+    assert operators() == {identity: tuple(sorted(versions)) for identity, versions in official.items()}
+
+
+@pytest.mark.parametrize(
+    ("opset", "since"), [(1, 1), (5, 1), (6, 6), (13, 13), (14, 14), (99, 14)], ids=lambda value: str(value)
+)
+def test_an_operator_has_the_version_that_changed_it_last(opset, since):
+    assert since_version("", "Add", opset) == since
+
+
+def test_an_operator_that_is_not_there_yet_has_no_version():
+    assert since_version("", "Gelu", 19) is None
+    assert since_version("a.b", "Gelu", 19) == 0
+
+
+def test_a_long_chain_of_calls_is_no_circle():
+    assert onnxwire.check(_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
+
+
+def test_a_circle_of_many_functions_is_one_problem():
+    data = _calls([*range(1, 20_000), 0]).SerializeToString()
+    (problem,) = onnxwire.check(data, select="function-no-recursion")
+    assert problem.path == "functions[0]"
+    assert "19,996 more" in problem.message
+
+
+@pytest.mark.parametrize("ir", [8, 10])
+def test_a_call_of_a_domain_that_is_not_imported_is_reported_by_one_rule(ir):
+    head = "opset_import { version: 17 }"
+    call = node("", "o", 'domain: "a.b"', op="F")
+    function = f'functions {{ name: "%s" domain: "a.b" output: "o" {head} %s }}'
+    rest = function % ("F", node("", "o")) + function % ("G", call)
+    assert _errors(model(call, ir, head, rest)) == [
+        ("function-domain-imported", "graph.node[0]"),
+        ("function-domain-imported", "functions[1].node[0]"),
+    ]
+
+
+def test_the_highest_of_several_imports_counts():
+    function = (
+        'functions { name: "F" domain: "a.b" opset_import { version: 13 } opset_import { version: 17 } '
+        f"{node('', 'o', op='Relu')} }}"
+    )
+    imports = "opset_import { version: 13 } opset_import { version: 14 }"
+    rules = {rule for rule, _ in _errors(model(rest=function, ir=10, opset=imports))}
+    assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}
+
+
+def test_a_graph_that_is_a_default_lies_in_its_function():
+    inner = node("", "o", 'attribute { name: "x" type: INT ref_attr_name: "p" }')
+    default = f'attribute_proto {{ name: "b" type: GRAPH g {{ name: "q" {inner} }} }}'
+    function = f'functions {{ name: "F" domain: "a.b" attribute: "p" opset_import {{ version: 17 }} {default} }}'
+    assert _errors(model(node("", "o"), 10, rest=function)) == []
+
+
+@pytest.mark.parametrize("root", [AttributeProto, ModelProto])
+def test_a_graph_in_an_attribute_of_no_node_is_looked_at(root):
+    attribute = AttributeProto(name="b", type=AttributeProto.GRAPH, g=GraphProto())
+    function = FunctionProto(name="F", domain="a.b", attribute_proto=[attribute])
+    message = attribute
+    if root is ModelProto:
+        message = ModelProto(ir_version=10, opset_import=_IMPORTS, graph=GraphProto(name="g"), functions=[function])
+    (problem,) = onnxwire.check(message.SerializeToString(), root, select="error")
+    assert problem.rule == "graph-name-present"
+
+
+def test_a_nested_graph_in_a_function_sees_its_values_and_no_others():
+    branch = holding(f"{node('x', 'a')} {node('w', 'b')} output {{ {value('a')} }}")
+    function = (
+        'functions { name: "F" domain: "a.b" input: "x" output: "o" opset_import { version: 17 } '
+        f"{node('x', 'o', branch, op='If')} }}"
+    )
+    assert _errors(model(f"input {{ {value('w')} }}", 10, rest=function)) == [
+        ("graph-node-input-defined", "functions[0].node[0].attribute[0].g.node[1].input[0]")
+    ]

@@ -1,0 +1,120 @@
+"""The rules of tensors beyond their cases: how elements may stand on the wire, where tensors may, how far is looked."""
+
+import random
+
+import onnx
+import pytest
+from check_case import model
+from wire import span, varint
+
+import onnxwire
+from onnxwire import AttributeProto, TensorProto
+from onnxwire.dtypes import BY_NUMBER, FIELDS
+
+COUNTS = "tensor-typed-data-count"
+
+
+def _rules(data, type=TensorProto, **options):
+    return {problem.rule for problem in onnxwire.check(data, type, **options)}
+
+
+def _int64(dims, *records):
+    return TensorProto(dims=dims, data_type=TensorProto.INT64).SerializeToString() + b"".join(records)
+
+
+def test_packed_and_single_numbers_are_counted_alike():
+    packed, single, other = span(7, varint(1) + varint(300)), varint(7 << 3) + varint(5), span(12, b"doc")
+    assert COUNTS not in _rules(_int64([5], packed, single, other, packed))
+    assert COUNTS not in _rules(_int64([2], single, other, single))
+    assert COUNTS in _rules(_int64([4], packed, single, other, packed))
+    assert COUNTS in _rules(_int64([1], single, other, single))
+
+
+def test_a_tensor_in_pieces_is_one_tensor():
+    numbers = [span(7, varint(1)), span(7, varint(2) + varint(3))]
+    attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
+    pieces = [span(5, piece) for piece in (_int64([3]), *numbers)]
+    assert COUNTS not in _rules(attribute + b"".join(pieces), AttributeProto)
+    assert COUNTS in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
+
+
+def test_an_empty_packed_run_holds_nothing():
+    assert "tensor-single-storage" in _rules(_int64([1], span(7, b"")))
+    assert _rules(_int64([0], span(7, b"")), select="error") == set()
+
+
+def test_a_list_that_is_too_long_to_count_is_judged_by_its_bytes():
+    n = 1 << 20
+    run = span(7, varint(300) * n)
+    assert COUNTS not in _rules(_int64([n], run))
+    assert COUNTS in _rules(_int64([2 * n + 1], run))
+    assert COUNTS in _rules(_int64([n // 10], run))
+    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNTS)
+    assert "and there are more" in problem.message
+
+
+def test_values_are_looked_at_from_the_start():
+    rule = "tensor-raw-bool-values"
+    n = 1 << 17
+    tensor = TensorProto(dims=[n], data_type=TensorProto.BOOL)
+    for place, expected in ((0, {rule}), ((1 << 16) - 1, {rule}), (1 << 16, set())):
+        tensor.raw_data = bytes(place) + b"\2" + bytes(n - place - 1)
+        assert _rules(tensor.SerializeToString(), select=rule) == expected
+
+
+def test_a_document_of_many_tensors_is_looked_at_up_to_a_limit():
+    rule = "tensor-int32-data-range"
+    one = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
+    one += span(5, bytes((1 << 16) - 2) + varint(256))
+    data = b"".join(span(10, one) for _ in range(300))
+    assert 250 <= len(onnxwire.check(data, AttributeProto, select=rule)) <= 256
+
+
+def test_inline_rules_leave_external_tensors_alone():
+    tensor = TensorProto(dims=[4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    assert not any(rule.startswith("tensor-") for rule in _rules(tensor.SerializeToString()))
+
+
+def test_tensors_are_seen_wherever_they_stand():
+    bad = 'data_type: 1 dims: 2 name: "t"'
+    text = model(
+        f"sparse_initializer {{ values {{ {bad} }} indices {{ {bad} }} dims: 4 }}"
+        f'node {{ op_type: "A" output: "o" attribute {{ name: "a" type: TENSORS tensors {{ {bad} }} }}'
+        f' attribute {{ name: "g" type: GRAPH g {{ name: "h" initializer {{ {bad} }} }} }} }}',
+        rest=f'functions {{ name: "f" attribute_proto {{ name: "a" type: TENSOR t {{ {bad} }} }} }}',
+    )
+    problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="tensor-single-storage")
+    assert {problem.path for problem in problems} == {
+        "graph.sparse_initializer[0].values",
+        "graph.sparse_initializer[0].indices",
+        "graph.node[0].attribute[0].tensors[0]",
+        "graph.node[0].attribute[1].g.initializer[0]",
+        "functions[0].attribute_proto[0].t",
+    }
+
+
+def _random_tensor(choose):
+    tensor = onnx.TensorProto(data_type=choose.randrange(30), dims=choose.choices([0, 1, 2, 3, 5, -1], k=2))
+    kind = BY_NUMBER.get(tensor.data_type)
+    count = tensor.dims[0] * tensor.dims[1]
+    for _ in range(choose.choice([0, 1, 1, 1, 1, 2])):
+        field = choose.choice([kind.field if kind else "int32_data", "raw_data", choose.choice(FIELDS)])
+        length = choose.randrange(7)
+        if kind and count > 0 and choose.random() < 0.8:
+            length = kind.count_bytes(count) if field == "raw_data" else kind.count_entries(count)
+        if field == "raw_data":
+            tensor.raw_data = bytes(choose.choices([0, 1, 255], k=length))
+        elif field == "string_data":
+            tensor.string_data.extend([b"s"] * length)
+        else:
+            getattr(tensor, field).extend(choose.choices([0, 1, 63, 64], k=length))
+    return tensor
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_the_official_checker_rejects_has_an_error(seed):
+    choose = random.Random(seed)
+    for _ in range(200):
+        data = _random_tensor(choose).SerializeToString()
+        if not any(problem.severity == "error" for problem in onnxwire.check(data, TensorProto)):
+            onnx.checker.check_tensor(onnx.TensorProto.FromString(data))

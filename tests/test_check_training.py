@@ -1,0 +1,66 @@
+"""What rules of training do beyond their cases: the two graphs that are one, one rule a fault."""
+
+import pytest
+from check_case import model, node, tensor, value
+
+import onnxwire
+from onnxwire import TrainingInfoProto
+
+_MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')} }}"
+
+
+def _errors(training, main=_MAIN, ir=8):
+    data = onnxwire.from_text(model(main, ir, rest=f"training_info {{ {training} }}")).SerializeToString()
+    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error")]
+
+
+def test_an_algorithm_has_the_values_of_the_main_graph():
+    algorithm = f'algorithm {{ name: "a" {node("y", "u")} value_info {{ {value("w")} }} output {{ {value("w")} }} }}'
+    assert _errors(algorithm) == []
+
+
+def test_a_graph_in_an_algorithm_sees_the_main_graph():
+    inner = f'attribute {{ name: "b" type: GRAPH g {{ name: "h" {node("y", "t")} output {{ {value("t")} }} }} }}'
+    assert _errors(f'algorithm {{ name: "a" {node("", "u", inner, op="If")} }}') == []
+
+
+@pytest.mark.parametrize(
+    ("ir", "rules"),
+    [
+        (7, {"training-inference-independent", "training-graphs-valid"}),
+        (6, {"graph-node-input-defined"}),
+    ],
+)
+def test_reading_across_is_reported_by_one_rule(ir, rules):
+    training = f'algorithm {{ name: "a" {node("", "u")} }} initialization {{ name: "i" {node("w", "v")} }}'
+    errors = _errors(training, _MAIN + node("u", "z"), ir)
+    assert {rule for rule, _ in errors} == rules
+    assert sorted(path for _, path in errors) == [
+        "graph.node[1].input[0]",
+        "training_info[0].initialization.node[0].input[0]",
+    ]
+
+
+def test_an_algorithm_that_reads_another_one_is_no_matter_of_the_main_graph():
+    one, other = f'name: "a" {node("", "u")}', f'name: "b" {node("u", "v")}'
+    assert _errors(f"algorithm {{ {one} }} }} training_info {{ algorithm {{ {other} }}") == [
+        ("graph-node-input-defined", "training_info[1].algorithm.node[0].input[0]")
+    ]
+
+
+def test_a_value_that_two_algorithms_make_is_one_in_each():
+    algorithm = f'algorithm {{ name: "%s" {node("y", "u")} }}'
+    assert _errors(f"{algorithm % 'a'} }} training_info {{ {algorithm % 'b'}") == []
+
+
+def test_nothing_is_said_of_the_main_graph_where_it_is_elsewhere():
+    text = 'update_binding { key: "w" value: "u" }'
+    data = onnxwire.from_text(text, TrainingInfoProto).SerializeToString()
+    assert onnxwire.check(data, TrainingInfoProto, select="error") == []
+
+
+def test_the_bindings_of_a_model_without_graph_lead_nowhere():
+    text = 'ir_version: 8 opset_import { version: 17 } training_info { update_binding { key: "w" value: "u" } }'
+    data = onnxwire.from_text(text).SerializeToString()
+    rules = {problem.rule for problem in onnxwire.check(data, select="error")}
+    assert rules == {"model-graph-present", "training-update-key-initializer", "training-algorithm-present"}
