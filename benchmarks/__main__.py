@@ -12,12 +12,18 @@ from benchmarks.table import machine, markdown_table, text_table
 
 PIECES = [
     "list_initializers",
+    "index_tensors",
     "walk_nodes",
     "verify_structure",
+    "check_structure",
     "packed_numbers",
+    "weights_inline",
+    "weights_external",
+    "unpack_bits",
     "import_time",
     "info_command",
     "rename_node",
+    "unpack",
     "build_nodes",
     "reencode",
 ]

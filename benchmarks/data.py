@@ -16,14 +16,6 @@ def make_once(path: Path, write: Callable[[Path], object]) -> None:
     unfinished.replace(path)
 
 
-def read_through(path: Path) -> None:
-    """Read a file to its end, so that it is in the page cache."""
-    chunk = bytearray(1 << 20)
-    with path.open("rb", buffering=0) as file:
-        while file.readinto(chunk):
-            pass
-
-
 def write_decoder(path: Path, **options: object) -> None:
     """Write a model with `write_model` of examples/make_big_model.py, which says what the options are."""
     import sys

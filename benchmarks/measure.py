@@ -54,13 +54,16 @@ class Result:
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Whether the goals for "time" and "memory" are met, of those that are set and measured."""
+        """Whether the goals for "time", "memory" and "private memory" are met, of those that are set and measured."""
         ratio, extra = self.ratio, self.ours.median("extra")
         verdicts = {}
         if self.row.goal is not None and ratio is not None:
             verdicts["time"] = ratio >= self.row.goal
         if self.row.memory_goal is not None and extra is not None:
             verdicts["memory"] = extra < self.row.memory_goal
+        anonymous = self.ours.median("anonymous")
+        if self.row.private_goal is not None and anonymous is not None:
+            verdicts["private memory"] = anonymous < self.row.private_goal
         return verdicts
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +79,7 @@ class Result:
             "ratio": self.ratio,
             "goal": self.row.goal,
             "memory_goal": self.row.memory_goal,
+            "private_goal": self.row.private_goal,
             "goals_met": self.verdicts,
             "note": self.row.note,
             "beside": self.row.beside or "onnx",

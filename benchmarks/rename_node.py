@@ -1,36 +1,23 @@
 """Rename one node of a model of 1 GiB with its weights inside, from the old file to a new one on the same disk."""
 
-import os
-import shutil
-import subprocess
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from benchmarks import list_initializers
+from benchmarks.copy_file import checksum, copy, copy_durably, make_room, require_room
 from benchmarks.data import FOLDER
-from benchmarks.row import Row, Skip
+from benchmarks.row import Row
 
 SOURCE = list_initializers.PATH
 OUTPUT = FOLDER / "renamed.onnx"
 NODE = 100
 NAME = "renamed"
-ROOM = 3 << 30  # bytes: the source, the output, and some
 
 
 def prepare() -> None:
-    """Make the source, of random bytes, so that neither side can step over holes; it is in the page cache then."""
-    FOLDER.mkdir(exist_ok=True)
-    if shutil.disk_usage(FOLDER).free < ROOM:
-        raise Skip(f"less than {ROOM >> 30} GiB free in {FOLDER}")
+    """Make the source, of random bytes, so that neither side can step over holes."""
+    require_room()
     list_initializers.prepare()
-
-
-def make_room() -> None:
-    """Delete the output, which is written anew each time, and let the disk finish what others gave it to write."""
-    OUTPUT.unlink(missing_ok=True)
-    os.sync()
 
 
 def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
@@ -43,36 +30,15 @@ def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> No
 def ours() -> Callable[[], object]:
     import onnxwire
 
-    make_room()
+    make_room(OUTPUT)
     return lambda: rename(onnxwire.load, onnxwire.save)
 
 
 def official() -> Callable[[], object]:
     import onnx
 
-    make_room()
+    make_room(OUTPUT)
     return lambda: rename(onnx.load, onnx.save)
-
-
-def copy() -> Callable[[], object]:
-    make_room()
-    return lambda: subprocess.run(["cp", SOURCE, OUTPUT], check=True)
-
-
-def copy_durably() -> Callable[[], object]:
-    """Do what cp leaves out and our save does: wait until the disk has the file, and its name."""
-    command = 'cp "$1" "$2" && sync "$2" "$3"'  # sync with names is fsync of each
-    make_room()
-    return lambda: subprocess.run(["sh", "-c", command, "sh", SOURCE, OUTPUT, OUTPUT.parent], check=True)
-
-
-def checksum(path: Path) -> int:
-    """Return the CRC-32 of a file."""
-    crc, chunk = 0, bytearray(1 << 20)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(chunk):
-            crc = zlib.crc32(memoryview(chunk)[:count], crc)
-    return crc
 
 
 def take_output(is_same: bool) -> tuple[int, int] | None:
@@ -87,6 +53,7 @@ ROWS = [
     Row(
         "rename a node of a 1 GiB file, load to saved (ours with fsync)",
         prepare=prepare,
+        inputs=(SOURCE,),
         ours=ours,
         official=official,
         fingerprint=lambda _: take_output(True),
@@ -97,8 +64,9 @@ ROWS = [
     Row(
         "the same (with fsync), beside `cp` of the file (without)",
         prepare=prepare,
+        inputs=(SOURCE,),
         ours=ours,
-        official=copy,
+        official=lambda: copy(SOURCE, OUTPUT),
         fingerprint=lambda _: take_output(False),
         goal=1 / 1.3,
         beside="cp",
@@ -106,8 +74,9 @@ ROWS = [
     Row(
         "the same, beside `cp` of the file and fsync",
         prepare=prepare,
+        inputs=(SOURCE,),
         ours=ours,
-        official=copy_durably,
+        official=lambda: copy_durably(SOURCE, OUTPUT),
         fingerprint=lambda _: take_output(False),
         goal=1 / 1.3,
         beside="cp, fsync",

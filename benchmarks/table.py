@@ -2,10 +2,12 @@
 
 import os
 import platform
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result
 
+BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows stand beside, where they are installed
 HEADER = ["work", "onnxwire", "official", "ratio", "goal", "met", "our memory", "of it anonymous", "official memory"]
 
 
@@ -42,6 +44,8 @@ def show_goal(result: Result) -> str:
         goals.append(f">= {result.row.goal:,.{3 if result.row.goal < 1 else 6}g}x")
     if result.row.memory_goal is not None:
         goals.append(f"< {result.row.memory_goal / 1e6:g} MB")
+    if result.row.private_goal is not None:
+        goals.append(f"< {result.row.private_goal / 1e6:g} MB anonymous")
     return ", ".join(goals) or "-"
 
 
@@ -87,6 +91,15 @@ def markdown_table(results: list[Result]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{machine_line()}"
 
 
+def versions(*names: str) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def machine() -> dict[str, str]:
     """Tell on what the measurements were made."""
     return {
@@ -94,7 +107,7 @@ def machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "os": os_name(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "onnx", "protobuf")},
+        **versions("numpy", "onnx", "protobuf", *BESIDE),
         "protobuf implementation": protobuf_implementation(),
     }
 
@@ -102,11 +115,12 @@ def machine() -> dict[str, str]:
 def machine_line() -> str:
     """Return the machine in a sentence."""
     facts = machine()
+    others = "".join(f", {name} {facts[name]}" for name in BESIDE if name in facts)
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
-        f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}). Medians; each run "
-        "is a new process that does the work once, with the file in the page cache. Memory is the peak of the resident "
-        "set above what it was before, pages of the mapped file included."
+        f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians; "
+        "each run is a new process that does the work once, with the file in the page cache. Memory is the peak of the "
+        "resident set above what it was before, pages of the mapped file included."
     )
 
 

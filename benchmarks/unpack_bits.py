@@ -1,0 +1,62 @@
+"""From a tensor of 100 million 4-bit integers, two a byte, to an array of one a byte."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+PATH = FOLDER / "int4.tensor"
+ELEMENTS = 100_000_000
+
+
+def prepare() -> None:
+    """Make the file with the official package."""
+
+    def write(path: Path) -> None:
+        import numpy as np
+        from onnx import TensorProto
+
+        raw = np.random.default_rng(0).bytes(ELEMENTS // 2)
+        tensor = TensorProto(name="int4", data_type=TensorProto.INT4, dims=[ELEMENTS], raw_data=raw)
+        path.write_bytes(tensor.SerializeToString())
+
+    make_once(PATH, write)
+
+
+def ours() -> Callable[[], object]:
+    # What the official package imports from the start.
+    import ml_dtypes  # noqa: F401
+    import numpy  # noqa: F401
+
+    from onnxwire import TensorProto
+
+    tensor = TensorProto.FromString(PATH.read_bytes())
+    return lambda: tensor.numpy()
+
+
+def official() -> Callable[[], object]:
+    from onnx import TensorProto
+    from onnx.numpy_helper import to_array
+
+    tensor = TensorProto.FromString(PATH.read_bytes())
+    return lambda: to_array(tensor)
+
+
+def digest(array: Any) -> str:
+    """Return a digest of the dtype and all values."""
+    return f"{array.dtype}{array.shape} {hashlib.blake2b(array.view('u1')).hexdigest()}"
+
+
+ROWS = [
+    Row(
+        "100 million INT4 to numpy, one a byte",
+        prepare=prepare,
+        ours=ours,
+        official=official,
+        fingerprint=digest,
+        goal=5,
+    )
+]

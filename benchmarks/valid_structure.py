@@ -1,0 +1,67 @@
+"""The input of check_structure: a model of about 20 MB that is all structure, and that the official checker accepts."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import FOLDER, make_once
+
+PATH = FOLDER / "valid_structure.onnx"
+NODES = 100_000
+LAYERS = 200
+OPSET = 17
+# Operators with how many inputs they may have, the attributes that they need, and others that they know.
+OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]]] = {
+    "Add": ([2], {}, {}),
+    "Cast": ([1], {"to": [1, 7, 10]}, {}),
+    "Concat": ([2, 2, 3], {"axis": [-1, 0, 1]}, {}),
+    "Conv": (
+        [2, 3],
+        {},
+        {"kernel_shape": [[3, 3], [1, 1]], "pads": [[0, 0, 0, 0], [1, 1, 1, 1]], "strides": [[1, 1]], "group": [1, 8]},
+    ),
+    "Gather": ([2], {}, {"axis": [0, 1, 2]}),
+    "Gemm": ([2, 3], {}, {"alpha": [0.5, 1.0], "beta": [1.0], "transB": [0, 1]}),
+    "LayerNormalization": ([2, 3], {}, {"axis": [-1], "epsilon": [1e-5, 1e-6]}),
+    "MatMul": ([2], {}, {}),
+    "Mul": ([2], {}, {}),
+    "Reshape": ([2], {}, {"allowzero": [0]}),
+    "Softmax": ([1], {}, {"axis": [-1, 1]}),
+    "Transpose": ([1], {}, {"perm": [[0, 2, 1, 3], [0, 1, 3, 2]]}),
+    "Einsum": ([2], {"equation": ["bhid,bhjd->bhij", "bij,bjk->bik"]}, {}),
+}
+FOREIGN = "com.microsoft"  # a domain whose operators no checker knows
+
+
+def prepare() -> None:
+    """Make the file."""
+    make_once(PATH, write)
+
+
+def write(path: Path) -> None:
+    """Write the model with the official package."""
+    from onnx import TensorProto, helper
+
+    choose = random.Random(0)
+    nodes, values, names = [], [], ["input_ids", "attention_mask"]
+    for index in range(NODES):
+        op_type = choose.choice(list(OPERATORS))
+        counts, needed, known = OPERATORS[op_type]
+        name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
+        output = f"{name}_output_0"
+        # A node reads what was made shortly before it, as in a sorted graph.
+        inputs = choose.choices(names[-50:], k=choose.choice(counts))
+        keys = [*needed, *choose.sample(list(known), choose.randint(0, len(known)))]
+        attributes = {key: choose.choice((needed | known)[key]) for key in keys}
+        doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
+        domain = FOREIGN if choose.random() < 0.1 else None
+        nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
+        names.append(output)
+        sizes = choose.choices([32, 64, 768, 3072], k=choose.randint(0, 2))
+        shape: list[int | str | None] = ["batch", choose.choice(["sequence", 1, 128]), *sizes]
+        data_type = choose.choice([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64])
+        values.append(helper.make_tensor_value_info(output, data_type, shape))
+    graph_inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in names[:2]]
+    graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)
+    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN, 1)]
+    path.write_bytes(helper.make_model(graph, ir_version=8, opset_imports=imports).SerializeToString())

@@ -1,0 +1,121 @@
+"""All weights of a model of 1 GiB, stored in a file beside it, as arrays of which one value a page is used."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import list_initializers, weights
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+PATH = FOLDER / "decoder_external.onnx"
+DATA = FOLDER / "decoder_external.data"
+SAFETENSORS = FOLDER / "decoder.safetensors"
+
+
+def prepare() -> None:
+    """Make the model and its data from the one with all inline."""
+    list_initializers.prepare()
+
+    def write(path: Path) -> None:
+        import onnxwire
+
+        with onnxwire.load(list_initializers.PATH) as model:
+            onnxwire.save(model, path, external=DATA.name, overwrite=True)
+
+    make_once(PATH, write)
+
+
+def prepare_onnx_ir() -> None:
+    """The same, for onnx-ir."""
+    weights.require("onnx_ir")
+    prepare()
+
+
+def prepare_safetensors() -> None:
+    """Also make a .safetensors file of the same weights."""
+    weights.require("safetensors")
+    prepare()
+
+    def write(path: Path) -> None:
+        from safetensors.numpy import save_file
+
+        import onnxwire
+
+        with onnxwire.load(PATH) as model:
+            save_file({tensor.name: tensor.numpy() for tensor in model.graph.initializer}, path)
+
+    make_once(SAFETENSORS, write)
+
+
+def prepare_torch() -> None:
+    """The same, for PyTorch."""
+    weights.require("torch")
+    prepare_safetensors()
+
+
+def official() -> Callable[[], object]:
+    import onnx
+    from onnx.numpy_helper import to_array
+
+    def operation() -> object:
+        model = onnx.load(str(PATH))
+        return weights.touch_all((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
+
+    return operation
+
+
+def onnx_ir() -> Callable[[], object]:
+    import onnx_ir
+
+    def operation() -> object:
+        initializers = onnx_ir.load(str(PATH)).graph.initializers
+        return weights.touch_all((name, value.const_value.numpy()) for name, value in initializers.items())
+
+    return operation
+
+
+def safetensors(framework: str) -> Callable[[], object]:
+    """Take the tensors as numpy arrays, which are copies, or as those of PyTorch, which are not."""
+    from importlib import import_module
+
+    from safetensors import safe_open
+
+    import_module("numpy" if framework == "numpy" else "torch")
+
+    def operation() -> object:
+        with safe_open(str(SAFETENSORS), framework) as file:
+            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is no dict
+            return weights.touch_all((name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors)
+
+    return operation
+
+
+def make_row(
+    work: str, prepare: Callable[[], object], other: Callable[[], Callable[[], object]], file: Path, beside: str = ""
+) -> Row:
+    """Make the row of what stands beside, and of the file that it reads; the goal is to be level with it."""
+    return Row(
+        work,
+        prepare=prepare,
+        inputs=(DATA, file),
+        ours=lambda: weights.ours(str(PATH)),
+        official=other,
+        fingerprint=weights.fingerprint,
+        goal=1,
+        private_goal=weights.PRIVATE_GOAL,
+        repeats=11 if beside else 7,
+        beside=beside,
+    )
+
+
+def make_safetensors_row(work: str, prepare: Callable[[], object], framework: str) -> Row:
+    """Make the row of tensors of a framework."""
+    return make_row(work, prepare, lambda: safetensors(framework), SAFETENSORS, "safetensors")
+
+
+ROWS = [
+    make_row("all weights of 1 GiB of external data, a value a page", prepare, official, DATA),
+    make_row("the same, beside onnx-ir", prepare_onnx_ir, onnx_ir, DATA, "onnx-ir"),
+    make_safetensors_row("the same, beside safetensors to numpy", prepare_safetensors, "numpy"),
+    make_safetensors_row("the same, beside safetensors to PyTorch", prepare_torch, "pt"),
+]

@@ -1,0 +1,69 @@
+"""All weights of a model of 1 GiB, stored inline, as arrays of which one value a page is used."""
+
+from collections.abc import Callable
+
+from benchmarks import list_initializers, weights
+from benchmarks.row import Row
+
+PATH = list_initializers.PATH
+
+
+def official() -> Callable[[], object]:
+    import onnx
+    from onnx.numpy_helper import to_array
+
+    def operation() -> object:
+        model = onnx.load(str(PATH))
+        return weights.touch_all((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
+
+    return operation
+
+
+def raw_mmap() -> Callable[[], object]:
+    """Map the file and touch the same pages, whose places are known from before."""
+    import mmap
+
+    import numpy as np
+
+    import onnxwire
+
+    places = [
+        (info.name, info.offset, np.dtype(np.float16), info.shape)
+        for info in onnxwire.tensors(str(PATH))
+        if info.data_type == onnxwire.TensorProto.FLOAT16 and info.path.startswith("graph.initializer")
+    ]
+
+    def operation() -> object:
+        with PATH.open("rb") as file:
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return weights.touch_all(
+            (name, np.frombuffer(mapping, dtype, int(np.prod(shape)), offset).reshape(shape))
+            for name, offset, dtype, shape in places
+        )
+
+    return operation
+
+
+ROWS = [
+    Row(
+        "all weights of a 1 GiB file as arrays, a value a page",
+        prepare=list_initializers.prepare,
+        inputs=(PATH,),
+        ours=lambda: weights.ours(str(PATH)),
+        official=official,
+        fingerprint=weights.fingerprint,
+        goal=20,
+        private_goal=weights.PRIVATE_GOAL,
+    ),
+    Row(
+        "the same, beside a bare mmap at known places",
+        prepare=list_initializers.prepare,
+        inputs=(PATH,),
+        ours=lambda: weights.ours(str(PATH)),
+        official=raw_mmap,
+        fingerprint=weights.fingerprint,
+        goal=1 / 1.2,
+        repeats=15,
+        beside="mmap",
+    ),
+]
