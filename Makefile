@@ -41,7 +41,8 @@ lint: $(VENV)/linted  ## ruff, mypy and cython-lint
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint onnxwire
 
-bench: $(VENV)/tested  ## print the benchmark table, beside the official runtime
+bench: $(VENV)/tested  ## print the benchmark table, beside the official runtime and others
+	$(PIP) install -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 WORKER := $(BIN)/python -c "from benchmarks.worker import main; main()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import namedtuple
 
 from onnxwire._message import Message
 from onnxwire._search import Search
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 _ALIGNED = 1 << 16  # what no mapping needs more of: the step at which Windows maps files
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(
+    namedtuple("TensorInfo", ("path", "name", "data_type", "shape", "nbytes", "file", "offset", "location"))
+):
     """Where a tensor is, and what it is.
 
     path: its place in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in the
@@ -28,6 +29,8 @@ class TensorInfo:
     there. location: what the tensor names as external data, or None.
     """
 
+    # Typed here: dataclasses and typing.NamedTuple take longer to import than all the rest.
+    __slots__ = ()
     path: str
     name: str
     data_type: int
