@@ -14,7 +14,6 @@ import re
 from contextlib import suppress
 from hashlib import sha1
 
-from onnxwire._save import write_payload
 from onnxwire.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.dtypes import FIELDS, STRING
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
@@ -88,11 +87,7 @@ class _DataFile:
                 continue  # one that another tensor has too
             # A new file reads as zeros between them, and takes no room for these on the disk.
             target.seek(move.offset)
-            if move.storage.is_remote and move.storage.file is not None:
-                file, offset, length = move.storage.file
-                target.copy(file.descriptor, offset, length)
-            else:
-                write_payload(target, move.storage.payload())
+            move.storage.write(target)
 
 
 class Relocation:

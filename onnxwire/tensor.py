@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from onnxwire._transfer import Target
     from onnxwire.dtypes import Kind
     from onnxwire.external import ExternalFile
     from onnxwire.messages import TensorProto
@@ -281,6 +282,16 @@ class Storage:
         if self.field == "raw_data":
             return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
         return self.bytes_array().data.toreadonly()[start:end]
+
+    def write(self, target: Target) -> None:
+        """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
+        from onnxwire._save import write_payload
+
+        if self._external is not None and self.is_remote:
+            file, offset, length = self._external
+            target.copy(file.descriptor, offset, length)
+        else:
+            write_payload(target, self.payload())
 
     def bytes_array(self) -> Array:
         """The bytes as raw_data has them, uint8, shape (nbytes,)."""

@@ -1,0 +1,1 @@
+"""Ways to other packages, none of which onnxwire needs: one file each."""

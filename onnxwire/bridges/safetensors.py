@@ -1,0 +1,285 @@
+"""Safetensors files: initializers to one, and from one, without reading a payload into memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+from onnxwire._walk import payload_at
+from onnxwire.atomic_file import AtomicFile
+from onnxwire.dtypes import BY_NAME, FIELDS
+from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
+from onnxwire.messages import ModelProto
+from onnxwire.relocate import refer
+from onnxwire.source import open_document
+from onnxwire.tensor import Storage, tensor_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeGuard
+
+    from typing_extensions import Buffer
+
+    from onnxwire.dtypes import Kind
+    from onnxwire.external import ExternalFiles
+    from onnxwire.messages import TensorProto
+
+    View = Callable[[int, int], Buffer]
+    """Gives some bytes of a file: those from an offset on, so many."""
+
+    Entry = tuple[Kind, list[int], int, int]
+    """A tensor's type and shape, and its bytes in the file: the first, and the one behind the last."""
+
+_NAMES = {
+    "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",
+    "FLOAT8E5M2": "F8_E5M2", "FLOAT8E4M3FN": "F8_E4M3", "FLOAT8E8M0": "F8_E8M0", "FLOAT8E4M3FNUZ": "F8_E4M3FNUZ",
+    "FLOAT8E5M2FNUZ": "F8_E5M2FNUZ", "INT16": "I16", "UINT16": "U16", "FLOAT16": "F16", "BFLOAT16": "BF16",
+    "INT32": "I32", "UINT32": "U32", "FLOAT": "F32", "COMPLEX64": "C64", "DOUBLE": "F64", "INT64": "I64",
+    "UINT64": "U64",
+}  # fmt: skip
+"""What the format, as of safetensors 0.8, calls ONNX's data types; it has no others."""
+
+_KINDS = {name: BY_NAME[kind] for kind, name in _NAMES.items()}
+_METADATA = "__metadata__"
+_LONGEST = 100_000_000  # bytes of a header, as in the safetensors package
+_LARGEST = (1 << 63) - 1  # elements of a tensor, or its bits
+
+
+def to_safetensors(
+    model: ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    names: Iterable[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> int:
+    """Write the initializers of the main graph to a .safetensors file, whole or not at all; returns its size in bytes.
+
+    names: of those to write; by default all. metadata: what the file is to say about itself. progress: called with the
+    bytes written so far and their total. The model is not changed.
+    Payloads go from file to file; only those of typed fields, such as float_data, go through memory, one at a time.
+    Elements of many bytes come first, so that each tensor begins at a multiple of its elements' size.
+    Raises TensorError for what the format has no place for: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements of
+    4 or 6 bits that do not end with a byte, chunks (`segment`), sparse tensors, a name that is missing or there twice;
+    SaveError and SourceError as `save` does. Source: https://github.com/huggingface/safetensors, "Format".
+    """
+    tensors = _initializers(model)
+    if names is not None:
+        tensors = _chosen(tensors, _listed(names))
+    else:
+        for sparse in model.graph.sparse_initializer:
+            raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the others with names=")
+    stored = [(name, _storage(name, tensor)) for name, tensor in tensors.items()]
+    stored.sort(key=lambda item: -item[1].kind.bits)
+    header: dict[str, object] = {_METADATA: _texts(metadata)} if metadata else {}
+    end = 0
+    for name, storage in stored:
+        start, end = end, end + storage.kind.count_bytes(storage.count)
+        header[name] = {"dtype": _NAMES[storage.kind.name], "shape": storage.shape, "data_offsets": (start, end)}
+    text = _encoded(header)
+    total = 8 + len(text) + end
+    report = None if progress is None else lambda written: progress(written, total)
+    with AtomicFile(path, total, report) as target:
+        target.write(len(text).to_bytes(8, "little") + text)
+        for _, storage in stored:
+            storage.write(target)
+    return total
+
+
+def from_safetensors(
+    model: ModelProto, path: str | os.PathLike[str], *, names: Iterable[str] | Mapping[str, str] | None = None
+) -> int:
+    """Give initializers of the main graph the tensors that a .safetensors file has for them; returns how many.
+
+    names: of the initializers, or a mapping from these to names in the file; by default all that both have. What else
+    is in the file is left there, and no initializer is added. Types and shapes become those of the file.
+    Only the header is read. Where the file is in the model's folder, or below it, it becomes their external data: the
+    model names the file, also when it is saved. From any other file a payload becomes raw_data, which stays in the
+    mapped file until the model is saved, and is then copied from file to file, to where `save` is told (`external`).
+    Raises DecodeError for a file that is damaged or of another format, SourceError for one that can't be opened, and
+    TensorError for a name that model or file do not have; the model is then as it was.
+    """
+    tensors = _initializers(model)
+    keys = names if isinstance(names, Mapping) else _listed(tensors if names is None else names)
+    tensors = _chosen(tensors, keys)
+    location, source, size, view = _open(model._document.files, path)
+    entries = read_header(view, size, source)
+    found: list[tuple[TensorProto, Entry]] = []
+    for name, tensor in tensors.items():
+        key = keys[name]
+        if key in entries:
+            found.append((tensor, entries[key]))
+        elif names is not None:
+            raise tensor_error(tensor, f"{source} has no tensor {_shown(key)}")
+    for tensor, (kind, shape, start, end) in found:
+        for field in ("raw_data", *FIELDS, "external_data", "data_location", "segment"):
+            tensor.ClearField(field)  # type: ignore[arg-type]
+        tensor.data_type = kind.number
+        tensor.dims[:] = shape
+        if location:
+            refer(tensor, location, start, end - start)
+        else:
+            tensor._share("raw_data", memoryview(view(start, end - start)))
+    return len(found)
+
+
+def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
+    """Read what a .safetensors file of `size` bytes holds, by name; source: the file's name.
+
+    Raises DecodeError for what the safetensors package refuses too, for a name that is there twice, and for a shape
+    that no array can have.
+    """
+
+    def wrong(reason: str) -> DecodeError:
+        return DecodeError(reason, None, "", source)
+
+    if size < 8:
+        raise wrong(f"a .safetensors file begins with the 8 bytes of a number, and this one has {size:,} bytes")
+    length = int.from_bytes(bytes(view(0, 8)), "little")
+    if length > _LONGEST:
+        raise wrong(f"the header is to have {length:,} bytes; more than {_LONGEST:,} is no .safetensors file")
+    start = 8 + length
+    if start > size:
+        raise wrong(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
+    try:
+        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_without_twins)
+    except (ValueError, RecursionError) as error:
+        raise wrong(f"the header is no JSON of a .safetensors file: {error}") from None
+    if type(header) is not dict:
+        raise wrong("the header is no JSON object")
+    metadata = header.pop(_METADATA, None)
+    if metadata is not None and not (
+        type(metadata) is dict and all(isinstance(value, str) for value in metadata.values())
+    ):
+        raise wrong(f"the header's {_METADATA} is no object of strings")
+    entries: dict[str, Entry] = {}
+    for name, row in header.items():
+        entry = _entry(row, start)
+        if isinstance(entry, str):
+            raise wrong(f"tensor {_shown(name)}: {entry}")
+        entries[name] = entry
+    end = start
+    for name, (_, _, first, last) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if first != end:
+            raise wrong(f"tensor {_shown(name)} begins at byte {first:,}, and what is before it ends at {end:,}")
+        end = last
+    if end != size:
+        raise wrong(f"the tensors end at byte {end:,}, and the file at {size:,}; it was cut, or has more than tensors")
+    return entries
+
+
+def _entry(row: object, base: int) -> Entry | str:
+    """A tensor of the header, or what is wrong with it; base: the byte of the file that offsets are counted from."""
+    row = row if type(row) is dict else {}
+    dtype, shape, offsets = row.get("dtype"), row.get("shape"), row.get("data_offsets")
+    if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
+        return "dtype, shape or data_offsets is missing, or none such"
+    kind = _KINDS.get(dtype)
+    if kind is None:
+        return f"the dtype {_shown(dtype)} is none that ONNX has"
+    count = kind.bits
+    for dim in shape:
+        # A number that grew with each dim would take longer and longer.
+        count *= max(dim, 1)
+        if count > _LARGEST:
+            return "the shape calls for more elements than a file can hold"
+    bits = 0 if 0 in shape else count
+    first, last = offsets
+    if bits % 8 or bits // 8 != last - first:
+        return f"shape and dtype call for {bits / 8:,} bytes, and data_offsets for {last - first:,}"
+    return kind, shape, base + first, base + last
+
+
+def _are_sizes(value: object) -> TypeGuard[list[int]]:
+    return type(value) is list and all(type(item) is int and 0 <= item <= _LARGEST for item in value)
+
+
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a name is there twice")
+    return values
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 200 else name[:200] + "…")
+
+
+def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, View]:
+    """Open a file; returns its location in the model's folder, or "", its name, its size and its View."""
+    folder = None if files is None else files.folder
+    if files is not None and folder is not None:
+        # What can't be external data, for whatever reason, is opened as any file is, below.
+        with suppress(Error, OSError, ValueError):
+            location = os.path.relpath(path, folder or os.curdir).replace(os.sep, "/")
+            file = files.open(location)
+            if file.descriptor >= 0 and os.path.samestat(os.fstat(file.descriptor), os.stat(path)):
+                return location, file.name, file.size, file.view
+    document = open_document(path)
+    return "", document.name, len(document), lambda offset, length: payload_at(document, offset, offset + length)
+
+
+def _initializers(model: ModelProto) -> dict[str, TensorProto]:
+    """The initializers of the main graph by name."""
+    if not isinstance(model, ModelProto):
+        raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
+    found: dict[str, TensorProto] = {}
+    for tensor in model.graph.initializer:
+        if found.setdefault(tensor.name, tensor) is not tensor:
+            raise tensor_error(tensor, "another initializer has the same name; rename one of them, or remove it")
+    return found
+
+
+def _listed(names: Iterable[str]) -> dict[str, str]:
+    if isinstance(names, str):
+        raise FieldTypeError(f"names takes a list of names; put {names!r} into one")
+    return {name: name for name in names}
+
+
+def _chosen(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, TensorProto]:
+    for name in names:
+        if name not in tensors:
+            raise TensorError("the model has no initializer of that name", name)
+    return {name: tensors[name] for name in names}
+
+
+def _storage(name: str, tensor: TensorProto) -> Storage:
+    """Where an initializer's elements are, once it is sure that the format can hold them."""
+    storage = Storage(tensor)
+    kind = storage.kind
+    reason = ""
+    if not name:
+        reason = "it has no name, which in a .safetensors file each tensor has"
+    elif name == _METADATA:
+        reason = "a .safetensors file has no tensor of that name; rename it"
+    elif kind.name not in _NAMES:
+        reason = f"safetensors has no type for {kind.name}"
+    elif tensor.HasField("segment"):
+        reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments gives the whole"
+    elif storage.count * kind.bits % 8:
+        reason = f"{storage.count:,} elements of {kind.bits} bits do not end with a byte, as safetensors wants them to"
+    if reason:
+        raise tensor_error(tensor, reason)
+    return storage
+
+
+def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
+    for item in metadata.items():
+        if not all(isinstance(text, str) for text in item):
+            raise FieldTypeError(f"metadata is a mapping from str to str, and has {item!r}")
+    return dict(metadata)
+
+
+def _encoded(header: dict[str, object]) -> bytes:
+    """A header's JSON, with blanks up to a multiple of 8 bytes, so that the data is aligned."""
+    try:
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise FieldTextError(error, "metadata") from None
+    text += b" " * (-len(text) % 8)
+    if len(text) > _LONGEST:
+        raise TensorError(f"the names make a header of {len(text):,} bytes; readers take no more than {_LONGEST:,}")
+    return text

@@ -1,0 +1,36 @@
+"""PyTorch: tensors that share a model's memory."""
+
+from __future__ import annotations
+
+from onnxwire._dlpack import to_capsule
+from onnxwire.dtypes import STRING
+from onnxwire.tensor import kind_of, tensor_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import torch
+
+    from onnxwire.messages import TensorProto
+
+
+def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
+    """Make a torch tensor, on the processor, of the elements that `tensor.numpy()` has, and in their memory.
+
+    No byte is copied where numpy() gives a view, but of a COMPLEX128 whose address is no multiple of 16; `save` gives
+    it such a place with inline_align= or external=. While the result shares its memory, the model can't be closed.
+    PyTorch knows no read-only memory: to write to what stands in a mapped file ends the process. writable: give the
+    result memory of its own, which may be written to.
+    Raises TensorError for strings and elements of less than a byte, for which PyTorch has no operations, and what
+    `numpy` raises. Needs a PyTorch that takes DLPack 1.0.
+    """
+    import torch
+
+    kind = kind_of(tensor)
+    if kind is STRING or kind.is_packed:
+        way_out = "take numpy()" if kind is STRING else "take numpy(), or of its packed bytes numpy(packed=True)"
+        raise tensor_error(tensor, f"PyTorch has no tensors of {kind.name}; {way_out}")
+    array = tensor.numpy(writable=writable)
+    # PyTorch works with elements at any address. These alone it reads as vectors, and ends the process.
+    if array.itemsize == 16 and array.__array_interface__["data"][0] % 16:
+        array = array.copy()
+    return torch.from_dlpack(to_capsule(array, max_version=(1, 1)))
