@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch
     from onnxwire.checker import Problem, check
+    from onnxwire.difference import Difference, diff
+    from onnxwire.extraction import UntypedValueWarning, extract
     from onnxwire.index import TensorInfo, tensors
     from onnxwire.json import to_json
     from onnxwire.json_parser import from_json
+    from onnxwire.npy import to_npy, to_npz
+    from onnxwire.rename import rename_nodes, rename_values
     from onnxwire.sparse_tensor import from_coo, from_dense
     from onnxwire.tensor import from_array, join_segments
     from onnxwire.text import to_text
@@ -36,8 +40,12 @@ if TYPE_CHECKING:
 else:
     _LAZY = {
         "Problem": "onnxwire.checker",
+        "Difference": "onnxwire.difference",
         "TensorInfo": "onnxwire.index",
         "check": "onnxwire.checker",
+        "UntypedValueWarning": "onnxwire.extraction",
+        "diff": "onnxwire.difference",
+        "extract": "onnxwire.extraction",
         "from_array": "onnxwire.tensor",
         "from_coo": "onnxwire.sparse_tensor",
         "from_dense": "onnxwire.sparse_tensor",
@@ -46,8 +54,12 @@ else:
         "from_text": "onnxwire.text_parser",
         "inference_session": "onnxwire.bridges.onnxruntime",
         "join_segments": "onnxwire.tensor",
+        "rename_nodes": "onnxwire.rename",
+        "rename_values": "onnxwire.rename",
         "tensors": "onnxwire.index",
         "to_json": "onnxwire.json",
+        "to_npy": "onnxwire.npy",
+        "to_npz": "onnxwire.npy",
         "to_safetensors": "onnxwire.bridges.safetensors",
         "to_text": "onnxwire.text",
         "to_torch": "onnxwire.bridges.torch",
@@ -64,6 +76,7 @@ else:
 __all__ = [
     "ClosedError",
     "DecodeError",
+    "Difference",
     "EditError",
     "Error",
     "ExternalDataError",
@@ -78,8 +91,11 @@ __all__ = [
     "SourceError",
     "TensorError",
     "TensorInfo",
+    "UntypedValueWarning",
     "__version__",
     "check",
+    "diff",
+    "extract",
     "from_array",
     "from_coo",
     "from_dense",
@@ -90,9 +106,13 @@ __all__ = [
     "join_segments",
     "load",
     "load_schema",
+    "rename_nodes",
+    "rename_values",
     "save",
     "tensors",
     "to_json",
+    "to_npy",
+    "to_npz",
     "to_safetensors",
     "to_text",
     "to_torch",

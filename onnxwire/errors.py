@@ -66,6 +66,26 @@ class ExternalDataError(TensorError):
     """External data that may not be opened, or a range that its file does not have."""
 
 
+class MissingPackageError(Error, ImportError):
+    """What was asked for needs a package that is not installed."""
+
+
+class PathError(Error, LookupError):
+    """A path or name that leads to nothing in a message.
+
+    path: what was asked for. reason: how far it leads, and what there is instead. source: the file's name.
+    """
+
+    def __init__(self, reason: str, path: str = "", source: str = "") -> None:
+        super().__init__(reason, path, source)
+        self.reason = reason
+        self.path = path
+        self.source = source
+
+    def __str__(self) -> str:
+        return ": ".join([*filter(None, (self.source, self.path)), self.reason])
+
+
 class ClosedError(Error, ValueError):
     """A message or array was used after its document was closed."""
 

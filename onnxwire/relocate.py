@@ -320,10 +320,15 @@ def take_in(tensor: TensorProto) -> None:
     tensor.ClearField("data_location")
 
 
+def clear_elements(tensor: TensorProto) -> None:
+    """Take away a tensor's elements, wherever they are; of a chunk, too, which it still is."""
+    for field in ("raw_data", *FIELDS, "external_data", "data_location"):
+        tensor.ClearField(field)  # type: ignore[arg-type]
+
+
 def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
     """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
-    for field in ("raw_data", *FIELDS, "external_data"):
-        tensor.ClearField(field)  # type: ignore[arg-type]
+    clear_elements(tensor)
     entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     if checksum is not None:
         entries.append(("checksum", checksum))

@@ -106,7 +106,7 @@ class Tensor:
 
         storage = Storage(self)
         if storage.kind is STRING or not (storage.is_remote or storage.kind.is_packed):
-            _expand(index, storage.shape)
+            expand_index(index, storage.shape)
             return np.array(storage.array()[index], storage.kind.dtype)
         return storage.read(index)
 
@@ -391,7 +391,7 @@ class Storage:
         """The elements that an index names, for which only their bytes are read."""
         import numpy as np
 
-        ranges, shape = _expand(index, self.shape)
+        ranges, shape = expand_index(index, self.shape)
         out = np.empty([len(axis) for axis in ranges], self.kind.dtype)
         if out.size:
             flat, place = out.reshape(-1), 0
@@ -418,7 +418,7 @@ class Storage:
         return array if LITTLE_ENDIAN else little_endian(array, kind)
 
 
-def _expand(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
+def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
     """The places that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if sum(part is Ellipsis for part in parts) > 1:

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from onnxwire._walk import payload_at
 from onnxwire.atomic_file import AtomicFile
-from onnxwire.dtypes import BY_NAME, FIELDS
+from onnxwire.dtypes import BY_NAME
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
 from onnxwire.messages import ModelProto
-from onnxwire.relocate import refer
+from onnxwire.relocate import clear_elements, refer
 from onnxwire.source import open_document
 from onnxwire.tensor import Storage, tensor_error
 
@@ -115,8 +115,8 @@ def from_safetensors(
         elif names is not None:
             raise tensor_error(tensor, f"{source} has no tensor {_shown(key)}")
     for tensor, (kind, shape, start, end) in found:
-        for field in ("raw_data", *FIELDS, "external_data", "data_location", "segment"):
-            tensor.ClearField(field)  # type: ignore[arg-type]
+        clear_elements(tensor)
+        tensor.ClearField("segment")
         tensor.data_type = kind.number
         tensor.dims[:] = shape
         if location:

@@ -9,7 +9,9 @@ import sys
 import warnings
 
 from onnxwire._version import __version__
-from onnxwire.cli import check, dump, encode, info, pack
+from onnxwire.cli import check, diff, dump, encode, extract, info, ls, meta, pack, rename, rm, show, stats, view
+from onnxwire.cli import set as set_command
+from onnxwire.cli.options import CommandParser
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -18,6 +20,13 @@ examples:
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
   onnxwire check model.onnx             every rule of the ONNX IR that a model breaks, and where
+  onnxwire ls model.onnx --tree         sizes of the tensors by prefix of their names
+  onnxwire view model.onnx              a model in the browser; -o report.html for a report
+  onnxwire show model.onnx tensor:w0    a tensor with its range, mean, NaNs and a histogram
+  onnxwire stats model.onnx             the same of every tensor; --plot weights.html
+  onnxwire diff a.onnx b.onnx           what two models differ in, weights included
+  onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
+  onnxwire set m.onnx node:relu.op_type=Gelu -i         a field by its path; also rename, rm, meta
   onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
   onnxwire encode model.txt -o m.onnx   the model that a text describes
   onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
@@ -47,13 +56,23 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     info.add_parser(commands)
     check.add_parser(commands)
+    ls.add_parser(commands)
+    show.add_parser(commands)
+    stats.add_parser(commands)
     dump.add_parser(commands)
     encode.add_parser(commands)
     pack.add_unpack_parser(commands)
     pack.add_pack_parser(commands)
+    view.add_parser(commands)
+    diff.add_parser(commands)
+    extract.add_parser(commands)
+    set_command.add_parser(commands)
+    rename.add_parser(commands)
+    rm.add_parser(commands)
+    meta.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()

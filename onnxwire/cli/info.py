@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.raw import print_raw
+from onnxwire.cli.terminal import safe_text, size_text
 from onnxwire.model import load
 from onnxwire.summary import summarize
 
@@ -23,7 +24,6 @@ examples:
   onnxwire info broken.onnx --raw
   onnxwire info tensor.pb --raw --type TensorProto
 """
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def add_parser(commands: Any) -> None:
@@ -64,7 +64,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
     opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
     rows = [
-        ("file", f"{summary['file']}  ({_size(summary['bytes'])})"),
+        ("file", f"{summary['file']}  ({size_text(summary['bytes'])})"),
         ("IR version", str(summary["ir_version"])),
         ("opsets", opsets or "-"),
         ("producer", producer),
@@ -72,25 +72,26 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     rows += [(key, str(summary[key])) for key in ("domain", "model_version") if summary[key]]
     rows.append(("graph", summary["graph"]["name"] or "-"))
     rows += [("doc", summary["doc_string"])] if summary["doc_string"] else []
-    lines = [f"{key:<16}{_text(value)}" for key, value in rows]
-    lines += [f"  {_text(entry['key'])} = {_text(entry['value'])}" for entry in summary["metadata_props"]]
+    lines = [f"{key:<16}{safe_text(value)}" for key, value in rows]
+    lines += [f"  {safe_text(entry['key'])} = {safe_text(entry['value'])}" for entry in summary["metadata_props"]]
     for heading in ("inputs", "outputs"):
         values = summary["graph"][heading]
         width = min(40, max([0, *(len(value["name"]) for value in values)]))
         lines += ["", f"{heading} ({len(values)})"]
-        lines += [f"  {_text(value['name']):<{width}}  {_text(value['type'])}" for value in values]
+        lines += [f"  {safe_text(value['name']):<{width}}  {safe_text(value['type'])}" for value in values]
     lines += ["", f"nodes ({nodes['count']:,})"]
     lines += [
-        f"  {row['count']:>9,}  {_text(row['op_type'])}{_text(' (' + row['domain'] + ')' if row['domain'] else '')}"
+        f"  {row['count']:>9,}  {safe_text(row['op_type'])}{safe_text(domain and f' ({domain})')}"
         for row in nodes["by_operator"]
+        for domain in (row["domain"],)
     ]
     if summary["functions"]:
         lines += ["", f"functions ({len(summary['functions'])})"]
     for row in summary["functions"]:
-        lines.append(f"  {_text(row['domain'])}.{_text(row['name'])}  ({row['nodes']:,} nodes)")
-    lines += ["", f"tensors ({tensors['count']:,}, {_size(tensors['bytes'])})"]
+        lines.append(f"  {safe_text(row['domain'])}.{safe_text(row['name'])}  ({row['nodes']:,} nodes)")
+    lines += ["", f"tensors ({tensors['count']:,}, {size_text(tensors['bytes'])})"]
     lines += [
-        f"  {row['count']:>9,}  {row['data_type']:<14}{_size(row['bytes']):>12}" for row in tensors["by_data_type"]
+        f"  {row['count']:>9,}  {row['data_type']:<14}{size_text(row['bytes']):>12}" for row in tensors["by_data_type"]
     ]
     if tensors["external"]:
         lines += [f"  {tensors['external']:>9,}  in other files"]
@@ -98,21 +99,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
         lines += ["", "largest tensors"]
         width = min(60, max(len(row["name"]) for row in tensors["largest"]))
         lines += [
-            f"  {_size(row['bytes']):>11}  {_text(row['name']):<{width}}  {row['data_type']} {row['shape']}"
+            f"  {size_text(row['bytes']):>11}  {safe_text(row['name']):<{width}}  {row['data_type']} {row['shape']}"
             for row in tensors["largest"]
         ]
     return lines
-
-
-def _size(n: int) -> str:
-    """A number of bytes for people."""
-    if n < 1024:
-        return f"{n} B"
-    power = min((n.bit_length() - 1) // 10, len(_UNITS))
-    value = n / 1024**power
-    return f"{value:.2f} {_UNITS[power - 1]}" if value < 10 else f"{value:.1f} {_UNITS[power - 1]}"
-
-
-def _text(text: str) -> str:
-    """Text of a file, without what a terminal would obey."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

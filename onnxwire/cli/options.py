@@ -11,6 +11,30 @@ from onnxwire.errors import SourceError
 from onnxwire.messages import SCHEMA
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser that takes words and options in any order: `ls FILE --nodes PATTERN` as well as `ls FILE PATTERN`."""
+
+    _is_inside = False
+
+    def format_help(self) -> str:
+        """As argparse's, with what the command does before how it is called."""
+        description, self.description = self.description, None
+        try:
+            return f"{description.strip()}\n\n{super().format_help()}" if description else super().format_help()
+        finally:
+            self.description = description
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, which alone would end an optional word before the first option."""
+        if self._is_inside:
+            return super().parse_known_args(args, namespace)
+        self._is_inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_inside = False
+
+
 def add_command(commands: Any, name: str, help: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Add a command to the parser's `commands`; examples: what its help ends with."""
     parser: argparse.ArgumentParser = commands.add_parser(

@@ -1,0 +1,338 @@
+"""Setting and removing by path: what `PATH=VALUE` and `rm PATH` do to a message."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire._repeated import Repeated
+from onnxwire._search import Search
+from onnxwire.descriptor import FieldDescriptor
+from onnxwire.errors import EditError, Error, PathError, SourceError
+from onnxwire.messages import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    StringStringEntryProto,
+    TensorProto,
+    TensorShapeProto,
+    ValueInfoProto,
+)
+from onnxwire.paths import Found, parse_index, resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
+"""The int32 fields that hold a number of TensorProto.DataType."""
+_VALUES = {
+    AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
+}  # fmt: skip
+"""The fields of attributes' plain values, by type."""
+_LONGEST = 60
+
+
+def assign(message: Message, assignment: str) -> str:
+    """Carry out one PATH=VALUE; returns the path in fields and places.
+
+    message: the root, mostly a model; it is changed. PATH: as for `resolve`. VALUE, by what the path leads to:
+    a number, true or false, an enum's name (for data_type and elem_type too), a text as it stands; for a repeated field
+    a list such as [1, 2, 3]; for a field of bytes a text, or @FILE for what is in a file; for an attribute, an entry of
+    metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one number; for
+    any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
+    Raises PathError for a path that leads nowhere, EditError for a value that does not fit, SourceError for a file that
+    can't be read.
+    """
+    path, found, text = _split(message, assignment)
+    if found.parent is None or found.field is None:
+        reason = f"this is the whole message; set one of its fields, such as {_likely_field(message)}=..."
+        raise EditError(reason, f"{message._document.name}: {_short(assignment)}")
+    try:
+        _set(found, text)
+    except EditError as error:
+        raise EditError(error.reason, f"{message._document.name}: {path}={_short(text)}") from None
+    return found.path
+
+
+def _split(message: Message, assignment: str) -> tuple[str, Found, str]:
+    """The path, what it leads to, and the value: at the first = that ends a path, since names may have = in them."""
+    places = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
+    if not places:
+        reason = "there is no = in it; write PATH=VALUE, such as graph.node[0].op_type=Relu"
+        raise EditError(reason, _short(assignment))
+    fault: PathError | None = None
+    for place in places:
+        try:
+            return assignment[:place], resolve(message, assignment[:place]), assignment[place + 1 :]
+        except PathError as error:
+            fault = fault or error
+    assert fault is not None
+    raise fault
+
+
+def _likely_field(message: Message) -> str:
+    """A field to set, for advice: a text, where there is one."""
+    fields = type(message).DESCRIPTOR.fields
+    return next(
+        (field.name for field in fields if field.type == field.TYPE_STRING and not field.is_repeated), fields[0].name
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _set(found: Found, text: str) -> None:
+    """Set what a path leads to."""
+    field, parent = found.field, found.parent
+    assert field is not None and parent is not None
+    if _is_within_value(found):
+        raise EditError("a part of a text or of bytes can't be set; set the whole field")
+    if isinstance(found.value, TensorProto) and (found.index is not None or text.startswith("@")):
+        _set_tensor(found, text)
+    elif isinstance(found.value, Message):
+        _set_message(found.value, text)
+    elif field.message_type is not None:
+        raise EditError("it is several messages; set one of them, such as [0]")
+    elif field.is_repeated and found.place is None:
+        if found.path.endswith("]"):
+            raise EditError("a slice can't be set; set the whole field, or one element")
+        values = [_parse(field, item) for item in _items(text)]
+        parent.ClearField(field.name)
+        getattr(parent, field.name).extend(values)
+    elif field.is_repeated:
+        getattr(parent, field.name)[found.place] = _parse(field, text)
+    elif field.type == field.TYPE_BYTES and text.startswith("@"):
+        parent._share(field.name, _mapped(text[1:]))
+    else:
+        setattr(parent, field.name, _parse(field, text))
+
+
+def _is_within_value(found: Found) -> bool:
+    """Whether a path leads to characters of a text or to some of the bytes of a field."""
+    if found.field is None or not found.path.endswith("]"):
+        return False
+    return not found.field.is_repeated or re.search(r"\]\[[^\]]*\]$", found.path) is not None
+
+
+def _items(text: str) -> list[str]:
+    """The elements of a list, in brackets or not; of texts with commas in them, as JSON."""
+    inner = text.strip()
+    if inner.startswith("[") and inner.endswith("]"):
+        if '"' in inner:
+            try:
+                return [item if isinstance(item, str) else json.dumps(item) for item in json.loads(inner)]
+            except ValueError as error:
+                raise EditError(f"the list is no JSON: {error}") from None
+        inner = inner[1:-1]
+    return [item.strip() for item in inner.split(",")] if inner.strip() else []
+
+
+def _parse(field: FieldDescriptor, text: str) -> object:
+    """The value of a field that a text stands for."""
+    if field.type == field.TYPE_STRING:
+        return text
+    if field.type == field.TYPE_BYTES:
+        return text.encode(errors="surrogateescape")
+    if field.enum_type is not None:
+        if text in field.enum_type.values_by_name:
+            return field.enum_type.values_by_name[text].number
+        return _number(text, int, f"is none of {', '.join(field.enum_type.values_by_name)}")
+    if field.name in _TYPE_FIELDS and (text.upper() in TensorProto.DataType.keys()):  # noqa: SIM118
+        return TensorProto.DataType.Value(text.upper())
+    if field.type == field.TYPE_BOOL:
+        if text not in ("true", "false", "1", "0"):
+            raise EditError(f"{_short(text)!r} is neither true nor false")
+        return text in ("true", "1")
+    if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return _number(text, float, "is no number")
+    return _number(text, lambda digits: int(digits, 0), "is no whole number")
+
+
+def _number(text: str, read: Callable[[str], Any], complaint: str) -> Any:
+    try:
+        return read(text.strip())
+    except ValueError:
+        raise EditError(f"{_short(text)!r} {complaint}") from None
+
+
+def _set_message(message: Message, text: str) -> None:
+    """Make a message what a text says: the text format in braces, or the one value that such a message is about."""
+    inner = text.strip()
+    is_text = isinstance(message, StringStringEntryProto) or (
+        isinstance(message, AttributeProto) and message.type == AttributeProto.STRING
+    )
+    # A text may have braces of its own: metadata are often JSON.
+    if not is_text and inner.startswith("{") and inner.endswith("}"):
+        from onnxwire.text_parser import from_text
+
+        try:
+            message.CopyFrom(from_text(inner[1:-1], type(message)))
+        except Error as error:
+            raise EditError(str(error)) from None
+        return
+    fields = type(message).DESCRIPTOR.fields_by_name
+    if isinstance(message, StringStringEntryProto):
+        message.value = text
+    elif isinstance(message, OperatorSetIdProto):
+        message.version = _parse(fields["version"], text)  # type: ignore[assignment]
+    elif isinstance(message, TensorShapeProto.Dimension):
+        if re.fullmatch(r"-?\d+", inner):
+            message.dim_value = _parse(fields["dim_value"], inner)  # type: ignore[assignment]
+        else:
+            message.dim_param = text
+    elif isinstance(message, AttributeProto) and message.type in _VALUES:
+        field = fields[_VALUES[message.type]]
+        if field.is_repeated:
+            values = [_parse(field, item) for item in _items(text)]
+            message.ClearField(field.name)  # type: ignore[arg-type]
+            getattr(message, field.name).extend(values)
+        else:
+            setattr(message, field.name, _parse(field, text))
+    else:
+        name = type(message).DESCRIPTOR.name
+        hint = ", or @FILE.npy" if isinstance(message, TensorProto) else ""
+        raise EditError(
+            f"a {name} is set to text format in braces{hint}; or set one field of it, such as .{_likely_field(message)}"
+        )
+
+
+def _mapped(path: str) -> memoryview:
+    """The bytes of a file, mapped."""
+    from mmap import ACCESS_READ, mmap
+
+    try:
+        with open(path, "rb") as file:
+            return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ) if file.seek(0, 2) else b"")
+    except OSError as error:
+        raise SourceError.from_os_error(error, path) from None
+
+
+def _set_tensor(found: Found, text: str) -> None:
+    """Set a tensor to what is in an .npy file, or some of its elements to a number."""
+    import numpy as np
+
+    from onnxwire.relocate import clear_elements
+    from onnxwire.tensor import from_array
+
+    tensor: TensorProto = found.value
+    if found.index is None:
+        path = text[1:]
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except OSError as error:
+            raise SourceError.from_os_error(error, path) from None
+        except ValueError as error:
+            raise EditError(f"{path} is no .npy file: {error}") from None
+        if not isinstance(array, np.ndarray):
+            raise EditError(f"{path} holds several arrays; save the one as .npy")
+    else:
+        array = tensor.numpy(writable=True)
+        value: Any = text if array.dtype == object else _number(text, _element_of(array), "is no number")
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                array[found.index] = value
+        except IndexError as error:
+            raise EditError(str(error)) from None
+        except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
+            raise EditError(f"{array.dtype} can't hold it: {error}") from None
+    made = from_array(array)
+    clear_elements(tensor)
+    tensor.ClearField("dims")
+    # Of a name, a doc_string and metadata nothing changes.
+    tensor.MergeFrom(made)
+
+
+def _element_of(array: Any) -> Callable[[str], Any]:
+    if array.dtype.kind in "iu" or "int" in array.dtype.name:
+        return lambda text: int(text, 0)
+    if array.dtype.kind == "b":
+        return lambda text: bool({"true": 1, "false": 0}[text] if text in ("true", "false") else int(text))
+    return complex if array.dtype.kind == "c" else float
+
+
+def remove(message: Message, paths: Sequence[str]) -> list[str]:
+    """Remove what paths lead to: elements, slices of them, whole fields, singular fields; returns their full paths.
+
+    message: the root; it is changed. All paths are followed before anything is removed, so none changes where another
+    one leads. Raises PathError for a path that leads nowhere, EditError for what can't be removed.
+    """
+    targets: dict[str, tuple[Message, FieldDescriptor, set[int] | None]] = {}
+    removed = []
+    source = message._document.name
+    for path in paths:
+        found = resolve(message, path)
+        if found.parent is None or found.field is None:
+            raise EditError("this is the whole message, which can't be removed from itself", f"{source}: {path!r}")
+        if found.index is not None or _is_within_value(found):
+            raise EditError("a part of a value can't be removed; remove the whole of it", f"{source}: {path}")
+        removed.append(found.path)
+        places: set[int] | None = None
+        container = found.path
+        if found.field.is_repeated and container.endswith("]"):
+            container, _, index = container[:-1].rpartition("[")
+            count = len(getattr(found.parent, found.field.name))
+            (part,) = parse_index(index) or (0,)
+            places = set(range(*part.indices(count))) if isinstance(part, slice) else {found.place or 0}
+        elif not found.is_set:
+            raise PathError("it is not there, so it can't be removed", path, source)
+        known = targets.get(container)
+        if known is not None and (known[2] is None or places is None):
+            places = None
+        elif known is not None and places is not None and known[2] is not None:
+            places |= known[2]
+        targets[container] = found.parent, found.field, places
+    # What is deep comes first: a message that was removed has nothing to remove.
+    for container in sorted(targets, key=lambda path: -path.count(".")):
+        parent, field, places = targets[container]
+        if places is None:
+            parent.ClearField(field.name)
+        else:
+            values = getattr(parent, field.name)
+            for place in sorted(places, reverse=True):
+                del values[place]
+    return removed
+
+
+def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
+    """The values among some names that are still used in a model, and come from nowhere in it."""
+    names = set(before)
+    used: dict[str, None] = {}
+    if not names:
+        return []
+    for _, node in Search(model, [NodeProto]):
+        names.difference_update(node.output)
+        used.update(dict.fromkeys(node.input))
+    classes: list[type[Message]] = [GraphProto, FunctionProto]
+    for _, scope in Search(model, classes):
+        if isinstance(scope, FunctionProto):
+            names.difference_update(scope.input)
+            used.update(dict.fromkeys(scope.output))
+            continue
+        assert isinstance(scope, GraphProto)
+        names.difference_update(value.name for value in scope.input)
+        names.difference_update(tensor.name for tensor in scope.initializer)
+        names.difference_update(sparse.values.name for sparse in scope.sparse_initializer)
+        used.update(dict.fromkeys(value.name for value in scope.output))
+    return [name for name in used if name in names]
+
+
+def values_of(message: Message, paths: Iterable[str]) -> set[str]:
+    """The names of the values that come from what paths lead to: nodes, initializers, inputs."""
+    names: set[str] = set()
+    for path in paths:
+        value = resolve(message, path).value
+        for element in value if isinstance(value, list | Repeated) else [value]:
+            if isinstance(element, NodeProto):
+                names.update(element.output)
+            elif isinstance(element, TensorProto | ValueInfoProto):
+                names.add(element.name)
+    names.discard("")
+    return names

@@ -1,0 +1,149 @@
+"""`onnxwire diff`: what two models differ in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from onnxwire.cli.options import add_command
+from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import Paint, add_color, count_text, painter, safe_text, table_lines
+from onnxwire.difference import Difference, diff
+
+_DESCRIPTION = """\
+Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, of which
+the largest absolute difference is told. Nodes go together by name, else by the values that they make. The order of
+nodes and tensors, and where a tensor is stored, make no difference.
+"""
+_EXAMPLES = """\
+The exit status is 0 where the models are the same, 1 where they differ, and 2 where there is trouble.
+
+examples:
+  onnxwire diff old.onnx new.onnx
+  onnxwire diff old.onnx new.onnx --stat           counts only
+  onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
+  onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
+  onnxwire diff -q old.onnx new.onnx && echo same
+"""
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_LONGEST = 100
+SAME, DIFFERENT = 0, 1
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "diff", "what two models differ in", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("old", metavar="A", help="the model as it was")
+    parser.add_argument("new", metavar="B", help="the model as it is; + is what only B has, - what only A has")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--stat", action="store_true", help="print how many of each kind were added, removed, changed")
+    form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and end at the first difference")
+    parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, no values")
+    add_color(parser)
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare the models; returns the exit status."""
+    paint = painter(options.color)
+    with progress_bar("comparing", not (options.no_progress or options.no_weights)) as progress:
+        found = diff(options.old, options.new, weights=not options.no_weights, progress=progress)
+        if options.quiet:
+            return DIFFERENT if any(True for _ in found) else SAME
+        # A bar and lines on one terminal would be in each other's way.
+        differences: Iterable[Difference] = found if progress is None else list(found)
+        if options.json or options.stat:
+            differences = list(differences)
+        elif progress is None:
+            return _print(differences, paint)
+    differences = list(differences)
+    if options.json:
+        rows = [_row(difference) for difference in differences]
+        print(json.dumps({"same": not rows, "stat": _stat(differences), "differences": rows}, indent=2))
+    elif options.stat:
+        _print_stat(differences, paint)
+    else:
+        _print(differences, paint)
+    return DIFFERENT if differences else SAME
+
+
+def _row(difference: Difference) -> dict[str, Any]:
+    """A difference for JSON, which has no infinity; as protobuf's, it is a text."""
+    row = {key: value for key, value in asdict(difference).items() if value is not None}
+    apart = row.get("distance")
+    if apart and apart["max_abs"] is not None and math.isinf(apart["max_abs"]):
+        apart["max_abs"] = "Infinity"
+    return row
+
+
+def _print(differences: Iterable[Difference], paint: Paint) -> int:
+    """Print a line for each, as it comes; returns the exit status."""
+    status = SAME
+    for difference in differences:
+        status = DIFFERENT
+        sign, style = _SIGNS[difference.change]
+        print(paint(f"{sign} {_line(difference)}", style))
+    return status
+
+
+def _line(difference: Difference) -> str:
+    """A difference in one line."""
+    head = safe_text(" ".join(filter(None, (difference.kind, difference.name))))
+    holder = _holder(difference)
+    if holder not in ("", "graph"):
+        head += f" (in {holder})"
+    if difference.part:
+        head += f": {safe_text(difference.part)}"
+    old, new = difference.old, difference.new
+    if difference.change == "changed":
+        texts = [f"{_shown(old)} -> {_shown(new)}"] if (old, new) != (None, None) else []
+    else:
+        text = new if difference.change == "added" else old
+        texts = [_shown(text)] if text is not None else []
+    apart = difference.distance
+    if apart is not None:
+        verb = "differs" if apart.different == 1 else "differ"
+        text = f"{apart.different:,} of {count_text(apart.elements, 'element')} {verb}"
+        text += f", by up to {apart.max_abs:.6g}" if isinstance(apart.max_abs, float) else ""
+        text += f", by up to {apart.max_abs:,}" if isinstance(apart.max_abs, int) else ""
+        text += f"; {apart.nan:,} NaN in one only" if apart.nan else ""
+        texts.append(text)
+    return f"{head}: {'; '.join(texts)}" if texts else head
+
+
+def _holder(difference: Difference) -> str:
+    """The graph or function that an element is in."""
+    fields = {"tensor": "initializer", "sparse tensor": "sparse_initializer", "value": "value_info"}
+    field = fields.get(difference.kind, difference.kind)
+    return difference.path[: max(difference.path.rfind(f".{field}["), 0)]
+
+
+def _shown(text: str | None) -> str:
+    if not text:
+        return "(not set)" if text is None else '""'
+    text = safe_text(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _stat(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
+    """How many elements of each kind were added, removed, changed."""
+    seen = {}
+    for d in differences:
+        # What has several parts that differ counts once.
+        seen[d.kind, d.name, d.path if d.change != "changed" else "", d.part if d.kind == "model" else ""] = d
+    counts: Counter[tuple[str, str]] = Counter((d.kind, "changed" if d.part else d.change) for d in seen.values())
+    kinds = dict.fromkeys(kind for kind, _ in counts)
+    return {kind: {change: counts[kind, change] for change in _SIGNS} for kind in kinds}
+
+
+def _print_stat(differences: Iterable[Difference], paint: Paint) -> None:
+    rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in _stat(differences).items()]
+    if rows:
+        print("\n".join(table_lines(rows, ["", *_SIGNS], right=(1, 2, 3), paint=paint)))

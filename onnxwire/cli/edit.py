@@ -1,0 +1,29 @@
+"""What the commands that change a model have in common: where the result goes, and how it is written."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+
+from onnxwire._message import Message
+from onnxwire.cli.progress import progress_bar
+from onnxwire.errors import SaveError
+from onnxwire.model import save
+
+
+def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
+    """Add -o and -i, one of which says where the changed model goes, and --no-progress."""
+    where = parser.add_mutually_exclusive_group(required=is_required)
+    where.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
+    where.add_argument("-i", "--in-place", action="store_true", help="write the changed model over FILE, in one step")
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+
+
+def save_result(message: Message, options: argparse.Namespace) -> None:
+    """Write a changed message to where the options say; what was not changed goes from file to file."""
+    out = options.file if options.in_place else options.output
+    if out == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    with progress_bar(f"writing {out}", not options.no_progress) as progress:
+        save(message, sys.stdout.buffer if out == "-" else out, progress=progress)

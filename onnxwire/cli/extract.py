@@ -1,0 +1,158 @@
+"""`onnxwire extract`: a part of a model as a model, or tensors as files."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from fnmatch import fnmatchcase
+from typing import Any
+
+from onnxwire.cli.options import add_command
+from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import safe_text
+from onnxwire.errors import PathError, SaveError, TensorError
+from onnxwire.extraction import cut
+from onnxwire.messages import ModelProto, TensorProto
+from onnxwire.model import load, save
+from onnxwire.paths import resolve
+
+_DESCRIPTION = """\
+Cut a part out of a model at values: the nodes and initializers that compute --outputs from --inputs, with their types,
+the functions that they call and all that the model says of itself. Or write tensors to a file of numpy or safetensors.
+"""
+_EXAMPLES = """\
+Values are named as `onnxwire ls FILE --values` lists them; names with commas in them are given one by one, as in
+--inputs a --inputs b. Without --inputs the model's own inputs are those of the part, as far as they are needed.
+
+examples:
+  onnxwire extract m.onnx --outputs relu_1 -o head.onnx
+  onnxwire extract m.onnx --inputs relu_1 --outputs logits -o tail.onnx
+  onnxwire extract m.onnx --tensor fc.weight -o weight.npy
+  onnxwire extract m.onnx --tensor 'layers.0.*' -o layer0.npz
+  onnxwire extract m.onnx --tensor '*' -o weights.safetensors
+"""
+_FORMATS = (".npy", ".npz", ".safetensors")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "extract", "a part of a model, or tensors", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument(
+        "--inputs", metavar="NAMES", action="append", help="values that are given to the part: a,b; repeatable"
+    )
+    parser.add_argument(
+        "--outputs", metavar="NAMES", action="append", help="values that the part computes: c,d; repeatable"
+    )
+    parser.add_argument(
+        "--tensor",
+        metavar="NAME",
+        action="append",
+        help="a tensor to write; * and ? stand for any of the initializers; repeatable",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the model to write, - for stdout; of tensors a name that ends with .npy, .npz or .safetensors",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Extract; returns the exit status."""
+    if bool(options.outputs) == bool(options.tensor) or (options.inputs and options.tensor):
+        options.parser.error("name either the --outputs of a part, or a --tensor")
+    if options.tensor:
+        return _write_tensors(options)
+    out = options.output
+    if out == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    with load(options.file) as model:
+        names = _names_of(model)
+        inputs = None if options.inputs is None else _split(options.inputs, names)
+        cut(model, inputs, _split(options.outputs, names))
+        with progress_bar(f"writing {out}", not options.no_progress) as progress:
+            save(model, sys.stdout.buffer if out == "-" else out, progress=progress)
+    return 0
+
+
+def _names_of(model: ModelProto) -> set[str]:
+    """The names with commas in them, which are not to be split."""
+    graph = model.graph
+    names = {name for node in graph.node for name in node.output if "," in name}
+    names.update(value.name for value in graph.input if "," in value.name)
+    names.update(tensor.name for tensor in graph.initializer if "," in tensor.name)
+    return names
+
+
+def _split(texts: list[str], whole: set[str]) -> list[str]:
+    """The names in texts with commas between them."""
+    return [name for text in texts for name in ([text] if text in whole else text.split(",")) if name]
+
+
+def _write_tensors(options: argparse.Namespace) -> int:
+    out = options.output
+    form = os.path.splitext(out)[1].lower()
+    if form not in _FORMATS:
+        raise SaveError(errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_FORMATS)}", out)
+    with load(options.file) as model:
+        tensors = _chosen(model, options.tensor)
+        if form == ".npy" and len(tensors) > 1:
+            reason = f"an .npy file holds one tensor, not {len(tensors):,}; name an .npz or .safetensors after -o"
+            raise SaveError(errno.EINVAL, reason, out)
+        with progress_bar(f"writing {out}", not options.no_progress) as progress:
+            if form == ".safetensors":
+                from onnxwire.bridges.safetensors import to_safetensors
+
+                part = ModelProto()
+                for name, tensor in tensors.items():
+                    part.graph.initializer.append(tensor)
+                    part.graph.initializer[-1].name = name
+                to_safetensors(part, out, progress=progress)
+                return 0
+            from onnxwire.npy import stored_as, to_npy, to_npz
+
+            if form == ".npz":
+                to_npz(tensors, out, progress=progress)
+            else:
+                to_npy(next(iter(tensors.values())), out, progress=progress)
+        notes: dict[str, str] = {}
+        for name, tensor in tensors.items():
+            notes.setdefault(stored_as(tensor), name)
+        for note, name in notes.items():
+            if note:
+                print(f"onnxwire: note: {safe_text(name)}: {note}", file=sys.stderr)
+    return 0
+
+
+def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
+    """The tensors that names, paths and patterns choose, by the names that they get."""
+    initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+    chosen: dict[str, TensorProto] = {}
+    for pattern in patterns:
+        if pattern in initializers:
+            chosen[pattern] = initializers[pattern]
+            continue
+        if any(sign in pattern for sign in "*?["):
+            found = {name: tensor for name, tensor in initializers.items() if fnmatchcase(name, pattern)}
+            if found:
+                chosen.update(found)
+                continue
+            if "[" not in pattern:
+                raise TensorError("the pattern fits no initializer; `onnxwire ls FILE` lists them", pattern)
+        # Of any graph, of a Constant node, or a path such as graph.node[3].attribute[0].t.
+        try:
+            target = resolve(model, f"tensor:{pattern}")
+        except PathError:
+            if pattern.partition(".")[0] not in ModelProto.DESCRIPTOR.fields_by_name:
+                raise
+            target = resolve(model, pattern)
+        if not isinstance(target.value, TensorProto) or target.index is not None:
+            raise TensorError("this is no tensor; name one, or the path of one", pattern)
+        chosen[target.value.name or pattern] = target.value
+    return chosen

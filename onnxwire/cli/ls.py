@@ -1,0 +1,213 @@
+"""`onnxwire ls`: the tensors, nodes and values of a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.terminal import Paint, add_color, count_text, painter, safe_text, size_text, table_lines
+from onnxwire.listing import (
+    Branch,
+    Row,
+    name_matcher,
+    name_tree,
+    node_rows,
+    row_filter,
+    sort_rows,
+    tensor_rows,
+    value_rows,
+)
+from onnxwire.messages import SCHEMA
+from onnxwire.model import load
+
+_DESCRIPTION = """\
+List the tensors of a model: name, type, shape, size and where it is stored; or its nodes, or values. Weights are not
+read, so the size of the file does not matter. With a PATTERN or --filter, the exit status is 1 where nothing is found.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire ls model.onnx                               every tensor
+  onnxwire ls model.onnx 'layers.0.*' --sort bytes     those with such a name, the largest first
+  onnxwire ls model.onnx --filter type=FLOAT16 --filter 'bytes>=1M'
+  onnxwire ls model.onnx --tree --depth 2              sizes by prefix of the name, as du prints them
+  onnxwire ls model.onnx --nodes --filter type=MatMul
+  onnxwire ls model.onnx --inputs
+  onnxwire ls model.onnx --json | jq 'map(.bytes) | add'
+
+A PATTERN with *, ? or [ is for the whole name, any other one for a part of it. Conditions are a key of --json,
+one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T stand for powers of 1024.
+"""
+_LONG = 48  # characters of a list of names in a row
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "ls", "tensors, nodes or values, with their sizes", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="list what has such a name")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--nodes", action="store_true", help="list the nodes, of subgraphs and functions too")
+    what.add_argument("--inputs", action="store_true", help="list the inputs of the graph")
+    what.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
+    what.add_argument("--values", action="store_true", help="list all values that have a type")
+    what.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
+    parser.add_argument("--depth", metavar="N", type=_natural, help="with --tree: levels to show; by default all")
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_color(parser)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose and sort rows; `select` does what they say."""
+    parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
+    parser.add_argument(
+        "--filter",
+        metavar="COND",
+        action="append",
+        default=[],
+        help="list what fulfils this, such as bytes>=1M; all do",
+    )
+    parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
+    parser.add_argument("-r", "--reverse", action="store_true", help="in the reverse order")
+    parser.add_argument("--limit", metavar="N", type=_natural, help="the first N")
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return int(text)
+
+
+def select(rows: Iterable[Row], options: argparse.Namespace) -> list[Row]:
+    """The rows that the options choose, in their order."""
+    return arrange(choose(rows, options.pattern, options.regex, options.filter), options)
+
+
+def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
+    """The rows that have a name and fulfil conditions."""
+    tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
+    if pattern is not None:
+        is_meant = name_matcher(pattern, is_regex)
+        # What has no name is found by its path.
+        tests.append(lambda row: is_meant(row["name"] or row["path"]))
+    return [row for row in rows if all(test(row) for test in tests)]
+
+
+def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
+    """The rows in the order that the options ask for, as many as they do."""
+    if options.sort is not None:
+        rows = sort_rows(rows, options.sort)
+    if options.reverse:
+        rows = rows[::-1]
+    return rows[: options.limit]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the list; returns the exit status."""
+    if options.depth is not None and not options.tree:
+        options.parser.error("--depth goes with --tree")
+    with load(options.file, SCHEMA.messages[f"onnx.{options.type}"]) as message:
+        rows = select(_rows(message, options), options)
+    paint = painter(options.color)
+    if options.tree:
+        _print_tree(name_tree(rows), options, paint)
+    elif options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_rows(rows, options, paint)
+    return 1 if not rows and (options.pattern is not None or options.filter) else 0
+
+
+def _rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
+    if options.nodes:
+        return node_rows(message)
+    if options.inputs or options.outputs:
+        return value_rows(message, ["input" if options.inputs else "output"])
+    return value_rows(message) if options.values else tensor_rows(message)
+
+
+def _print_rows(rows: list[Row], options: argparse.Namespace, paint: Paint) -> None:
+    right: list[int] = []
+    if options.nodes:
+        headings, styles, noun = ["name", "operator", "inputs -> outputs", "path"], ["bold", "cyan"], "node"
+        cells = [
+            [
+                row["name"] or "-",
+                f"{row['domain']}.{row['type']}" if row["domain"] else row["type"],
+                f"{_names(row['input'])} -> {_names(row['output'])}",
+                row["path"],
+            ]
+            for row in rows
+        ]
+    elif options.inputs or options.outputs or options.values:
+        headings, styles, noun = ["name", "type", "path"], ["bold", "cyan"], "value"
+        cells = [[row["name"] or "-", row["type"], row["path"]] for row in rows]
+    else:
+        headings, right, styles = ["name", "type", "shape", "bytes", "stored"], [3], ["bold", "cyan", "", "green"]
+        noun = "tensor"
+        cells = [
+            [
+                row["name"] or row["path"] or "-",
+                row["type"],
+                str(row["shape"]),
+                size_text(row["bytes"]),
+                place_of(row, options.file),
+            ]
+            for row in rows
+        ]
+    is_terminal = sys.stdout.isatty()
+    cells = [[safe_text(cell) for cell in row] for row in cells]
+    for line in table_lines(cells, headings if is_terminal and rows else None, right, styles, paint):
+        print(line)
+    if is_terminal:
+        total = f", {size_text(sum(row['bytes'] for row in rows))}" if noun == "tensor" else ""
+        print(count_text(len(rows), noun) + total)
+
+
+def _names(names: list[str]) -> str:
+    """Names with commas between them, as many as fit."""
+    text = ", ".join(names)
+    return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+
+
+def place_of(row: Row, model: str) -> str:
+    """Where a tensor's payload is, for people."""
+    if row["offset"] is None:
+        return f"in {row['stored']}" if row["stored"] else "-"
+    if row["stored"] == "external_data":
+        return f"{os.path.relpath(row['file'], os.path.dirname(model) or '.')} at {row['offset']:,}"
+    return f"inline at {row['offset']:,}"
+
+
+def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None:
+    if options.json:
+        print(json.dumps(_cut(root, options.depth).as_dict(), indent=2))
+        return
+    key: Callable[[Branch], Any] | None = (lambda branch: -branch.bytes) if options.sort == "bytes" else None
+    waiting = [(root, 0)]
+    while waiting:
+        branch, depth = waiting.pop()
+        name = branch.name if depth else "total"
+        line = f"{size_text(branch.bytes):>10}  {branch.count:>7,}  {'  ' * depth}"
+        print(line + (paint(safe_text(name), "bold") if branch.children else safe_text(name)))
+        if options.depth is None or depth < options.depth:
+            children = list(branch.children.values())
+            if key is not None:
+                children.sort(key=key, reverse=options.reverse)
+            waiting += [(child, depth + 1) for child in reversed(children)]
+
+
+def _cut(branch: Branch, depth: int | None) -> Branch:
+    """The branch without what lies deeper than that."""
+    if depth is None:
+        return branch
+    children = {name: _cut(child, depth - 1) for name, child in branch.children.items()} if depth else {}
+    return Branch(branch.name, branch.bytes, branch.count, children)

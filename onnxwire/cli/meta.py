@@ -1,0 +1,90 @@
+"""`onnxwire meta`: lists, sets and removes a model's metadata."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from onnxwire.cli.edit import add_result, save_result
+from onnxwire.cli.options import add_command
+from onnxwire.cli.terminal import safe_text
+from onnxwire.errors import PathError
+from onnxwire.messages import GraphProto, ModelProto
+from onnxwire.model import load
+
+_DESCRIPTION = """\
+List the metadata of a model (metadata_props), print one value, set or remove entries. Without -o or -i nothing is
+written, and the exit status is 1 where there is no such entry.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire meta m.onnx                                    all entries, KEY = VALUE
+  onnxwire meta m.onnx --json
+  onnxwire meta m.onnx author                             one value, as it stands
+  onnxwire meta m.onnx author=me license=MIT -o out.onnx
+  onnxwire meta m.onnx --delete author -i
+  onnxwire meta m.onnx --graph                            those of the main graph
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "meta", "list, set and remove metadata", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("entries", metavar="KEY[=VALUE]", nargs="*", help="an entry to print, or with = to set")
+    parser.add_argument("--delete", metavar="KEY", action="append", default=[], help="an entry to remove; repeatable")
+    parser.add_argument("--graph", action="store_true", help="the metadata of the main graph, not of the model")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object of texts")
+    add_result(parser, is_required=False)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or change the metadata; returns the exit status."""
+    changes = [entry.partition("=")[::2] for entry in options.entries if "=" in entry]
+    asked = [entry for entry in options.entries if "=" not in entry]
+    is_written = bool(options.output or options.in_place)
+    if (changes or options.delete) and (asked or options.json):
+        options.parser.error("entries are either printed or changed; to set one, write KEY=VALUE")
+    if bool(changes or options.delete) != is_written:
+        way = "name the file to write after -o, or write over FILE with -i" if not is_written else "nothing is changed"
+        options.parser.error(f"{way}; KEY=VALUE and --delete KEY change entries")
+    with load(options.file) as model:
+        holder = model.graph if options.graph else model
+        if is_written:
+            _change(model, holder, changes, options.delete)
+            save_result(model, options)
+            return 0
+        entries = {entry.key: entry.value for entry in holder.metadata_props}
+    wanted = {key: entries[key] for key in asked if key in entries} if asked else entries
+    if options.json:
+        print(json.dumps(wanted, indent=2, ensure_ascii=False))
+    elif asked:
+        for value in wanted.values():
+            print(value)
+    else:
+        for key, value in entries.items():
+            print(f"{safe_text(key)} = {safe_text(value)}")
+    return 0 if wanted and len(wanted) == len(dict.fromkeys(asked or wanted)) else 1
+
+
+def _change(
+    model: ModelProto, holder: ModelProto | GraphProto, changes: list[tuple[str, str]], removed: list[str]
+) -> None:
+    """Set and remove entries; what is there keeps its place."""
+    props = holder.metadata_props
+    for key in removed:
+        places = [place for place, entry in enumerate(props) if entry.key == key]
+        if not places:
+            known = ", ".join(repr(entry.key) for entry in props) or "none"
+            raise PathError(f"there is no entry {key!r} to remove; there are: {known}", "", model._document.name)
+        for place in reversed(places):
+            del props[place]
+    for key, value in changes:
+        for entry in props:
+            if entry.key == key:
+                entry.value = value
+                break
+        else:
+            props.add(key=key, value=value)

@@ -1,0 +1,52 @@
+"""`onnxwire rename`: gives values or nodes new names, wherever these are used."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from onnxwire.cli.edit import add_result, save_result
+from onnxwire.cli.options import add_command
+from onnxwire.errors import EditError
+from onnxwire.model import load
+from onnxwire.rename import rename_nodes, rename_values
+
+_DESCRIPTION = """\
+Rename values of a model (inputs, outputs, initializers, and what nodes make), wherever they are used: by nodes, in
+subgraphs, in value_info, quantization annotations and training bindings. Or nodes, with --nodes. Several names are
+exchanged at once, so two can swap theirs.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire rename m.onnx x image -o out.onnx
+  onnxwire rename m.onnx x image 57 logits -i
+  onnxwire rename m.onnx --nodes Conv_0 stem/conv -o out.onnx
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "rename", "new names for values or nodes", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("names", metavar="OLD NEW", nargs="+", help="a name as it is, and as it shall be; and so on")
+    parser.add_argument("--nodes", action="store_true", help="the names are those of nodes")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr how many places were changed")
+    add_result(parser)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rename; returns the exit status."""
+    olds, news = options.names[::2], options.names[1::2]
+    if len(olds) != len(news):
+        options.parser.error(f"names come in pairs, OLD NEW; {olds[-1]!r} has no new one")
+    if len(set(olds)) < len(olds):
+        raise EditError("one name is given two new ones; name each OLD once")
+    names = dict(zip(olds, news, strict=True))
+    with load(options.file) as model:
+        count = rename_nodes(model, names) if options.nodes else rename_values(model, names)
+        save_result(model, options)
+    if options.verbose:
+        print(f"onnxwire: renamed in {count:,} place{'' if count == 1 else 's'}", file=sys.stderr)
+    return 0

@@ -1,0 +1,49 @@
+"""`onnxwire rm`: removes nodes, tensors, entries and fields of a model, each named by its path."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from onnxwire.assign import dangling_values, remove, values_of
+from onnxwire.cli.edit import add_result, save_result
+from onnxwire.cli.options import add_command
+from onnxwire.cli.terminal import safe_text
+from onnxwire.model import load
+
+_DESCRIPTION = """\
+Remove nodes, tensors, entries of metadata or any other field of a model, each named by its path, and save the rest. All
+paths are followed before anything is removed. What still uses a value that is gone is told on stderr.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire rm m.onnx node:dropout_1 -o out.onnx
+  onnxwire rm m.onnx 'graph.node[3:6]' tensor:unused.weight -o out.onnx
+  onnxwire rm m.onnx 'metadata_props[author]' graph.doc_string -i
+  onnxwire rm m.onnx graph.value_info -i
+"""
+_SHOWN = 5
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "rm", "remove nodes, tensors, entries or fields", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="what to remove")
+    add_result(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Remove the fields; returns the exit status."""
+    with load(options.file) as model:
+        gone = values_of(model, options.paths)
+        remove(model, options.paths)
+        left = dangling_values(model, gone)
+        if left:
+            shown = ", ".join(safe_text(name) for name in left[:_SHOWN])
+            more = f" and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
+            print(f"onnxwire: warning: still used, and now without an origin: {shown}{more}", file=sys.stderr)
+        save_result(model, options)
+    return 0

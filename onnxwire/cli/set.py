@@ -1,0 +1,50 @@
+"""`onnxwire set`: changes fields of a model, each named by its path."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from onnxwire.assign import assign
+from onnxwire.cli.edit import add_result, save_result
+from onnxwire.cli.options import add_command
+from onnxwire.model import load
+
+_DESCRIPTION = """\
+Set fields of a model, each named by its path, and save it. All other bytes stay as they are, and weights go from file
+to file, so that a model of any size is changed with next to no memory.
+"""
+_EXAMPLES = """\
+values:
+  a number, true or false, the name of an enum's value, or a text as it stands
+  [1, 2, 3]            for a repeated field; texts with commas in them as ["a, b", "c"]
+  @FILE                for a field of bytes; @FILE.npy for a tensor
+  {op_type: "Relu"}    for a message: protobuf's text format in braces
+  Attributes, metadata, operator sets and dimensions are set to the one value that they are about.
+
+examples:
+  onnxwire set m.onnx producer_name=me model_version=3 -o out.onnx
+  onnxwire set m.onnx 'node:relu_1.op_type=Gelu' -i
+  onnxwire set m.onnx 'node:conv1.attribute[pads]=[1, 1, 1, 1]' -o out.onnx
+  onnxwire set m.onnx 'input:x.type.tensor_type.shape.dim[0]=batch' -i
+  onnxwire set m.onnx tensor:fc.bias=@bias.npy 'tensor:scale[0]=0.5' -o out.onnx
+  onnxwire set m.onnx 'opset_import[0]=21' -o - | onnxwire info /dev/stdin
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "set", "change fields of a model", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("assignments", metavar="PATH=VALUE", nargs="+", help="what to set, in the order that they have")
+    add_result(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Set the fields; returns the exit status."""
+    with load(options.file) as model:
+        for assignment in options.assignments:
+            assign(model, assignment)
+        save_result(model, options)
+    return 0

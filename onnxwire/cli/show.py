@@ -1,0 +1,487 @@
+"""`onnxwire show`: any message, value or tensor of a model, by its path or name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire._repeated import Repeated
+from onnxwire._view import Payload
+from onnxwire.cli.ls import place_of
+from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import (
+    Paint,
+    add_color,
+    count_text,
+    json_numbers,
+    number_text,
+    painter,
+    safe_text,
+    size_text,
+    table_lines,
+)
+from onnxwire.descriptor import FieldDescriptor
+from onnxwire.dtypes import STRING
+from onnxwire.errors import PathError
+from onnxwire.index import TensorInfo, describe
+from onnxwire.json import to_json
+from onnxwire.listing import tensor_rows
+from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnxwire.model import load
+from onnxwire.paths import Found, Part, resolve
+from onnxwire.statistics import Histogram, Statistics, measure
+from onnxwire.summary import describe_type
+from onnxwire.tensor import count_elements, expand_index, kind_of
+from onnxwire.text import shortest_floats
+
+_DESCRIPTION = """\
+Print any part of a model: a message, a node, an attribute, a value, or a tensor with what its elements are like. Only
+what PATH leads to is read.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire show model.onnx graph.node[12]
+  onnxwire show model.onnx node:/layers.0/MatMul       a node by its name, or by a value that it makes
+  onnxwire show model.onnx node:/layers.0/Conv.attribute[pads].ints
+  onnxwire show model.onnx tensor:layers.0.weight      range, mean, NaNs and a histogram
+  onnxwire show model.onnx 'tensor:w0[0:4,:8]'         those elements, and what they are like
+  onnxwire show model.onnx graph.initializer[3].dims
+  onnxwire show model.onnx 'graph.node[3:6]'
+  onnxwire show model.onnx metadata_props[author].value
+  onnxwire show tensor.pb --type TensorProto
+
+A PATH is made of .field, [place], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
+function: and a name; a name in "double quotes" ends where they do. Without a PATH it is the whole message.
+"""
+_SHOWN = 20  # elements of a field that are shown, where it is not what was asked for
+_SHOWN_VALUES = 1000  # elements of a tensor
+_SHOWN_BYTES = 256
+_LONG = 100  # characters of a text in a line
+_MOST = 1 << 20  # elements of a tensor as JSON
+_BARS = "▏▎▍▌▋▊▉█"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "show", "any message, value or tensor, by its path", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("path", metavar="PATH", nargs="?", default="")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="lines of the histogram; by default 16")
+    parser.add_argument("--no-stats", action="store_true", help="of a tensor only the type, the place and some values")
+    parser.add_argument(
+        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
+    )
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
+    add_color(parser)
+    parser.set_defaults(run=run)
+
+
+def _bins(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines from 0 to 4096")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the path leads to; returns the exit status."""
+    cls = SCHEMA.messages[f"onnx.{options.type}"]
+    with load(options.file, cls, external_root=options.external_root) as message:
+        _print(message, options)
+    return 0
+
+
+def _print(message: Message, options: argparse.Namespace) -> None:
+    # A function of its own, since the model can't be closed while a value looks into it.
+    found = resolve(message, options.path)
+    if options.json:
+        print(json.dumps(_as_json(found, options), indent=2, allow_nan=False))
+    else:
+        for line in _lines(found, options, painter(options.color)):
+            print(line)
+
+
+# JSON.
+
+
+def _as_json(found: Found, options: argparse.Namespace) -> dict[str, Any]:
+    value = found.value
+    row: dict[str, Any] = {"path": found.path}
+    if isinstance(value, TensorProto):
+        info = describe(value, found.path)
+        row |= {"message": "TensorProto", **next(tensor_rows(value)), "path": info.path}
+        if found.index is not None:
+            row["index"] = _index_text(found.index)
+        if not options.no_stats and value.data_type != STRING.number:
+            row["statistics"] = json_numbers(asdict(_measure(found, options)))
+        if found.index is not None:
+            shape = _check_index(found)[1]
+            if math.prod(shape) > _MOST:
+                reason = f"these are {math.prod(shape):,} elements; choose up to {_MOST:,}"
+                raise PathError(reason, options.path, options.file)
+            array = value.read(found.index)
+            row |= {"shape_of_values": shape, "values": json_numbers(_to_list(array))}
+        return row
+    if isinstance(value, Message):
+        span = value._span
+        place = {"offset": span[0], "bytes": span[1] - span[0]} if span is not None else {}
+        return row | {"message": value.DESCRIPTOR.name, **place, "value": _message_json(value)}
+    if isinstance(value, Repeated | list):
+        return row | {"value": [_element_json(element) for element in value]}
+    return row | {"is_set": found.is_set, "value": _element_json(value)}
+
+
+def _message_json(message: Message) -> Any:
+    return json.loads(to_json(message, max_bytes=1024))
+
+
+def _element_json(value: Any) -> Any:
+    if isinstance(value, Message):
+        return _message_json(value)
+    if isinstance(value, bytes | Payload | memoryview):
+        data = memoryview(value)
+        return {"bytes": len(data), "hex": bytes(data[:_SHOWN_BYTES]).hex()}
+    return json_numbers(value)
+
+
+def _to_list(array: Any) -> Any:
+    """An array as nested lists of what JSON has; a complex number is [real, imaginary]."""
+    if array.dtype.kind == "c":
+        return array.view(f"f{array.dtype.itemsize // 2}").reshape([*array.shape, 2]).tolist()
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4")):
+        return array.astype("f4").tolist()
+    if array.dtype.name.startswith(("int", "uint")) and array.dtype.kind not in "iu":
+        return array.astype("i8").tolist()
+    return array.tolist()
+
+
+# Text.
+
+
+def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]:
+    value = found.value
+    if isinstance(value, TensorProto):
+        return _tensor_lines(found, options, paint)
+    if isinstance(value, NodeProto):
+        return _heading(found, paint) + _node_lines(value, found.parent, paint)
+    if isinstance(value, Message):
+        return _heading(found, paint) + _field_lines(value, paint)
+    if isinstance(value, bytes | Payload | memoryview):
+        return _byte_lines(memoryview(value))
+    if isinstance(value, Repeated | list):
+        start = _first_place(found)
+        if found.field is not None and not found.field.is_span:
+            return [str(_scalar(entry, found.field)) for entry in value]
+        return [f"{start(i)}{one_line(entry)}" for i, entry in enumerate(value)]
+    if isinstance(value, str):
+        # A script gets the text itself, a terminal what can't steer it.
+        return [safe_text(value) if sys.stdout.isatty() else value]
+    return [str(_scalar(value, found.field))]
+
+
+def _first_place(found: Found) -> Any:
+    """What gives the place before an element of a list."""
+    if isinstance(found.value, list) and found.parent is not None and found.field is not None:
+        bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
+        places = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
+        return lambda i: f"[{places[i]}]  "
+    return lambda i: f"[{i}]  "
+
+
+def _scalar(value: Any, field: FieldDescriptor | None) -> str:
+    """A number as people write it; of an enum its name."""
+    if field is not None and field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else str(value)
+    if isinstance(value, float) and field is not None and field.type == field.TYPE_FLOAT:
+        return str(shortest_floats([value])[0])
+    return str(value)
+
+
+def _heading(found: Found, paint: Paint) -> list[str]:
+    message: Message = found.value
+    span = message._span
+    name = getattr(message, "name", "") if "name" in message.DESCRIPTOR.fields_by_name else ""
+    where = f", {span[1] - span[0]:,} bytes at {span[0]:,}" if span is not None else ""
+    title = f"{found.path or message._document.name}: {message.DESCRIPTOR.name}{f' {name}' if name else ''}"
+    return [paint(safe_text(title), "bold") + (where if found.is_set else ", not set")]
+
+
+def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> list[str]:
+    """The fields that are there, a line each, and one for each element of repeated messages."""
+    lines = []
+    for field in message.DESCRIPTOR.fields:
+        if field.name in skip:
+            continue
+        key = paint(f"{field.name:<15} ", "cyan")
+        if field.type == field.TYPE_BYTES and not field.is_repeated:
+            payload = message._payload(field.name)
+            if payload is not None:
+                lines.append(f"{key}{one_line(payload)}")
+        elif not field.is_repeated:
+            if message.HasField(field.name):
+                value = getattr(message, field.name)
+                lines.append(f"{key}{_scalar(value, field) if not field.is_span else one_line(value)}")
+        elif values := getattr(message, field.name):
+            if not field.is_span:
+                lines.append(f"{key}{_number_list(values, field)}")
+                continue
+            lines.append(f"{key}{len(values):,}")
+            lines += [f"  [{place}]  {one_line(value)}" for place, value in enumerate(values[:_SHOWN])]
+            if len(values) > _SHOWN:
+                lines.append(f"  and {len(values) - _SHOWN:,} more; choose some, such as {field.name}[{_SHOWN}:40]")
+    return lines
+
+
+def _number_list(values: Any, field: FieldDescriptor) -> str:
+    shown = ", ".join(_scalar(value, field) for value in values[:_SHOWN])
+    more = f", … ({len(values):,})" if len(values) > _SHOWN else ""
+    return f"[{shown}{more}]"
+
+
+def one_line(value: Any) -> str:
+    """A message, or a value, in one line."""
+    if isinstance(value, NodeProto):
+        operator = f"{value.domain}.{value.op_type}" if value.domain else value.op_type
+        text = f"{value.name or '-'}  {operator}({', '.join(value.input)}) -> {', '.join(value.output)}"
+    elif isinstance(value, AttributeProto):
+        text = f"{value.name} = {_attribute_text(value)}"
+    elif isinstance(value, TensorProto):
+        text = f"{value.name or '-'}  {_tensor_type(value)}"
+    elif isinstance(value, ValueInfoProto):
+        text = f"{value.name}  {describe_type(value.type)}"
+    elif isinstance(value, TypeProto):
+        text = describe_type(value)
+    elif isinstance(value, GraphProto):
+        nodes, tensors = count_text(len(value.node), "node"), count_text(len(value.initializer), "tensor")
+        text = f"{value.name or '-'}  {nodes}, {tensors}"
+    elif isinstance(value, Message):
+        names = [
+            field.name for field in value.DESCRIPTOR.fields if not field.is_repeated and value.HasField(field.name)
+        ]
+        parts = [f"{name}={one_line(getattr(value, name))}" for name in names if name != "raw_data"]
+        text = " ".join(parts) or value.DESCRIPTOR.name
+    elif isinstance(value, bytes | Payload | memoryview):
+        data = memoryview(value)
+        start = bytes(data[:_LONG])
+        text = repr(start)[1:] if len(data) <= _LONG else f"{start[:16].hex(' ')} … ({size_text(len(data))})"
+    elif isinstance(value, str):
+        text = json.dumps(value[: _LONG + 1], ensure_ascii=False)
+    else:
+        text = str(value)
+    return safe_text(text if len(text) <= 2 * _LONG else text[: 2 * _LONG] + "…")
+
+
+def _tensor_type(tensor: TensorProto) -> str:
+    row = next(tensor_rows(tensor))
+    return f"{row['type']} {row['shape']}"
+
+
+def _attribute_text(attribute: AttributeProto) -> str:
+    """The value of an attribute, by its type, or by what is there where it has none."""
+    parts = []
+    for field in attribute.DESCRIPTOR.fields:
+        if field.name in ("name", "type", "doc_string", "ref_attr_name"):
+            continue
+        if field.is_repeated:
+            values = getattr(attribute, field.name)
+            if not values:
+                continue
+            if not field.is_span:
+                parts.append(_number_list(values, field))
+            else:
+                more = ", …" if len(values) > _SHOWN else ""
+                parts.append(f"[{', '.join(one_line(value) for value in values[:_SHOWN])}{more}]")
+        elif Message.HasField(attribute, field.name):
+            value = getattr(attribute, field.name)
+            if field.name == "t":
+                parts.append(f"{_tensor_type(value)}{_few_values(value)}")
+            else:
+                parts.append(_scalar(value, field) if not field.is_span else one_line(value))
+    if attribute.ref_attr_name:
+        parts.append(f"the attribute {attribute.ref_attr_name} of the function")
+    if not parts:
+        kind = AttributeProto.DESCRIPTOR.fields_by_name["type"]
+        name = _scalar(attribute.type, kind)
+        parts.append("[]" if name.endswith("S") else f"no value ({name})")
+    return ", ".join(parts)
+
+
+def _few_values(tensor: TensorProto) -> str:
+    """The elements of a small tensor, with what stands before them."""
+    if len(tensor.external_data) or not 0 < count_elements(tensor, kind_of(tensor)) <= 8:
+        return ""
+    return f" {json.dumps(json_numbers(_to_list(tensor.numpy())))}"
+
+
+def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[str]:
+    operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    lines = [f"{paint('operator'.ljust(16), 'cyan')}{safe_text(operator)}"]
+    known = _values_of(graph, {*node.input, *node.output}) if graph is not None else {}
+    for field in ("input", "output"):
+        names = list(getattr(node, field))
+        lines.append(f"{paint(f'{field:<15} ', 'cyan')}{len(names)}")
+        rows = [
+            [f"  [{place}]", safe_text(name) or "(left out)", *known.get(name, ("", ""))]
+            for place, name in enumerate(names)
+        ]
+        lines += table_lines(rows)
+    return lines + _field_lines(node, paint, ("name", "op_type", "domain", "input", "output"))
+
+
+def _values_of(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
+    """The types of some values of a graph, and where each is described."""
+    found: dict[str, tuple[str, str]] = {}
+    if "value_info" not in graph.DESCRIPTOR.fields_by_name:
+        return found
+    for field in ("initializer", "input", "output", "value_info"):
+        for place, value in enumerate(getattr(graph, field, ())):
+            if value.name in names and value.name not in found:
+                kind = _tensor_type(value) if field == "initializer" else describe_type(value.type)
+                found[value.name] = (safe_text(kind), f"{field}[{place}]")
+    return found
+
+
+def _byte_lines(data: memoryview) -> list[str]:
+    """Bytes in hexadecimal and as characters, the first of them."""
+    lines = []
+    for start in range(0, min(len(data), _SHOWN_BYTES), 16):
+        part = bytes(data[start : start + 16])
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
+    if len(data) > _SHOWN_BYTES:
+        lines.append(f"and {len(data) - _SHOWN_BYTES:,} more bytes; choose some, such as [{_SHOWN_BYTES}:512]")
+    return lines
+
+
+# Tensors.
+
+
+def _check_index(found: Found) -> tuple[list[range], list[int]]:
+    """The places that are asked for on each axis, and the shape of them together."""
+    tensor: TensorProto = found.value
+    try:
+        return expand_index(found.index if found.index is not None else ..., tensor.shape)
+    except (IndexError, ValueError) as error:
+        reason = f"{error}; the shape is {list(tensor.shape)}"
+        raise PathError(reason, f"{found.path}{_index_text(found.index)}", tensor._document.name) from None
+
+
+def _index_text(index: tuple[Part, ...] | None) -> str:
+    parts = []
+    for part in index or ():
+        if isinstance(part, slice):
+            ends = ["" if end is None else str(end) for end in (part.start, part.stop)]
+            parts.append(":".join(ends) + (f":{part.step}" if part.step is not None else ""))
+        else:
+            parts.append("..." if part is ... else str(part))
+    return f"[{','.join(parts)}]"
+
+
+def _measure(found: Found, options: argparse.Namespace) -> Statistics:
+    if found.index is not None:
+        _check_index(found)
+    with progress_bar("reading", not options.no_progress) as progress:
+        return measure(found.value, found.index, bins=options.bins, progress=progress)
+
+
+def _tensor_lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]:
+    tensor: TensorProto = found.value
+    info: TensorInfo = describe(tensor, found.path)
+    row = next(tensor_rows(tensor))
+    lines = _heading(found, paint)
+    rows = [("type", row["type"]), ("shape", str(list(info.shape)))]
+    rows += [("bytes", f"{size_text(info.nbytes)}, {place_of(row, options.file)}")]
+    if tensor.doc_string:
+        rows.append(("doc", tensor.doc_string))
+    ranges, shape = _check_index(found)
+    if found.index is not None:
+        rows.append(("chosen", f"{_index_text(found.index)}, shape {shape}"))
+    statistics = None
+    if not options.no_stats and tensor.data_type != STRING.number:
+        statistics = _measure(found, options)
+        rows += statistics_rows(statistics)
+    lines += [f"{paint(f'{key:<15} ', 'cyan')}{safe_text(text)}" for key, text in rows]
+    # Of elements that are all alike there is no more to see.
+    if statistics is not None and statistics.histogram is not None and statistics.min != statistics.max:
+        histogram = statistics.histogram
+        is_discrete = isinstance(statistics.max, int) and histogram.high == statistics.max + 1
+        lines += ["", *histogram_lines(histogram, paint, is_discrete=is_discrete)]
+    return lines + _value_lines(found, ranges, shape, paint)
+
+
+def statistics_rows(found: Statistics) -> list[tuple[str, str]]:
+    """Statistics as keys and texts."""
+    rows = [("elements", f"{found.count:,}")] if found.count else [("elements", "none")]
+    for key in ("min", "max", "mean", "std"):
+        value = getattr(found, key)
+        rows += [(key, number_text(value))] if value is not None else []
+    share = f"  ({found.zeros / found.count:.1%})" if found.zeros else ""
+    rows += [("zeros", f"{found.zeros:,}{share}"), ("NaN", f"{found.nan:,}"), ("Inf", f"{found.inf:,}")]
+    return rows
+
+
+def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_discrete: bool = False) -> list[str]:
+    """A histogram as bars: a line a range, with where it begins and how many elements are in it.
+
+    width: of the longest bar, in characters. is_discrete: each range is one integer, so that it has no other end.
+    """
+    most = max(histogram.counts) or 1
+    edges = histogram.edges
+    is_whole = all(edge == int(edge) for edge in edges)
+    starts = [f"{int(edge)}" if is_whole else f"{edge:.4g}" for edge in edges]
+    widest = max(map(len, starts))
+    counts = [f"{count:,}" for count in histogram.counts]
+    lines = []
+    for start, count, text in zip(starts, histogram.counts, counts, strict=False):
+        eighths = -(-count * width * 8 // most)
+        bar = "█" * (eighths // 8) + (_BARS[eighths % 8 - 1] if eighths % 8 else "")
+        lines.append(
+            f"{start:>{widest}} {paint(bar, 'blue')}{' ' * (width - len(bar))} {text:>{max(map(len, counts))}}"
+        )
+    if not is_discrete:
+        lines.append(f"{starts[-1]:>{widest}}")
+    return lines
+
+
+def _value_lines(found: Found, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
+    """The elements, or, where they are many, the first of the last two axes."""
+    import numpy as np
+
+    tensor: TensorProto = found.value
+    count = math.prod(shape)
+    if not count:
+        return []
+    most = _SHOWN_VALUES if found.index is not None else 64
+    shown: Any = found.index if found.index is not None else ...
+    title = f"values {_index_text(found.index)}" if found.index is not None else "values"
+    if count > most:
+        # Of the axes that have several elements here, the last two.
+        wide = [axis for axis, places in enumerate(ranges) if len(places) > 1][-2:]
+        rows = dict(zip(wide, (8,) if len(wide) == 1 else (4, 8), strict=True))
+        parts: list[Part] = []
+        for axis, places in enumerate(ranges):
+            some = places[: rows.get(axis, 1)]
+            if axis not in rows:
+                parts.append(some[0])
+            else:
+                parts.append(
+                    slice(some.start, some.stop if some.stop >= 0 else None, None if some.step == 1 else some.step)
+                )
+        shown, title = tuple(parts), f"values {_index_text(tuple(parts))} of {count:,}"
+    if tensor.data_type == STRING.number:
+        array = tensor.numpy(strings="bytes")[shown]
+        texts = [one_line(value.decode("utf-8", "replace")) for value in np.asarray(array, object).reshape(-1)]
+        return ["", paint(title, "bold"), *texts]
+    array = tensor.read(shown)
+    width = max(shutil.get_terminal_size((120, 24)).columns, 40)
+    text = np.array2string(array, max_line_width=width, separator=" ", threshold=_SHOWN_VALUES + 1)
+    return ["", paint(title, "bold"), *text.split("\n")]

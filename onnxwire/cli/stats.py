@@ -1,0 +1,215 @@
+"""`onnxwire stats`: what the elements of every tensor are like, as a table, a file or a picture."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire.cli.ls import add_selection, arrange, choose
+from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
+from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
+from onnxwire.errors import SaveError
+from onnxwire.index import find_tensors
+from onnxwire.listing import Row, filter_key, tensor_rows
+from onnxwire.messages import SCHEMA
+from onnxwire.model import load
+from onnxwire.statistics import TensorStatistics, measure_all
+from onnxwire.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
+
+_DESCRIPTION = """\
+Print the range, mean, deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. All weights
+are read once, by all cores, a little at a time. With a PATTERN or --filter, the exit status is 1 where there is none.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire stats model.onnx
+  onnxwire stats model.onnx --filter 'nan>0'             which tensors have NaNs; status 1 if none has
+  onnxwire stats model.onnx 'layers.0.*' --sort std
+  onnxwire stats model.onnx --csv -o weights.csv
+  onnxwire stats model.onnx --parquet weights.parquet    with pyarrow; --arrow for Arrow
+  onnxwire stats model.onnx --plot weights.html          a page with histograms, in one file
+  onnxwire stats model.onnx --plot weights.png           with matplotlib; .svg too
+  onnxwire stats model.onnx --json --bins 32
+
+min, max, mean and std are of the finite elements; of complex numbers, of their magnitudes. With --plot or --bins the
+weights are read twice. Of a PATTERN and --filter, `onnxwire ls --help` tells more.
+"""
+_PICTURES = (".html", ".png", ".svg")
+_PLOT_BINS = 64
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "stats", "range, mean, NaNs, ... of every tensor", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only tensors that have such a name")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print CSV")
+    add_output(parser)
+    parser.add_argument("--arrow", metavar="OUT", help="write an Arrow file; needs pyarrow")
+    parser.add_argument("--parquet", metavar="OUT", help="write a Parquet file; needs pyarrow")
+    parser.add_argument(
+        "--plot",
+        metavar="OUT",
+        type=_picture,
+        help="draw to a .html file, or a .png or .svg one, which need matplotlib",
+    )
+    parser.add_argument("--bins", metavar="N", type=_bins, help="ranges of the histograms of --json and --plot")
+    add_selection(parser)
+    parser.add_argument("--threads", metavar="N", type=_threads, help="how many work; by default one a core")
+    parser.add_argument(
+        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
+    )
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_color(parser)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _picture(text: str) -> str:
+    if not text.lower().endswith(_PICTURES):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of the forms there are; end it in .html, .png or .svg")
+    return text
+
+
+def _bins(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranges from 1 to 4096")
+    return int(text)
+
+
+def _threads(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads from 1 to 1024")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print or write the statistics; returns the exit status."""
+    files = [path for path in (options.arrow, options.parquet, options.plot) if path is not None]
+    for path in [*files, options.output]:
+        refuse_same(options.file, path)
+    if options.plot is not None:
+        _check_plot(options.plot)
+    if options.arrow is not None or options.parquet is not None:
+        # What is missing is better known before all weights are read.
+        write_arrow([], io.BytesIO())
+    with load(options.file, SCHEMA.messages[f"onnx.{options.type}"], external_root=options.external_root) as message:
+        rows, found = _measure(message, options)
+    if options.arrow is not None:
+        _write(options.arrow, write_arrow, rows)
+    if options.parquet is not None:
+        _write(options.parquet, write_parquet, rows)
+    if options.plot is not None:
+        _plot(options.plot, found, os.path.basename(options.file))
+    if not files or options.json or options.csv or options.output != "-":
+        _print(rows, found, options)
+    return 1 if not rows and (options.pattern is not None or options.filter) else 0
+
+
+def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
+    """Measure the tensors that the options choose; returns rows, and what they are of, in their order."""
+    tensors = dict(find_tensors(message))
+    known = list(tensor_rows(message))
+    # Conditions about what is known before are checked before, so that less is read.
+    early = [text for text in options.filter if known and filter_key(text) in {*known[0], "rank"}]
+    chosen = choose(known, options.pattern, options.regex, early)
+    bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
+    with progress_bar(f"reading {os.path.basename(options.file)}", not options.no_progress) as progress:
+        found = measure_all(
+            [(row["path"], tensors[row["path"]]) for row in chosen],
+            bins=bins,
+            threads=options.threads,
+            progress=progress,
+        )
+    by_path = {entry.info.path: entry for entry in found}
+    late = [text for text in options.filter if text not in early]
+    rows = arrange(choose(statistics_rows(found), None, False, late), options)
+    return rows, [by_path[row["path"]] for row in rows]
+
+
+def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Namespace) -> None:
+    out = io.StringIO()
+    if options.json:
+        if options.bins is not None:
+            for row, entry in zip(rows, found, strict=True):
+                histogram = None if entry.statistics is None else entry.statistics.histogram
+                row["histogram"] = None if histogram is None else asdict(histogram)
+        out.write(json.dumps(json_numbers(rows), indent=2, allow_nan=False) + "\n")
+    elif options.csv:
+        to_csv(rows, out)
+    else:
+        paint = painter(options.color if options.output == "-" or options.color == "always" else "never")
+        for line in _table(rows, paint):
+            out.write(line + "\n")
+    if options.output == "-":
+        text = out.getvalue()
+        # A program gets the names themselves, a terminal what can't steer it.
+        is_raw = options.csv and sys.stdout.isatty()
+        sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+    else:
+        _save(options.output, out.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def _table(rows: list[Row], paint: Paint) -> list[str]:
+    headings = ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
+    if not rows:
+        return []
+    cells = []
+    for row in rows:
+        numbers = [number_text(row[key]) for key in ("min", "max", "mean", "std")]
+        share = "-" if row["zeros"] is None else f"{row['zeros'] / row['count']:.1%}" if row["zeros"] else "0"
+        counts = [number_text(row[key]) for key in ("nan", "inf")]
+        cells.append(
+            [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
+        )
+    lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint)
+    # A weight that is no number is what people look for.
+    bad = [bool(row["nan"] or row["inf"]) for row in rows]
+    return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
+
+
+def _check_plot(path: str) -> None:
+    if not path.lower().endswith(".html"):
+        from onnxwire.statistics_plot import write_picture
+
+        write_picture([], "", io.BytesIO(), path[-3:].lower())
+
+
+def _plot(path: str, found: list[TensorStatistics], title: str) -> None:
+    from onnxwire.statistics_plot import write_html, write_picture
+
+    if path.lower().endswith(".html"):
+        page = io.StringIO()
+        write_html(found, title, page)
+        _save(path, page.getvalue().encode("utf-8", "backslashreplace"))
+        return
+    picture = io.BytesIO()
+    write_picture(found, title, picture, path[-3:].lower())
+    _save(path, picture.getvalue())
+
+
+def _write(path: str, write: Any, rows: list[Row]) -> None:
+    out = io.BytesIO()
+    write(rows, out)
+    _save(path, out.getvalue())
+
+
+def _save(path: str, data: bytes) -> None:
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise SaveError.from_os_error(error, path) from None

@@ -1,0 +1,113 @@
+"""What commands print for people: colors, tables, sizes, and text of a file that must not steer the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+Paint = Callable[[str, str], str]
+"""A function from a text and the name of a style, such as "bold" or "red", to what is printed."""
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def add_color(parser: argparse.ArgumentParser) -> None:
+    """Add --color."""
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colors: auto, which is the default, is on a terminal without NO_COLOR in the environment",
+    )
+
+
+def painter(choice: str = "auto") -> Paint:
+    """What puts colors on text for stdout; nothing does without rich (the `cli` extra).
+
+    choice: what --color was. With auto only a terminal gets colors, and none where NO_COLOR is set or TERM is dumb.
+    """
+    if choice == "auto":
+        no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        choice = "never" if no_color or not sys.stdout.isatty() else "always"
+    if choice == "always":
+        try:
+            from rich.color import ColorSystem
+            from rich.style import Style
+        except ImportError:
+            pass
+        else:
+            return lambda text, style: Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+    return lambda text, style: text
+
+
+def safe_text(text: str) -> str:
+    """Text of a file, without what a terminal would obey."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def size_text(n: int) -> str:
+    """A number of bytes for people: 512 B, 1.50 MiB."""
+    if n < 1024:
+        return f"{n} B"
+    power = min((n.bit_length() - 1) // 10, len(_UNITS))
+    value = n / 1024**power
+    return f"{value:.2f} {_UNITS[power - 1]}" if value < 10 else f"{value:.1f} {_UNITS[power - 1]}"
+
+
+def count_text(n: int, noun: str) -> str:
+    """A number of things: 1 node, 1,204 nodes."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def number_text(value: float | None) -> str:
+    """A number with six digits, an integer with all; - for none."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def json_numbers(value: Any) -> Any:
+    """A value with names in place of the numbers that JSON does not have, those that protobuf's JSON uses."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: json_numbers(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_numbers(entry) for entry in value]
+    return value
+
+
+def table_lines(
+    rows: Sequence[Sequence[str]],
+    headings: Sequence[str] | None = None,
+    right: Iterable[int] = (),
+    styles: Sequence[str] = (),
+    paint: Paint | None = None,
+    widest: int = 60,
+) -> list[str]:
+    """Rows as lines with aligned columns.
+
+    headings: of the columns, underlined in color. right: the columns that are aligned to the right, as numbers are.
+    styles: of the columns, "" for none. widest: a longer text sticks out of its column rather than widening it.
+    """
+    paint = paint or (lambda text, style: text)
+    every = [*([headings] if headings else []), *rows]
+    if not every:
+        return []
+    to_right = set(right)
+    widths = [max(min(len(row[i]), widest) for row in every) for i in range(len(every[0]))]
+    lines = []
+    for number, row in enumerate(every):
+        cells = []
+        for i, cell in enumerate(row):
+            is_last = i == len(row) - 1
+            pad = " " * max(widths[i] - len(cell), 0)
+            style = "underline" if headings and number == 0 else styles[i] if i < len(styles) else ""
+            painted = paint(cell, style) if style and cell else cell
+            cells.append(pad + painted if i in to_right else painted if is_last else painted + pad)
+        lines.append("  ".join(cells).rstrip())
+    return lines

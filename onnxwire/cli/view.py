@@ -1,0 +1,109 @@
+"""`onnxwire view`: a model as a local page, or as a report in one file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from onnxwire.cli.options import add_command, refuse_same
+from onnxwire.errors import InUseError, SaveError, SourceError
+from onnxwire.model import load
+
+_DESCRIPTION = """\
+Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
+maps, and the bytes of any field. The page is served to this machine only, by an address that works once; Ctrl-C ends
+it. A model of any size opens at once: only what is on the screen is read. With -o, write a report to one file instead.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire view model.onnx                      open it in the browser
+  onnxwire view model.onnx --no-browser         print the address only
+  onnxwire view model.onnx --no-browser --port 8000
+                                                on another machine, seen through ssh -L 8000:127.0.0.1:8000
+  onnxwire view model.onnx -o report.html       summary, largest tensors and operators, for sharing
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "view", "a model in the browser, or as a report", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file, there; - for stdout")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="the port to serve at; a free one by default"
+    )
+    parser.add_argument("--json", action="store_true", help="print the address as JSON, for programs that open it")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; these are 1 to 65535, or 0 for a free one")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C, or write the report; returns the exit status."""
+    if options.output is not None:
+        if options.json:
+            options.parser.error("--json is for the page's address, and -o writes HTML")
+        return _write_report(options)
+    from onnxwire.view.model import Queries
+    from onnxwire.view.server import Server
+
+    model = load(options.file)
+    try:
+        server = Server(Queries(model), options.port)
+    except OSError as error:
+        raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
+    # Ctrl-C is the way to end it, and so no failure.
+    with server, contextlib.suppress(KeyboardInterrupt):
+        address = server.address
+        print(json.dumps({"address": address, "file": options.file}) if options.json else address, flush=True)
+        if not options.no_browser and _has_screen():
+            # Some browsers return only when they are closed.
+            threading.Thread(target=_open, args=(address,), daemon=True).start()
+        if not options.json:
+            print("The address works once, in the browser that opens it first. Ctrl-C ends the page.", file=sys.stderr)
+        server.serve_forever(poll_interval=0.1)
+    # What threads still read stays open until the process ends.
+    with contextlib.suppress(InUseError):
+        model.close()
+    return 0
+
+
+def _has_screen() -> bool:
+    """Whether a browser would be a window: one in the terminal runs no scripts, and would take the terminal over."""
+    return sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    with contextlib.suppress(webbrowser.Error):
+        webbrowser.open(address)
+
+
+def _write_report(options: argparse.Namespace) -> int:
+    from onnxwire.view.report import report
+
+    with load(options.file) as model:
+        text = report(model)
+    if options.output == "-":
+        print(text, end="")
+        return 0
+    refuse_same(options.file, options.output)
+    try:
+        with open(options.output, "w", encoding="utf-8", errors="replace", newline="\n") as out:
+            out.write(text)
+    except OSError as error:
+        raise SaveError.from_os_error(error, options.output) from None
+    return 0

@@ -1,0 +1,464 @@
+"""What two models differ in: structure, and the values of weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from onnxwire._message import Message
+from onnxwire._repeated import Repeated
+from onnxwire.distance import Distance, distance
+from onnxwire.dtypes import FIELDS, name_of
+from onnxwire.errors import FieldTypeError, TensorError
+from onnxwire.index import find_tensors, is_external, tensor_bytes
+from onnxwire.messages import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+)
+from onnxwire.summary import describe_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from typing import Any, Literal
+
+    from onnxwire.descriptor import FieldDescriptor
+    from onnxwire.source import Source
+
+_SHOWN = 24  # elements of a list in a text
+_LONGEST = 200  # characters of a text
+_STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
+"""The fields of a tensor that only say where its elements are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which two models differ.
+
+    change: what became of it on the way from the first model to the second. kind: of the element that it is, or is in:
+    "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ...; name: what
+    that is called. part: what of the element differs, such as "op_type" or "attribute axis"; "" for all of it.
+    path: where it is, in the second model where it was added, else in the first. old, new: for people, None where there
+    is none. distance: how far weights are apart, None where their values were not compared.
+    """
+
+    change: Literal["added", "removed", "changed"]
+    kind: str
+    name: str
+    part: str
+    path: str
+    old: str | None = None
+    new: str | None = None
+    distance: Distance | None = None
+
+
+def diff(
+    old: Source | ModelProto,
+    new: Source | ModelProto,
+    *,
+    weights: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+) -> Iterator[Difference]:
+    """Tell what two models differ in, one difference after another; none comes where they are the same.
+
+    old, new: models, or what `load` takes. weights: whether the values of tensors are compared; without it only their
+    names, types and shapes are. progress: called with the bytes of `old`'s tensors that were compared, and their total.
+    Nodes go together by name, else by the values that they make; everything else by its name, key or place. The order
+    of nodes, tensors, attributes and entries has no meaning, so it is no difference; nor is a field that is not there
+    one from its default, nor where a tensor has its elements: inline, typed, or in a file beside the model.
+    Equal bytes are compared as bytes, a block at a time, and those at one place of one file not at all; whatever the
+    sizes, no more than some blocks are in memory.
+    Raises what `load` raises, DecodeError and TensorError for what is damaged, SourceError for files that can't be
+    read.
+    """
+    from onnxwire.model import load
+
+    with ExitStack() as stack:
+        models: list[ModelProto] = []
+        for source in (old, new):
+            if isinstance(source, Message) and not isinstance(source, ModelProto):
+                raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(source).__name__}")
+            models.append(source if isinstance(source, ModelProto) else stack.enter_context(load(source)))
+        yield from _Comparison(models[0], weights, progress).compare(*models)
+
+
+# The field that tells elements apart, and what such an element is called.
+_KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
+    "initializer": ("tensor", lambda tensor: tensor.name),
+    "sparse_initializer": ("sparse tensor", lambda sparse: sparse.values.name),
+    "input": ("input", lambda value: value.name),
+    "output": ("output", lambda value: value.name),
+    "value_info": ("value", lambda value: value.name),
+    "opset_import": ("opset", lambda opset: opset.domain or "ai.onnx"),
+    "metadata_props": ("metadata", lambda entry: entry.key),
+    "functions": ("function", lambda f: f"{f.domain}.{f.name}{':' if f.overload else ''}{f.overload}"),
+    "attribute": ("attribute", lambda attribute: attribute.name),
+    "attribute_proto": ("attribute", lambda attribute: attribute.name),
+    "quantization_annotation": ("annotation", lambda annotation: annotation.tensor_name),
+    "quant_parameter_tensor_names": ("parameter", lambda entry: entry.key),
+    "initialization_binding": ("binding", lambda entry: entry.key),
+    "update_binding": ("binding", lambda entry: entry.key),
+    "configuration": ("configuration", lambda configuration: configuration.name),
+    "device_configurations": ("configuration", lambda configuration: configuration.configuration_id),
+    "sharding_spec": ("sharding", lambda spec: spec.tensor_name),
+}
+_ELEMENTS = {
+    "initializer", "sparse_initializer", "input", "output", "value_info", "opset_import", "metadata_props", "functions",
+    "configuration",
+}  # fmt: skip
+"""The fields whose elements are spoken of by themselves, where they are a model's or a graph's."""
+_HOLDERS = ("ModelProto", "GraphProto")
+
+_Element = tuple[str, str, str]
+"""The kind and name of what is spoken of, and the part of it."""
+
+
+class _Comparison:
+    """Goes over two models side by side."""
+
+    def __init__(self, old: ModelProto, weights: bool, progress: Callable[[int, int], object] | None) -> None:
+        self._weights = weights
+        self._progress = progress
+        self._done = 0
+        self._total = 0
+        # The paths of all that has tensors with external data in it: equal messages may name files that are not.
+        self._remote: set[str] = set()
+        if weights or progress is not None:
+            for path, tensor in find_tensors(old):
+                self._total += tensor_bytes(tensor) if progress is not None else 0
+                if is_external(tensor):
+                    self._remote.update(path[:end] for end, sign in enumerate(path) if sign == ".")
+
+    def compare(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
+        """Compare the models."""
+        yield from self._messages(old, new, "", ("model", "", ""))
+        if self._progress is not None:
+            self._progress(self._total, self._total)
+
+    def _messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+        """Compare two messages of one class, field by field."""
+        if isinstance(old, TensorProto):
+            yield from self._tensors(old, new, path, element)
+            return
+        if isinstance(old, SparseTensorProto):
+            yield from self._fields(old, new, path, element, ("dims",))
+            for part in ("values", "indices"):
+                inner = (element[0], element[1], _join(element[2], part))
+                yield from self._tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", inner)
+            return
+        # What is equal as bytes or by value needs no more looking; but weights are not to be read twice.
+        if not isinstance(old, ModelProto | GraphProto) and path not in self._remote and old == new:
+            return
+        if isinstance(old, ValueInfoProto) and _value_text(old) != _value_text(new):
+            yield Difference("changed", *element, path, _value_text(old), _value_text(new))
+            return
+        if isinstance(old, GraphProto):
+            element = ("graph", new.name or old.name, "")
+        if isinstance(old, AttributeProto):
+            yield from self._attributes(old, new, path, element)
+            return
+        yield from self._fields(old, new, path, element, [field.name for field in type(old).DESCRIPTOR.fields])
+        ours, theirs = old._unknown_fields(), new._unknown_fields()
+        if ours != theirs:
+            yield Difference(
+                "changed", *element[:2], _join(element[2], "unknown fields"), path, _count(ours), _count(theirs)
+            )
+
+    def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Sequence[str]) -> Iterator[Difference]:
+        """Compare fields of two messages of one class."""
+        for name in names:
+            field = type(old).DESCRIPTOR.fields_by_name[name]
+            here = f"{path}.{name}" if path else name
+            part = (element[0], element[1], _join(element[2], name))
+            if field.is_repeated and field.message_type is not None:
+                if name == "node":
+                    yield from self._nodes(old.node, new.node, here)
+                else:
+                    yield from self._elements(old, new, field, here, element)
+            elif field.is_repeated:
+                ours, theirs = getattr(old, name), getattr(new, name)
+                if not _are_alike(ours, theirs):
+                    yield Difference("changed", *part, here, _list_text(ours), _list_text(theirs))
+            elif field.message_type is not None:
+                there = old.HasField(name), new.HasField(name)
+                if all(there):
+                    yield from self._messages(getattr(old, name), getattr(new, name), here, part)
+                elif any(there):
+                    yield Difference("added" if there[1] else "removed", *part, here)
+            else:
+                # Only of a oneof does it matter which member is there: else a field that is not has its default.
+                there = old.HasField(name), new.HasField(name)
+                is_choice = field.containing_oneof is not None and there[0] != there[1]
+                if is_choice or (any(there) and _differ(old, new, field)):
+                    texts = [_field_text(message, field) for message in (old, new)]
+                    yield Difference("changed", *part, here, texts[0], texts[1])
+
+    def _elements(
+        self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
+    ) -> Iterator[Difference]:
+        """Compare a repeated field, whose elements go together by name, or by place where they have none."""
+        ours, theirs = list(getattr(old, field.name)), list(getattr(new, field.name))
+        kind, key = _KEYS.get(field.name, (field.name, None))
+        old_keys, new_keys = _keys(ours, key), _keys(theirs, key)
+        others = {new_key: place for place, new_key in enumerate(new_keys)}
+        is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
+
+        def label(keys: tuple[Hashable, int]) -> _Element:
+            name = str(keys[0]) if key is not None else str(keys[1])
+            return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
+
+        for place, old_key in enumerate(old_keys):
+            other = others.get(old_key)
+            here = f"{path}[{place}]"
+            if other is None:
+                yield Difference("removed", *label(old_key), here, old=_text_of(ours[place]))
+            else:
+                yield from self._named(ours[place], theirs[other], here, label(old_key))
+        known = set(old_keys)
+        for place, new_key in enumerate(new_keys):
+            if new_key not in known:
+                yield Difference("added", *label(new_key), f"{path}[{place}]", new=_text_of(theirs[place]))
+        if field.name in ("input", "output"):
+            # A caller may pass them by place.
+            both = known & set(new_keys)
+            orders = [[str(k[0]) for k in keys if k in both] for keys in (old_keys, new_keys)]
+            if orders[0] != orders[1]:
+                part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
+                yield Difference("changed", *part, path, _list_text(orders[0]), _list_text(orders[1]))
+
+    def _named(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+        """Compare two elements of one name; entries of a name and a value have a text for both."""
+        name = type(old).DESCRIPTOR.name
+        if name == "OperatorSetIdProto":
+            # The domain of ONNX's own operators may be written out, or left out.
+            is_same = old.version == new.version
+        elif name == "StringStringEntryProto":
+            is_same = old == new
+        else:
+            yield from self._messages(old, new, path, element)
+            return
+        if not is_same:
+            yield Difference("changed", *element, path, _text_of(old), _text_of(new))
+
+    def _nodes(self, olds: Sequence[NodeProto], news: Sequence[NodeProto], path: str) -> Iterator[Difference]:
+        ours, theirs = list(olds), list(news)
+        # Most of the nodes are mostly the same, from the front and from the back.
+        start, ends = 0, [len(ours), len(theirs)]
+        while start < min(ends) and self._are_same(ours[start], theirs[start], path, start):
+            start += 1
+        while start < min(ends) and self._are_same(ours[ends[0] - 1], theirs[ends[1] - 1], path, ends[0] - 1):
+            ends = [ends[0] - 1, ends[1] - 1]
+        pairs = _pair_nodes(ours, theirs, range(start, ends[0]), range(start, ends[1]))
+        for place in range(start, ends[0]):
+            node, here = ours[place], f"{path}[{place}]"
+            if place in pairs:
+                element = ("node", _node_name(node), "")
+                yield from self._messages(node, theirs[pairs[place]], here, element)
+            else:
+                yield Difference("removed", "node", _node_name(node), "", here, old=_text_of(node))
+        found = set(pairs.values())
+        for place in range(start, ends[1]):
+            if place not in found:
+                node = theirs[place]
+                yield Difference("added", "node", _node_name(node), "", f"{path}[{place}]", new=_text_of(node))
+
+    def _are_same(self, old: NodeProto, new: NodeProto, path: str, place: int) -> bool:
+        return old == new and not (self._remote and f"{path}[{place}]" in self._remote)
+
+    def _attributes(
+        self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
+    ) -> Iterator[Difference]:
+        held = [
+            {field.name for field, _ in attribute.ListFields()} - {"name", "doc_string", "type"}
+            for attribute in (old, new)
+        ]
+        nested = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
+        if old.type == new.type and held[0] == held[1] and held[0] & nested:
+            yield from self._fields(old, new, path, element, sorted(held[0]))
+        else:
+            texts = [_text_of(attribute) for attribute in (old, new)]
+            if texts[0] != texts[1]:
+                yield Difference("changed", *element, path, texts[0], texts[1])
+            elif held[0] == held[1] and any(not _are_alike(getattr(old, f), getattr(new, f)) for f in held[0]):
+                # Long values that begin alike.
+                yield Difference("changed", *element, path, texts[0], texts[1])
+            else:
+                yield from self._fields(old, new, path, element, ["type"])
+        yield from self._fields(old, new, path, element, ["doc_string"])
+
+    def _tensors(self, old: TensorProto, new: TensorProto, path: str, element: _Element) -> Iterator[Difference]:
+        types = [f"{name_of(tensor.data_type)} {list(tensor.dims)}" for tensor in (old, new)]
+        names = [f.name for f in type(old).DESCRIPTOR.fields if f.name not in {"dims", "data_type", *_STORAGE}]
+        yield from self._fields(old, new, path, element, names)
+        is_comparable = self._weights and list(old.dims) == list(new.dims) and old.segment == new.segment
+        apart = None
+        if is_comparable and (is_external(old) or not _is_small(old) or old != new):
+            try:
+                apart = distance(old, new, self._report if self._progress is not None else None)
+            except TensorError:
+                # A damaged tensor is like itself; to say more of it than that is an error.
+                if is_external(old) or old != new:
+                    raise
+        elif self._progress is not None:
+            self._report(tensor_bytes(old))
+        if types[0] != types[1]:
+            part = (element[0], element[1], _join(element[2], "type"))
+            yield Difference("changed", *part, path, types[0], types[1], apart)
+        elif apart is not None and apart.different:
+            yield Difference("changed", *element, path, distance=apart)
+
+    def _report(self, done: int) -> None:
+        self._done = min(self._done + done, self._total)
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _is_small(tensor: TensorProto) -> bool:
+    return tensor_bytes(tensor) < 1 << 12
+
+
+def _join(outer: str, inner: str) -> str:
+    return f"{outer} {inner}" if outer else inner
+
+
+def _keys(elements: Sequence[Any], key: Callable[[Any], Hashable] | None) -> list[tuple[Hashable, int]]:
+    """What elements go together by: their key, and which of the elements of that key they are."""
+    counts: Counter[Hashable] = Counter()
+    keys = []
+    for element in elements:
+        name = None if key is None else key(element)
+        keys.append((name, counts[name]))
+        counts[name] += 1
+    return keys
+
+
+def _pair_nodes(
+    ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_places: range, new_places: range
+) -> dict[int, int]:
+    """Which nodes go together: those of one name, then those with the same outputs, then those with the same first."""
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    keys: list[Callable[[NodeProto], Hashable]] = [
+        lambda node: (node.name, node.op_type) if node.name else None,
+        lambda node: node.name or None,
+        lambda node: tuple(node.output) or None,
+        lambda node: next(filter(None, node.output), None),
+    ]
+    for key in keys:
+        waiting: dict[Hashable, list[int]] = {}
+        for place in new_places:
+            if place not in taken and (value := key(theirs[place])) is not None:
+                waiting.setdefault(value, []).append(place)
+        for values in waiting.values():
+            values.reverse()
+        for place in old_places:
+            if place not in pairs and (value := key(ours[place])) is not None and waiting.get(value):
+                pairs[place] = waiting[value].pop()
+                taken.add(pairs[place])
+    return pairs
+
+
+# Texts.
+
+
+def _node_name(node: NodeProto) -> str:
+    return node.name or f"{node.op_type} -> {', '.join(node.output)}"
+
+
+def _value_text(value: ValueInfoProto) -> str:
+    return describe_type(value.type)
+
+
+def _list_text(values: Sequence[Any]) -> str:
+    shown = ", ".join(_plain(value) for value in values[:_SHOWN])
+    more = len(values) - _SHOWN
+    return f"[{shown}{f', ... ({more:,} more)' if more > 0 else ''}]"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bytes):
+        try:
+            value = value[:_LONGEST].decode()
+        except UnicodeDecodeError:
+            return repr(value[:_LONGEST])
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _are_alike(old: Any, new: Any) -> bool:
+    """Whether two values, or lists of them, are equal, where NaN equals NaN."""
+    if isinstance(old, Repeated):
+        return len(old) == len(new) and all(map(_are_alike, old, new))
+    return bool(old == new or (old != old and new != new))
+
+
+def _differ(old: Any, new: Any, field: FieldDescriptor) -> bool:
+    values = [getattr(message, field.name) for message in (old, new)]
+    if isinstance(values[0], float):
+        # Here NaN is as NaN, and 0 not as -0; a float32 has no more than nine digits.
+        return _plain(values[0]) != _plain(values[1])
+    return bool(values[0] != values[1])
+
+
+def _field_text(message: Any, field: FieldDescriptor) -> str | None:
+    """The value of a singular field; None where it is not there."""
+    if not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else str(value)
+    return _plain(value)
+
+
+def _text_of(element: Any) -> str | None:
+    """An element in short; None where there is nothing to say but its name."""
+    if isinstance(element, NodeProto):
+        domain = f"{element.domain}." if element.domain else ""
+        return f"{domain}{element.op_type}({', '.join(element.input)}) -> {', '.join(element.output)}"
+    if isinstance(element, TensorProto):
+        return f"{name_of(element.data_type)} {list(element.dims)}"
+    if isinstance(element, SparseTensorProto):
+        return f"{name_of(element.values.data_type)} {list(element.dims)}"
+    if isinstance(element, ValueInfoProto):
+        return _value_text(element)
+    if isinstance(element, AttributeProto):
+        return _attribute_text(element)
+    name = type(element).DESCRIPTOR.name
+    if name == "StringStringEntryProto":
+        return _plain(element.value)
+    if name == "OperatorSetIdProto":
+        return str(element.version)
+    if name == "FunctionProto":
+        return f"{len(element.node):,} node{'' if len(element.node) == 1 else 's'}"
+    return None
+
+
+def _attribute_text(attribute: AttributeProto) -> str:
+    if attribute.ref_attr_name:
+        return f"attribute {attribute.ref_attr_name} of the function"
+    for field, value in attribute.ListFields():
+        if field.name in ("name", "doc_string", "type"):
+            continue
+        if field.is_repeated and field.message_type is None:
+            return _list_text(value)
+        if field.is_repeated:
+            return f"{len(value):,} {field.name}"
+        if field.name == "g":
+            return f"a graph of {len(value.node):,} nodes"
+        if field.name == "tp":
+            return describe_type(value)
+        return _plain(value) if field.message_type is None else _text_of(value) or field.message_type.name
+    return AttributeProto.AttributeType.Name(attribute.type).lower() if attribute.type else "nothing"
+
+
+def _count(data: bytes) -> str:
+    return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"

@@ -1,0 +1,180 @@
+"""How far two tensors are apart: the bytes side by side, a block at a time, and as numbers only where they differ."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from onnxwire.dtypes import STRING
+from onnxwire.external import ExternalFile
+from onnxwire.tensor import Storage, little_endian, tensor_error, unpacked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    import numpy as np
+
+    from onnxwire.dtypes import Kind
+    from onnxwire.messages import TensorProto
+
+    Array = np.ndarray[Any, Any]
+
+_BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, those of 6 bits included
+_Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How two tensors of one shape differ.
+
+    elements: of each; different: how many have another value, where NaN equals NaN, and -0 equals 0. max_abs: the
+    largest absolute difference of two of them, exact for integers of one type, of complex numbers the magnitude; None
+    for strings, and where NaN is in each pair that differs; nan: how many are NaN in one of the two only.
+    """
+
+    elements: int
+    different: int = 0
+    max_abs: float | None = None
+    nan: int = 0
+
+    def plus(self, other: Distance) -> Distance:
+        """What is known of this part and another one together; elements are those of the whole."""
+        known = [value for value in (self.max_abs, other.max_abs) if value is not None]
+        return Distance(self.elements, self.different + other.different, max(known, default=None), self.nan + other.nan)
+
+
+def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
+    """Compare the elements of two tensors of one shape, wherever each has them.
+
+    progress: called with the bytes of `old` that were compared since the last call. Elements that stand at one place of
+    one file are not read; of others as little as a block is in memory, but for typed fields such as float_data.
+    Raises TensorError for tensors of different shapes, and where one is damaged; SourceError and ExternalDataError for
+    external data that can't be had.
+    """
+    stores = Storage(old), Storage(new)
+    if stores[0].shape != stores[1].shape:
+        raise tensor_error(new, f"the shape is {stores[1].shape}, and that of the other tensor {stores[0].shape}")
+    kinds = stores[0].kind, stores[1].kind
+    count = stores[0].count
+    if STRING in kinds:
+        return _string_distance(old, new, count)
+    first, second = _Elements(stores[0]), _Elements(stores[1])
+    is_one_kind = kinds[0] is kinds[1]
+    total = Distance(count)
+    if is_one_kind and first.origin is not None and first.origin == second.origin:
+        if progress is not None:
+            progress(kinds[0].count_bytes(count))
+        return total
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        ours, theirs = first.read(start, size), second.read(start, size)
+        # Both are bytes or bytearray, which are compared by memcmp; a memoryview would go element by element.
+        if not is_one_kind or ours != theirs:
+            values = _values(ours, kinds[0], size), _values(theirs, kinds[1], size)
+            total = total.plus(_same_kind(*values) if is_one_kind else _any_kind(*values))
+        if progress is not None:
+            progress(len(ours))
+    return total
+
+
+def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance:
+    if old.data_type != new.data_type:
+        return Distance(count, count)
+    pairs = zip(old.string_data, new.string_data, strict=True)
+    return Distance(count, sum(ours != theirs for ours, theirs in pairs))
+
+
+class _Elements:
+    """The bytes of a tensor's elements, as raw_data has them; those of a file are read, so that none of it is mapped.
+
+    origin: the file and place that they have there, None for what is in memory.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._kind = storage.kind
+        self._file: ExternalFile | None = None
+        self._offset = 0
+        self._data: memoryview | None = None
+        self.origin: tuple[_Pair, int] | None = None
+        payload = storage.tensor._payload("raw_data") if storage.field == "raw_data" else None
+        if storage.file is not None:
+            self._file, self._offset, _ = storage.file
+        elif payload is not None and payload.document is not None and payload.span is not None:
+            # Of bytes that were made in memory, the place tells nothing.
+            if payload.document.root is not None and payload.document.descriptor >= 0:
+                self._file, self._offset = ExternalFile(payload.document), payload.span[0]
+        elif storage.field != "raw_data":
+            # Decoded once, not for each block.
+            self._data = storage.payload()
+        if self._file is not None and self._file.descriptor >= 0:
+            status = os.fstat(self._file.descriptor)
+            self.origin = (status.st_dev, status.st_ino), self._offset
+        else:
+            self._file = None
+        self._buffer = bytearray()
+
+    def read(self, start: int, count: int) -> bytes | bytearray:
+        """The bytes of elements from place `start`, a multiple of _BLOCK; they are there until the next call."""
+        first, size = self._kind.count_bytes(start), self._kind.count_bytes(count)
+        if self._file is not None:
+            if len(self._buffer) != size:
+                self._buffer = bytearray(size)
+            self._file.read_into(self._offset + first, self._buffer)
+            return self._buffer
+        if self._data is not None:
+            return bytes(self._data[first : first + size])
+        return bytes(self._storage.payload(first, first + size))
+
+
+def _values(data: bytes | bytearray, kind: Kind, count: int) -> Array:
+    """The elements that bytes hold: integers as int64 or uint64, others as float64 or complex128."""
+    import numpy as np
+
+    if kind.is_packed:
+        array = unpacked(data, 0, count, kind)
+    else:
+        array = little_endian(np.frombuffer(data, kind.dtype, count), kind)
+    if kind.name == "UINT64":
+        return array
+    if kind.name == "BOOL" or "INT" in kind.name:
+        return array.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # a signaling NaN becomes a quiet one
+        return array.astype(np.complex128 if kind.dtype_name.startswith("complex") else np.float64)
+
+
+def _same_kind(ours: Array, theirs: Array) -> Distance:
+    """The distance of elements of one data type."""
+    import numpy as np
+
+    if ours.dtype.kind not in "iu":
+        return _any_kind(ours, theirs)
+    differs = ours != theirs
+    ours, theirs = ours[differs], theirs[differs]
+    # Unsigned, since the difference of two int64 may be more than an int64 holds; what wraps around comes out right.
+    wide, other = ours.view(np.uint64), theirs.view(np.uint64)
+    gaps = np.where(ours > theirs, wide - other, other - wide)
+    return Distance(gaps.size, gaps.size, int(gaps.max()) if gaps.size else None)
+
+
+def _any_kind(ours: Array, theirs: Array) -> Distance:
+    """The distance of elements by their values."""
+    import numpy as np
+
+    is_complex = "c" in (ours.dtype.kind, theirs.dtype.kind)
+    ours, theirs = (array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (ours, theirs))
+    nan, other_nan = np.isnan(ours), np.isnan(theirs)
+    same = (ours == theirs) | (nan & other_nan)
+    # Bits that differ while the values do not: zeros of both signs, NaNs of different payloads.
+    comparable = ~(same | nan | other_nan)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.abs(ours[comparable] - theirs[comparable])
+    gaps[np.isnan(gaps)] = np.inf  # of infinite complex numbers
+    return Distance(
+        ours.size,
+        int(ours.size - np.count_nonzero(same)),
+        float(gaps.max()) if gaps.size else None,
+        int(np.count_nonzero(nan ^ other_nan)),
+    )

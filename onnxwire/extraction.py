@@ -1,0 +1,256 @@
+"""A part of a model as a model of its own, cut out at values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from onnxwire._search import Search
+from onnxwire.errors import FieldTypeError, PathError
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.messages import SparseTensorProto
+
+_SHOWN = 5
+_NAMED = 2000  # names that are compared with one that was not found
+
+
+class UntypedValueWarning(UserWarning):
+    """A model was cut at a value whose type it does not name."""
+
+
+def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
+    """Make a model of the part that computes some values from others; it shares the bytes, and no weight is read.
+
+    model: is not changed. inputs: names of values that are given, of any kind; None for the inputs that the model has,
+    as far as they are needed. outputs: names of the values that are computed.
+    The part has the nodes and initializers that are needed, also by graphs in attributes; the functions that are
+    called, directly or not; value_info and quantization_annotation of what is kept; and all else that the model says of
+    itself but training_info, which is about the whole. Types of inputs and outputs are those that value_info names.
+    Raises PathError for a name that no value has, and where the outputs can't be computed from the inputs: it says
+    which are missing. Warns, with UntypedValueWarning, of inputs and outputs whose types the model does not name.
+    """
+    if not isinstance(model, ModelProto):
+        raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
+    part = ModelProto()
+    part.CopyFrom(model)
+    cut(part, inputs, outputs, model._document.name)
+    return part
+
+
+def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
+    """Reduce a model to such a part; the arguments are those of `extract`, source is the file's name for errors."""
+    graph = model.graph
+    wanted = _listed(outputs, "outputs")
+    given = None if inputs is None else _listed(inputs, "inputs")
+    plan = _Plan(graph, given, wanted, source or model._document.name)
+    names = [value.name for value in graph.input if value.name in plan.used] if given is None else given
+    untyped = _replace_values(graph, names, wanted, plan)
+    nodes = [graph.node[place] for place in sorted(plan.nodes)]
+    # Taken before the field is cleared: the views stay those of the old elements.
+    graph.ClearField("node")
+    graph.node.extend(nodes)
+    _give_way(graph, set(names))
+    _keep(graph, "initializer", [tensor for tensor in graph.initializer if tensor.name in plan.constants])
+    _keep(graph, "sparse_initializer", [s for s in graph.sparse_initializer if s.values.name in plan.constants])
+    made = {name for node in nodes for name in node.output} | plan.constants
+    ends = {*names, *wanted}
+    _keep(graph, "value_info", [value for value in graph.value_info if value.name in made and value.name not in ends])
+    kept = made | ends
+    _keep(graph, "quantization_annotation", [a for a in graph.quantization_annotation if a.tensor_name in kept])
+    model.ClearField("training_info")
+    called = _called_functions(model)
+    _keep(model, "functions", [function for function in model.functions if _call(function) in called])
+    if untyped:
+        shown = ", ".join(map(repr, untyped[:_SHOWN])) + (" and others" if len(untyped) > _SHOWN else "")
+        warnings.warn(
+            f"the model does not name the type of {shown}, which some runtimes need; "
+            "onnx.shape_inference on the model before adds the types",
+            UntypedValueWarning,
+            stacklevel=3,
+        )
+
+
+def _listed(names: Iterable[str], what: str) -> list[str]:
+    if isinstance(names, str):
+        raise FieldTypeError(f"{what} takes a list of names; put {names!r} into one")
+    return list(dict.fromkeys(names))
+
+
+def _keep(message: GraphProto | ModelProto, field: str, elements: list[object]) -> None:
+    """Make a repeated field those of its elements; it is not touched where all of them stay."""
+    values = getattr(message, field)
+    if len(values) != len(elements):
+        message.ClearField(field)  # type: ignore[arg-type]
+        getattr(message, field).extend(elements)
+
+
+def _give_way(graph: GraphProto, given: set[str]) -> None:
+    """Rename what nodes that are kept for another output make too, though it is given: a name has one origin."""
+    taken: set[str] = set()
+    for node in graph.node:
+        for place, name in enumerate(node.output):
+            if name in given:
+                taken = taken or {other for kept in graph.node for other in (*kept.input, *kept.output)}
+                new = f"{name}_unused"
+                while new in taken:
+                    new += "_"
+                taken.add(new)
+                node.output[place] = new
+
+
+class _Plan:
+    """What of a graph is needed. nodes: by place; constants: names of initializers; used: all names that are read."""
+
+    def __init__(self, graph: GraphProto, given: list[str] | None, wanted: list[str], source: str) -> None:
+        self.nodes: set[int] = set()
+        self.constants: set[str] = set()
+        self.used: set[str] = set()
+        self.own = {value.name for value in graph.input}
+        self.initializers = {tensor.name for tensor in graph.initializer}
+        self.initializers.update(sparse.values.name for sparse in graph.sparse_initializer)
+        self._makers: dict[str, int] = {}
+        self._source = source
+        for place, node in enumerate(graph.node):
+            for name in node.output:
+                self._makers.setdefault(name, place)
+        self._makers.pop("", None)
+        for name in (*(given or ()), *wanted):
+            if name not in self._makers and name not in self.own and name not in self.initializers:
+                raise self._absent(name)
+        parameters = {
+            annotation.tensor_name: [entry.value for entry in annotation.quant_parameter_tensor_names]
+            for annotation in graph.quantization_annotation
+        }
+        self._follow(graph, set(given or ()), given is None, wanted, parameters)
+
+    def _follow(
+        self, graph: GraphProto, given: set[str], may_use_own: bool, wanted: list[str], parameters: dict[str, list[str]]
+    ) -> None:
+        """Go from the outputs back to what is given."""
+        missing: dict[str, str] = {}
+        waiting = [(name, "") for name in reversed(wanted)]
+        while waiting:
+            name, user = waiting.pop()
+            if not name or name in self.used:
+                continue
+            self.used.add(name)
+            waiting += [(other, user) for other in parameters.get(name, ()) if other in self.initializers]
+            if name in given:
+                continue
+            # An input with an initializer has that as its default.
+            if name in self.initializers:
+                self.constants.add(name)
+            elif name in self._makers:
+                place = self._makers[name]
+                if place not in self.nodes:
+                    self.nodes.add(place)
+                    node = graph.node[place]
+                    waiting += [(other, node.name or node.op_type) for other in _read_by(node)]
+            elif not (may_use_own and name in self.own):
+                missing[name] = user
+        if missing:
+            raise self._incomputable(missing)
+
+    def _absent(self, name: str) -> PathError:
+        from difflib import get_close_matches
+
+        known = [*self.own, *self._makers, *self.initializers]
+        part = sorted((known_name for known_name in known if name and name in known_name), key=len)
+        close = [*get_close_matches(name, known[:_NAMED], n=1, cutoff=0.7), *part]
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
+
+    def _incomputable(self, missing: dict[str, str]) -> PathError:
+        shown = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in list(missing.items())[:_SHOWN]]
+        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        return PathError(
+            f"the outputs can't be computed from these inputs alone: they need {', '.join(shown)}{more} too; "
+            "add that to the inputs, or a value between it and the outputs",
+            "",
+            self._source,
+        )
+
+
+def _read_by(node: NodeProto) -> list[str]:
+    """The names of values that a node reads, those that the graphs in its attributes take from outside included."""
+    names = list(node.input)
+    for attribute in node.attribute:
+        for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+            own = {value.name for value in graph.input}
+            own.update(tensor.name for tensor in graph.initializer)
+            own.update(sparse.values.name for sparse in graph.sparse_initializer)
+            read: list[str] = []
+            for inner in graph.node:
+                read += _read_by(inner)
+                own.update(inner.output)
+            read += [value.name for value in graph.output]
+            names += [name for name in dict.fromkeys(read) if name not in own]
+    return names
+
+
+def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
+    """Give a graph other inputs and outputs; returns the names whose types are not known."""
+    ends = {*inputs, *outputs}
+    types: dict[str, ValueInfoProto] = {}
+    for known in (graph.value_info, graph.output, graph.input):
+        types.update({value.name: value for value in known if value.name in ends and value.HasField("type")})
+    for name in ends - set(types):
+        made = _constant_type(graph, name)
+        if made is not None:
+            types[name] = made
+    # Where an input is an initializer that was asked for as an input, it becomes a value that is given.
+    own_defaults = [value for value in graph.input if value.name in plan.constants and value.name not in ends]
+    new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *own_defaults]
+    new_outputs = [types.get(name) or ValueInfoProto(name=name) for name in outputs]
+    for field, values in (("input", new_inputs), ("output", new_outputs)):
+        graph.ClearField(field)  # type: ignore[arg-type]
+        getattr(graph, field).extend(values)
+    return [name for name in dict.fromkeys([*inputs, *outputs]) if name not in types]
+
+
+def _constant_type(graph: GraphProto, name: str) -> ValueInfoProto | None:
+    """The type of an initializer as a value."""
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            return _typed(name, tensor, list(tensor.dims))
+    for sparse in graph.sparse_initializer:
+        if sparse.values.name == name:
+            return _typed(name, sparse, list(sparse.dims))
+    return None
+
+
+def _typed(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
+    value = ValueInfoProto(name=name)
+    is_dense = isinstance(tensor, TensorProto)
+    kind = value.type.tensor_type if is_dense else value.type.sparse_tensor_type
+    kind.elem_type = tensor.data_type if is_dense else tensor.values.data_type  # type: ignore[union-attr]
+    kind.shape.SetInParent()
+    for dim in dims:
+        kind.shape.dim.add(dim_value=dim)
+    return value
+
+
+_Call = tuple[str, str, str]
+
+
+def _call(message: NodeProto | FunctionProto) -> _Call:
+    """What a node calls, or what a function is called as: domain, name and overload."""
+    name = message.op_type if isinstance(message, NodeProto) else message.name
+    return "" if message.domain == "ai.onnx" else message.domain, name, message.overload
+
+
+def _called_functions(model: ModelProto) -> set[_Call]:
+    """The functions that the main graph calls, or that those call."""
+    functions = {_call(function): function for function in model.functions}
+    called: set[_Call] = set()
+    waiting: list[GraphProto | FunctionProto] = [model.graph] if functions else []
+    while waiting:
+        for _, node in Search(waiting.pop(), [NodeProto]):
+            name = _call(node)
+            if name in functions and name not in called:
+                called.add(name)
+                waiting.append(functions[name])
+    return called

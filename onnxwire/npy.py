@@ -1,0 +1,189 @@
+"""Tensors as numpy's own files, .npy and .npz, written without reading a payload into memory."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+
+from onnxwire._save import write_payload
+from onnxwire.atomic_file import AtomicFile
+from onnxwire.dtypes import STRING
+from onnxwire.tensor import Storage, tensor_error, unpacked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import numpy as np
+
+    from onnxwire._transfer import Target
+    from onnxwire.dtypes import Kind
+    from onnxwire.messages import TensorProto
+
+_BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
+_NATIVE = "biufc"
+
+
+def to_npy(
+    tensor: TensorProto, path: str | os.PathLike[str], *, progress: Callable[[int, int], object] | None = None
+) -> int:
+    """Write a tensor to an .npy file, whole or not at all; returns its size in bytes.
+
+    progress: called with the bytes written so far and their total. The payload goes from file to file.
+    A data type that numpy does not have is written as what `stored_as` says: nothing is rounded, and no file needs
+    pickle or another package to be read. Strings become numpy's fixed-width ones.
+    Raises TensorError as `numpy` does, and for strings that end with a NUL, which numpy would lose; SaveError and
+    SourceError as `save` does. Source: numpy.lib.format, version 1.0.
+    """
+    entry = _Entry(tensor)
+    report = None if progress is None else lambda written: progress(written, entry.size)
+    with AtomicFile(path, entry.size, report) as target:
+        entry.write(target)
+    return entry.size
+
+
+def to_npz(
+    tensors: Mapping[str, TensorProto],
+    path: str | os.PathLike[str],
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> int:
+    """Write tensors to an .npz file, uncompressed, whole or not at all; returns how many bytes their entries have.
+
+    tensors: by the name that each has in the file. progress: called with the bytes of the entries so far, and their
+    total. As for `to_npy`, but the payloads go through memory, a block at a time, because a zip has checksums.
+    """
+    import zipfile
+
+    entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
+    total, done = sum(entry.size for entry in entries.values()), 0
+    with AtomicFile(path) as target, zipfile.ZipFile(_Writer(target), "w", zipfile.ZIP_STORED) as archive:
+        for name, entry in entries.items():
+            # A fixed time, so that equal tensors make equal files.
+            info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            with archive.open(info, "w", force_zip64=True) as out:
+                for piece in entry.pieces():
+                    out.write(piece)
+                    done += len(piece)
+                    if progress is not None:
+                        progress(done, total)
+    return total
+
+
+def stored_as(tensor: TensorProto) -> str:
+    """What the elements are written as, and how they are had back, where numpy has no such type; "" where it has."""
+    storage = Storage(tensor)
+    kind = storage.kind
+    if kind is STRING or _is_native(kind):
+        return ""
+    dtype = _dtype_of(kind)
+    if "INT" in kind.name:
+        return f"numpy has no {kind.dtype_name}: its values are stored as {dtype}, one byte each"
+    back = f".view(ml_dtypes.{kind.dtype_name}) gives it back"
+    return f"numpy has no {kind.dtype_name}: its bits are stored as {dtype}; {back}"
+
+
+def _is_native(kind: Kind) -> bool:
+    return kind.dtype.kind in _NATIVE and kind.dtype.isbuiltin == 1
+
+
+def _dtype_of(kind: Kind) -> np.dtype[Any]:
+    """The dtype of the elements in the file."""
+    import numpy as np
+
+    if _is_native(kind):
+        return kind.dtype
+    if kind.name.startswith("INT"):
+        return np.dtype(np.int8)
+    return np.dtype(np.uint16 if kind.bits == 16 else np.uint8)
+
+
+class _Entry:
+    """What a tensor is in a file: a header, and its elements. size: in bytes."""
+
+    def __init__(self, tensor: TensorProto) -> None:
+        import numpy as np
+
+        self._storage = storage = Storage(tensor)
+        self._strings: Any = None
+        if storage.kind is STRING:
+            self._strings = _fixed_width(storage)
+            dtype = self._strings.dtype
+        else:
+            dtype = _dtype_of(storage.kind).newbyteorder("<")
+        head = io.BytesIO()
+        description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": storage.shape}
+        np.lib.format.write_array_header_1_0(head, description)
+        self._head = head.getvalue()
+        self.size: int = len(self._head) + storage.count * dtype.itemsize
+
+    def write(self, target: Target) -> None:
+        """Write all of it; what stands in a file goes from there."""
+        storage = self._storage
+        if self._strings is not None or storage.kind.is_packed:
+            for piece in self.pieces():
+                target.write(piece)
+            return
+        target.write(self._head)
+        if storage.is_remote and storage.file is not None:
+            file, offset, length = storage.file
+            target.copy(file.descriptor, offset, length)
+        else:
+            write_payload(target, storage.payload())
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """All of it, a block at a time."""
+        import numpy as np
+
+        yield self._head
+        storage = self._storage
+        kind = storage.kind
+        if self._strings is not None:
+            yield self._strings.tobytes()
+        elif kind.is_packed:
+            for start in range(0, storage.count, _BLOCK):
+                count = min(_BLOCK, storage.count - start)
+                packed = storage.payload(kind.count_bytes(start), kind.count_bytes(start + count))
+                array = unpacked(packed, 0, count, kind)
+                yield (array.astype(np.int8) if kind.name.startswith("INT") else array.view(np.uint8)).tobytes()
+        elif storage.field in ("raw_data", "external_data"):
+            for start in range(0, kind.count_bytes(storage.count), _BLOCK):
+                yield storage.payload(start, min(start + _BLOCK, kind.count_bytes(storage.count)))
+        else:
+            # The elements of a typed field are decoded once.
+            data = storage.payload() if storage.count else memoryview(b"")
+            for start in range(0, len(data), _BLOCK):
+                yield data[start : start + _BLOCK]
+
+
+def _fixed_width(storage: Storage) -> Any:
+    """Strings as numpy has them without pickle."""
+    import numpy as np
+
+    values = storage.array("str")
+    for value in values.reshape(-1):
+        if value.endswith("\0"):
+            raise tensor_error(
+                storage.tensor, "a string ends with a NUL, which .npy would lose; `onnxwire dump` has all"
+            )
+    made = values.astype(str) if values.size else np.empty(values.shape, "U1")
+    return made.astype(made.dtype.newbyteorder("<"))
+
+
+class _Writer(io.RawIOBase):
+    """A target as a file object that is written from front to back."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write all of some bytes."""
+        with memoryview(data) as view:
+            self._target.write(view)
+            return view.nbytes

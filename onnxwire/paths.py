@@ -1,0 +1,375 @@
+"""From a path that a person types, such as `node:/layers.0/MatMul.attribute[axis]`, to the message or value there.
+
+    graph.node[12]                  fields, elements by place; -1 is the last one
+    graph.node[3:6]                 several elements
+    graph.node[/layers.0/MatMul]    an element by its name, the key of an entry, or the domain of an operator set
+    node:/layers.0/MatMul           a node by its name, or by a value that it makes, in any graph
+    tensor:w0  input:x  output:y  value:v  function:f
+    tensor:w0[0:4,:8]               elements of a tensor, as numpy counts them
+    node:"a.b[0]".op_type           a name in quotes ends where they do; without, the longest that there is counts
+
+The path "" is the message itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from json import JSONDecodeError, JSONDecoder
+from types import EllipsisType
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire._repeated import Repeated
+from onnxwire._search import Search
+from onnxwire._view import Payload
+from onnxwire.descriptor import Descriptor, FieldDescriptor
+from onnxwire.errors import PathError
+from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+Part = int | slice | EllipsisType
+
+_FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
+_SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
+_INT = re.compile(r"\s*(-?\d{1,19})\s*")
+_KEYS = ("name", "key", "domain", "dim_param")
+"""The fields that tell the elements of a repeated field apart, the first that the message has."""
+_NAMED = 2000  # names that are compared with one that was not found
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a path leads to.
+
+    path: the way there in fields and places, whatever name was asked for. value: a message, a repeated field or a list
+    of some of its elements, a number, a str; of a field of bytes a read-only buffer of them. parent: the message whose
+    `field` it is, None for the root; place: which element of it, or None. index: for a TensorProto the elements that
+    were asked for, as `TensorProto.read` takes them, or None for the tensor as such.
+    """
+
+    path: str
+    value: Any
+    parent: Message | None = None
+    field: FieldDescriptor | None = None
+    place: int | None = None
+    index: tuple[Part, ...] | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it is in the message, rather than the default of a field that is not."""
+        if self.parent is None or self.field is None or self.field.is_repeated:
+            return True
+        return self.parent.HasField(self.field.name)
+
+
+def resolve(message: Message, path: str) -> Found:
+    """Follow a path, as the head of this module describes them.
+
+    message: the root, mostly a model. path: a path, or kind:name and a path from there on. Nothing but what lies on the
+    way is read; for a name, the names of its kind.
+    Raises PathError where the path leads nowhere, or a name is that of several; it says what there is instead.
+    """
+    kind, colon, rest = path.partition(":")
+    if colon and kind in _KINDS:
+        found, rest = _by_name(message, kind, rest, path)
+    elif colon and re.fullmatch(r"[a-z]+", kind):
+        known = ", ".join(f"{known}:" for known in _KINDS)
+        raise _error(message, path, f"there is no {kind}: before a name; there are {known}")
+    else:
+        found, rest = Found("", message), path
+    while rest:
+        if found.index is not None:
+            raise _error(message, path, f"nothing can come behind the elements of a tensor, and {rest!r} does")
+        if rest.startswith("["):
+            content, rest = _bracket(message, path, rest)
+            found = _element(message, path, found, content)
+        else:
+            step = _FIELD.match(rest)
+            if step is None or (found.path and not rest.startswith(".")):
+                _refuse_name(message, path, found)
+                raise _error(message, path, f"{rest!r} is no step; write .field or [place]")
+            rest = rest[step.end() :]
+            found = _field(message, path, found, step[1])
+    return found
+
+
+def _error(root: Message, path: str, reason: str) -> PathError:
+    return PathError(reason, path, root._document.name)
+
+
+def _refuse_name(root: Message, path: str, found: Found) -> None:
+    """Raise PathError where a whole path is a name of something, and says so."""
+    if found.path:
+        return
+    kinds = []
+    for kind in _KINDS:
+        try:
+            _, rest = _by_name(root, kind, path, path)
+        except PathError:
+            continue
+        kinds += [f"{kind}:{path}"] if not rest or rest[0] in ".[" else []
+    if kinds:
+        raise _error(root, path, f"this is a name; write {' or '.join(kinds)}")
+
+
+def _field(root: Message, path: str, found: Found, name: str) -> Found:
+    """Step into a field."""
+    message = found.value
+    if not isinstance(message, Message):
+        here = found.path or "this"
+        if isinstance(message, Repeated | list):
+            raise _error(root, path, f"{here} holds {len(message):,} elements; choose one, such as {here}[0].{name}")
+        raise _error(root, path, f"{here} is a value without fields, so there is no .{name} in it")
+    field = message.DESCRIPTOR.fields_by_name.get(name)
+    if field is None:
+        _refuse_name(root, path, found)
+        names = list(message.DESCRIPTOR.fields_by_name)
+        raise _error(
+            root,
+            path,
+            f"{message.DESCRIPTOR.name} has no field {name!r}{_near(name, names)}; it has {', '.join(names)}",
+        )
+    here = f"{found.path}.{name}" if found.path else name
+    value: Any
+    if field.type == field.TYPE_BYTES and not field.is_repeated:
+        # The value itself would be a copy of what may be gigabytes.
+        value = message._payload(name)
+        value = b"" if value is None else value
+    else:
+        value = getattr(message, name)
+    return Found(here, value, message, field)
+
+
+def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Part, ...], str]:
+    """What stands in the brackets that a text begins with, a name or an index, and the text behind them."""
+    if text.startswith('["'):
+        name, end = _quoted(root, path, text, 1)
+        if not text.startswith("]", end):
+            raise _error(root, path, f"after {text[:end]!r} a ] is missing")
+        return name, text[end + 1 :]
+    content, bracket, rest = text[1:].partition("]")
+    if not bracket:
+        raise _error(root, path, f"{text!r} has no ] at its end")
+    if not content:
+        raise _error(root, path, "[] names no element; write a place, such as [0], or a name")
+    index = parse_index(content)
+    return content if index is None else index, rest
+
+
+def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
+    """A name in double quotes, with the escapes of JSON, and where it ends."""
+    try:
+        name, end = JSONDecoder().raw_decode(text, start)
+    except JSONDecodeError as error:
+        raise _error(root, path, f"the name in quotes is wrong: {error.msg}") from None
+    return name, end
+
+
+def parse_index(text: str) -> tuple[Part, ...] | None:
+    """Read ints, slices and an ellipsis with commas between them, as numpy's basic indexing; None for what is none."""
+    parts: list[Part] = []
+    for word in text.split(","):
+        if word.strip() == "...":
+            parts.append(...)
+        elif (number := _INT.fullmatch(word)) is not None:
+            parts.append(int(number[1]))
+        elif (ends := _SLICE.fullmatch(word)) is not None:
+            parts.append(slice(*[None if end is None else int(end) for end in ends.groups()]))
+        else:
+            return None
+    return tuple(parts)
+
+
+def _element(root: Message, path: str, found: Found, content: str | tuple[Part, ...]) -> Found:
+    """Step to an element, or several."""
+    value = found.value
+    if isinstance(value, TensorProto):
+        if isinstance(content, str):
+            raise _error(root, path, f"[{content}] are no elements of a tensor; write them as [0:4,:8] or [3]")
+        return replace(found, index=content)
+    if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
+        if isinstance(content, str):
+            place = _place_of(root, path, found, content)
+        elif len(content) == 1 and not isinstance(content[0], EllipsisType):
+            if isinstance(content[0], slice):
+                return _slice(root, path, found, content[0])
+            place = content[0]
+        else:
+            raise _error(root, path, f"{found.path} has one dimension; choose one element, or several as [0:4]")
+        count = len(value)
+        if not -count <= place < count:
+            there = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
+            raise _error(root, path, f"{found.path}[{place}] is not there; {there}")
+        place %= count
+        element = memoryview(value)[place] if isinstance(value, Payload) else value[place]
+        return Found(f"{found.path}[{place}]", element, found.parent, found.field, place)
+    if isinstance(value, Message):
+        of = ", a SparseTensorProto; its parts are .values and .indices" if "values" in _names(value) else ""
+        raise _error(root, path, f"{found.path or 'the root'} is one message{of}, and has no elements to choose from")
+    raise _error(root, path, f"{found.path} is one value, and has no elements to choose from")
+
+
+def _names(message: Message) -> Iterable[str]:
+    return message.DESCRIPTOR.fields_by_name
+
+
+def _slice(root: Message, path: str, found: Found, part: slice) -> Found:
+    if part.step == 0:
+        raise _error(root, path, "the step of a slice can't be 0")
+    value = found.value
+    # Of a long field of bytes a window, not a copy.
+    values = memoryview(value)[part] if isinstance(value, Payload) else value[part]
+    ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
+    step = f":{ends[2]}" if ends[2] else ""
+    return Found(f"{found.path}[{ends[0]}:{ends[1]}{step}]", values, found.parent, found.field)
+
+
+def _place_of(root: Message, path: str, found: Found, name: str) -> int:
+    """The place of the element that is called so."""
+    descriptor = found.field.message_type if found.field is not None else None
+    if descriptor is None:
+        raise _error(root, path, f"[{name}] is no place in {found.path}; its elements have no names, so write a number")
+    key = _key_of(descriptor)
+    if key is None:
+        raise _error(root, path, f"a {descriptor.name} has no name, so [{name}] is none; write its place, such as [0]")
+    names = [getattr(element, key) for element in found.value]
+    places = [place for place, known in enumerate(names) if known == name]
+    if not places:
+        raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{_near(name, names)}")
+    if len(places) > 1:
+        raise _several(root, path, name, [f"{found.path}[{place}]" for place in places])
+    return places[0]
+
+
+def _key_of(descriptor: Descriptor) -> str | None:
+    return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
+
+
+def _several(root: Message, path: str, name: str, places: list[str]) -> PathError:
+    more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
+    return _error(
+        root, path, f"{len(places):,} are called {name!r}; choose by place: {', '.join(places[:_SHOWN])}{more}"
+    )
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    """A question whether a name like it was meant."""
+    from difflib import get_close_matches
+    from itertools import islice
+
+    known = list(islice(dict.fromkeys(filter(None, names)), 50 * _NAMED))
+    lower = name.lower()
+    part = sorted((n for n in known if lower and (lower in n.lower() or n.lower() in lower)), key=len)
+    close = [*get_close_matches(name, known[:_NAMED], n=1, cutoff=0.75), *part]
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# Names.
+
+Named = tuple[str, Any, list[str]]
+"""A path, the message there, and the names that it goes by."""
+_Stages = list[Callable[[], Iterator[Named]]]
+
+
+def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str]:
+    """The message that a text names, and what of the text is behind its name.
+
+    The main graph comes first: what has the name elsewhere too is found by its place.
+    """
+    if text.startswith('"'):
+        name, end = _quoted(root, path, text, 0)
+        ends = {name: end}
+    else:
+        # A name may have dots and brackets in it, so every prefix may be the name; the longest that exists is.
+        ends = {text[:end]: end for end in [*(m.start() for m in re.finditer(r"[.\[]", text)), len(text)]}
+        ends.pop("", None)
+    for stage in _KINDS[kind](root):
+        best, found = "", list[Found]()
+        for place, message, names in stage():
+            for known in names:
+                if known in ends and len(known) >= len(best):
+                    if len(known) > len(best):
+                        best, found = known, []
+                    found.append(_found(root, place, message))
+                    break
+        if len(found) > 1:
+            raise _several(root, path, best, [match.path for match in found])
+        if found:
+            return found[0], text[ends[best] :]
+    wanted = max(ends, key=len, default="")
+    known_names = (name for stage in _KINDS[kind](root) for _, _, names in stage() for name in names)
+    raise _error(root, path, f"there is no {kind} called {wanted!r}{_near(wanted, known_names)}; {_LISTED_BY[kind]}")
+
+
+def _found(root: Message, path: str, value: Any) -> Found:
+    """What a path of fields and places leads to, with the message and field that it is in."""
+    outer, _, last = path.rpartition(".")
+    name, _, place = last.rstrip("]").partition("[")
+    parent: Any = root
+    for step in re.findall(r"[^.\[\]]+", outer):
+        parent = parent[int(step)] if step.isdigit() else getattr(parent, step)
+    return Found(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(place) if place else None)
+
+
+def _in_field(root: Message, *fields: str) -> Iterator[Named]:
+    """The named messages of fields of a model's graph, or of a graph."""
+    holder, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
+    for field in fields:
+        if field in _names(holder):
+            for place, message in enumerate(getattr(holder, field)):
+                yield f"{prefix}{field}[{place}]", message, [message.name]
+
+
+def _anywhere(root: Message, cls: type[Message]) -> Iterator[Named]:
+    for path, message in Search(root, [cls]):
+        yield path, message, [message.name]  # type: ignore[attr-defined]
+
+
+def _nodes_by_output(root: Message) -> Iterator[Named]:
+    for path, node in Search(root, [NodeProto]):
+        yield path, node, list(node.output)
+
+
+def _constants(root: Message) -> Iterator[Named]:
+    """The tensors of Constant nodes, by the value that the node makes."""
+    for path, node in Search(root, [NodeProto]):
+        if node.op_type == "Constant":
+            for place, attribute in enumerate(node.attribute):
+                if attribute.HasField("t"):
+                    yield f"{path}.attribute[{place}].t", attribute.t, list(node.output)
+
+
+def _functions(root: Message) -> Iterator[Named]:
+    for path, function in Search(root, [FunctionProto]):
+        yield path, function, [f"{function.domain}.{function.name}", function.name]
+
+
+_KINDS: dict[str, Callable[[Message], _Stages]] = {
+    "node": lambda root: [
+        lambda: _in_field(root, "node"),
+        lambda: _anywhere(root, NodeProto),
+        lambda: _nodes_by_output(root),
+    ],
+    "tensor": lambda root: [
+        lambda: _in_field(root, "initializer"),
+        lambda: _anywhere(root, TensorProto),
+        lambda: _constants(root),
+    ],
+    "input": lambda root: [lambda: _in_field(root, "input")],
+    "output": lambda root: [lambda: _in_field(root, "output")],
+    "value": lambda root: [
+        lambda: _in_field(root, "input", "output", "value_info"),
+        lambda: _anywhere(root, ValueInfoProto),
+    ],
+    "function": lambda root: [lambda: _functions(root)],
+}
+_LISTED_BY = {
+    "node": "`onnxwire ls FILE --nodes` lists them",
+    "tensor": "`onnxwire ls FILE` lists them",
+    "input": "`onnxwire ls FILE --inputs` lists them",
+    "output": "`onnxwire ls FILE --outputs` lists them",
+    "value": "`onnxwire ls FILE --values` lists them",
+    "function": "`onnxwire info FILE` lists them",
+}

@@ -1,0 +1,550 @@
+"""Minimum, maximum, mean and the rest, of one tensor or of all weights of a model, read once and block by block."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from onnxwire._message import Message
+from onnxwire.dtypes import STRING, Kind
+from onnxwire.external import ExternalFile
+from onnxwire.index import TensorInfo, describe, find_tensors
+from onnxwire.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from onnxwire.messages import TensorProto
+    from onnxwire.tensor import Index, Part
+
+    Array = np.ndarray[Any, Any]
+
+BLOCK = 1 << 16
+"""Elements that are looked at together: few enough that what is computed of them stays in the processor's cache."""
+_TASK = 64 * BLOCK  # elements that a thread takes at a time
+_EXACT = 1 << 46  # integers below it have sums of a block that an int64 holds
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many elements there are in each of some equally wide ranges.
+
+    low, high: where the first range begins and the last one ends; an element at `high` is in the last. counts: of each
+    range, from low to high. Of integers that take fewer values than ranges were asked for, each value has its own
+    range, which begins with it.
+    """
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+    @property
+    def edges(self) -> list[float]:
+        """The ends of the ranges, one more than there are counts."""
+        bins = len(self.counts)
+        width = (self.high - self.low) / bins
+        if math.isinf(width):
+            return [self.low * (1 - i / bins) + self.high * (i / bins) for i in range(bins + 1)]
+        return [self.low + i * width for i in range(bins)] + [self.high]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a tensor's elements are like.
+
+    count: of all elements; zeros, nan, inf: how many of them are 0 (or -0), NaN, and infinite of either sign.
+    min, max, mean, std: of the finite elements alone, in the units of the elements; None where there are none. Those of
+    complex numbers are of their magnitudes, those of truth values of 0 and 1. min and max of integers are ints, and the
+    mean is that of their exact sum. std: the population's, as numpy's.
+    histogram: of the finite elements; None where none was asked for, or there is no finite element.
+    """
+
+    count: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    zeros: int
+    nan: int
+    inf: int
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """A tensor of a model and its statistics; None for strings, which have none."""
+
+    info: TensorInfo
+    statistics: Statistics | None
+
+
+def measure(
+    tensor: TensorProto,
+    index: Index | None = None,
+    *,
+    bins: int = 0,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Statistics:
+    """Measure the elements of a tensor, or those that an index chooses.
+
+    tensor: of any data type but STRING. index: as for `TensorProto.read`. bins: ranges of the histogram, 0 for none;
+    with them the tensor is read twice, the first time for the range. threads, progress: as for `measure_all`.
+    No more than some blocks are in memory at a time, of which the elements are float64 at most.
+    Raises TensorError for strings and for a tensor that `TensorProto.numpy` raises it for, IndexError as `read` does.
+    """
+    if index is None:
+        return _Pass([tensor], bins, threads, progress).run()[0]
+    _refuse_strings(tensor)
+    storage = Storage(tensor)
+
+    def blocks() -> Iterator[Array]:
+        for part in split_index(index, storage.shape, BLOCK):
+            yield _numbers(tensor.read(part).reshape(-1), storage.kind)
+
+    moments = _measure_blocks(blocks())
+    counter = _Counter.for_range(moments, bins)
+    if counter is not None and not counter.is_trivial:
+        for block in blocks():
+            counter.counts += counter.count(block)
+    return moments.finish(counter)
+
+
+def measure_all(
+    source: Message | Iterable[tuple[str, TensorProto]],
+    *,
+    bins: int = 0,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[TensorStatistics]:
+    """Measure every tensor of a message, wherever it is, on all cores.
+
+    source: a model or any other message, or tensors with their paths. bins: as for `measure`. threads: how many work,
+    by default one a core. progress: called with the bytes of payload looked at so far and their total, from any
+    thread, one at a time.
+    The result does not depend on the number of threads. Payloads are read, not mapped, each once, or twice with bins.
+    Returns one entry a tensor, in the order of the document. Raises TensorError for the first one that is damaged.
+    """
+    found = find_tensors(source) if isinstance(source, Message) else list(source)
+    numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]
+    results = iter(_Pass(numeric, bins, threads, progress).run())
+    return [
+        TensorStatistics(describe(tensor, path), next(results) if tensor.data_type != STRING.number else None)
+        for path, tensor in found
+    ]
+
+
+def _refuse_strings(tensor: TensorProto) -> None:
+    if tensor.data_type == STRING.number:
+        raise tensor_error(tensor, "strings have neither a mean nor a range; choose a tensor of numbers")
+
+
+class _Reader:
+    """The elements of a tensor in order, a block at a time; of a file they are read, so that none of it is mapped."""
+
+    def __init__(self, tensor: TensorProto) -> None:
+        _refuse_strings(tensor)
+        storage = Storage(tensor)
+        self.kind: Kind = storage.kind
+        self.count = storage.count
+        self.nbytes = self.kind.count_bytes(self.count)
+        self._storage = storage
+        self._file: ExternalFile | None = None
+        self._offset = 0
+        self._array: Array | None = None
+        self._is_typed = False
+        self._lock = Lock()
+        self.pending = 0  # tasks that are not done
+        payload = tensor._payload("raw_data") if storage.field == "raw_data" else None
+        if storage.file is not None:
+            self._file, self._offset, _ = storage.file
+        elif payload is not None and payload.document is not None and payload.span is not None:
+            # An excerpt of a document has its memory without its file.
+            if payload.document.root is not None and payload.document.descriptor >= 0:
+                self._file, self._offset = ExternalFile(payload.document), payload.span[0]
+        elif storage.field != "raw_data" and self.count:
+            self._is_typed = True
+
+    def read(self, start: int, count: int, buffer: bytearray) -> Array:
+        """Elements from place `start` on, a multiple of 8, as numbers; they may stand in the buffer."""
+        import numpy as np
+
+        if self._is_typed:
+            with self._lock:
+                if self._array is None:
+                    self._array = self._storage.array().reshape(-1)
+                array = self._array
+            return _numbers(array[start : start + count], self.kind)
+        first, size = self.kind.count_bytes(start), self.kind.count_bytes(count)
+        data: memoryview
+        if self._file is not None and self._file.descriptor >= 0:
+            data = memoryview(buffer)[:size]
+            self._file.read_into(self._offset + first, data)
+        else:
+            data = self._storage.payload(first, first + size)
+        if self.kind.is_packed:
+            return _numbers(unpacked(data, 0, count, self.kind), self.kind)
+        return _numbers(little_endian(np.frombuffer(data, self.kind.dtype, count), self.kind), self.kind)
+
+    def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
+        """The elements between two places, a block at a time, which is good until the next one."""
+        for place in range(start, end, BLOCK):
+            yield self.read(place, min(BLOCK, end - place), buffer)
+
+    def release(self) -> None:
+        """Let go of what was decoded."""
+        self._array = None
+
+
+def _numbers(array: Array, kind: Kind) -> Array:
+    """Elements of any kind as such that numpy computes with: integers as they are, all else float32 or float64.
+
+    Only numpy's own dtypes, and by a way that the processor does many of at once: numpy takes float16 one by one.
+    """
+    import numpy as np
+
+    if kind.name == "BOOL":
+        truths: Array = array.view(np.uint8) != 0
+        return truths
+    if kind.name == "FLOAT16":
+        return _from_float16(array.view(np.uint16))
+    if kind.name == "BFLOAT16":
+        return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if kind.dtype_name.startswith("complex"):
+        with np.errstate(over="ignore"):
+            magnitudes: Array = np.abs(array.astype(np.complex128))
+        return magnitudes
+    if kind.bits < 8 or array.dtype.kind not in "iuf":
+        numbers: Array = _values_of(kind).take(array.view(np.uint8))
+        return numbers
+    return array
+
+
+@cache
+def _values_of(kind: Kind) -> Array:
+    """The numbers that the 256 bytes stand for as elements of one byte."""
+    import numpy as np
+
+    values: Array = np.arange(256, dtype=np.uint8).view(kind.dtype).astype(np.float32)
+    if "INT" in kind.name:
+        values = values.astype(np.int8)
+    return values
+
+
+def _from_float16(bits: Array) -> Array:
+    """The float32 of float16s, given as uint16."""
+    import numpy as np
+
+    wide = bits.astype(np.uint32)
+    signs = wide & np.uint32(0x8000)
+    wide &= np.uint32(0x7FFF)
+    special = wide >= np.uint32(0x7C00) if wide.size and wide.max() >= 0x7C00 else None
+    wide <<= np.uint32(13)
+    # With the exponent where float32 has it, all that is missing is the difference of the biases, 112.
+    values: Array = wide.view(np.float32)
+    values *= np.float32(2.0**112)
+    if special is not None:
+        # Infinities, and NaNs with a bit of their fraction: what has become 2**16 and more.
+        wide[special] = (wide[special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
+    signs <<= np.uint32(16)
+    wide |= signs
+    return values
+
+
+@dataclass(slots=True)
+class _Moments:
+    """What is known of some elements. squares: the sum of the squared distances from their mean."""
+
+    count: int = 0
+    finite: int = 0
+    zeros: int = 0
+    nan: int = 0
+    inf: int = 0
+    min: float = math.inf
+    max: float = -math.inf
+    total: float = 0
+    squares: float = 0.0
+    is_integer: bool = True
+
+    def add(self, other: _Moments) -> None:
+        """Take other elements in. Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm", 1979."""
+        if other.finite:
+            if self.finite:
+                distance = other.total / other.finite - self.total / self.finite
+                weight = self.finite * other.finite / (self.finite + other.finite)
+                self.squares += other.squares + distance * distance * weight
+                self.is_integer &= other.is_integer
+            else:
+                self.squares, self.is_integer = other.squares, other.is_integer
+            self.min, self.max = min(self.min, other.min), max(self.max, other.max)
+            self.total += other.total
+            self.finite += other.finite
+        self.count += other.count
+        self.zeros += other.zeros
+        self.nan += other.nan
+        self.inf += other.inf
+
+    def finish(self, counter: _Counter | None = None) -> Statistics:
+        """The statistics of all elements."""
+        if not self.finite:
+            return Statistics(self.count, None, None, None, None, self.zeros, self.nan, self.inf)
+        mean, std = self.total / self.finite, math.sqrt(self.squares / self.finite)
+        histogram = None if counter is None else counter.finish()
+        return Statistics(self.count, self.min, self.max, mean, std, self.zeros, self.nan, self.inf, histogram)
+
+
+def _moments_of(block: Array) -> _Moments:
+    """Measure some elements, as `_numbers` gives them."""
+    import numpy as np
+
+    found = _Moments(count=block.size)
+    if not block.size:
+        return found
+    if block.dtype == np.bool_:
+        block = block.view(np.uint8)
+    found.is_integer = block.dtype.kind in "iu"
+    low, high = block.min(), block.max()
+    if not found.is_integer and not (np.isfinite(low) and np.isfinite(high)):
+        found.nan = int(np.count_nonzero(np.isnan(block)))
+        finite = np.isfinite(block)
+        block = block[finite]
+        found.inf = found.count - found.nan - block.size
+        if not block.size:
+            return found
+        low, high = block.min(), block.max()
+    found.finite = block.size
+    found.min, found.max = low.item(), high.item()
+    if low == high:
+        found.zeros = block.size if low == 0 else 0
+        found.total = found.min * block.size
+        return found
+    if low <= 0 <= high:
+        found.zeros = block.size - int(np.count_nonzero(block))
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = block.astype(np.float64)
+        if not found.is_integer:
+            found.total = float(wide.sum())
+        elif max(-found.min, found.max) < _EXACT:
+            found.total = int(block.sum(dtype=np.int64))
+        else:
+            # The halves of 64 bits are summed apart: neither sum can overflow.
+            halves = (block >> 32).astype(np.int64), (block & 0xFFFFFFFF).astype(np.int64)
+            found.total = (int(halves[0].sum()) << 32) + int(halves[1].sum())
+        wide -= found.total / block.size
+        found.squares = float(np.einsum("i,i->", wide, wide))
+    return found
+
+
+def _measure_blocks(blocks: Iterable[Array]) -> _Moments:
+    return _sum_moments(map(_moments_of, blocks))
+
+
+def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
+    found = _Moments()
+    for part in parts:
+        found.add(part)
+    return found
+
+
+class _Counter:
+    """Counts the elements of a histogram.
+
+    low, high, bins: as of the histogram. total: how many elements there are; is_trivial: they are all alike, so that
+    none need be looked at.
+    """
+
+    def __init__(self, low: float, high: float, bins: int, total: int, is_trivial: bool) -> None:
+        self.low, self.high, self.bins = low, high, bins
+        self.total = total
+        self.is_trivial = is_trivial
+        self.counts: Any = 0
+
+    @classmethod
+    def for_range(cls, moments: _Moments, bins: int) -> _Counter | None:
+        """The counter for what has been measured; None where there is nothing to count."""
+        if bins <= 0 or not moments.finite:
+            return None
+        low, high = moments.min, moments.max
+        if moments.is_integer and high - low < bins:
+            return cls(low, high + 1, int(high - low) + 1, moments.finite, low == high)
+        if low == high:
+            # One value is in the middle, as numpy has it.
+            return cls(low - 0.5, high + 0.5, bins, moments.finite, True)
+        return cls(low, high, bins, moments.finite, False)
+
+    def count(self, block: Array) -> Array:
+        """The counts of some elements, as `_numbers` gives them."""
+        import numpy as np
+
+        # A signaling NaN is no fault here.
+        with np.errstate(invalid="ignore", over="ignore"):
+            wide = block.astype(np.float64)
+            if block.dtype.kind == "f" and not np.isfinite(wide.sum()):
+                wide = wide[np.isfinite(wide)]
+        low, width = float(self.low), float(self.high) - float(self.low)
+        if math.isinf(width):
+            # The range of float64s may be more than a float64 holds; its half is not.
+            low, width = low / 2, float(self.high) / 2 - low / 2
+            wide /= 2
+        wide -= low
+        wide /= width
+        wide *= self.bins
+        return np.bincount(np.minimum(wide.astype(np.intp), self.bins - 1), minlength=self.bins)
+
+    def finish(self) -> Histogram:
+        """The histogram of all that was counted."""
+        counts = [0] * self.bins
+        if self.is_trivial:
+            counts[self.bins // 2] = self.total
+        else:
+            counts = self.counts.tolist()
+        return Histogram(float(self.low), float(self.high), tuple(counts))
+
+
+class _Pass:
+    """Measures tensors: threads take pieces of them in turn, so that one large tensor keeps all of them busy, too."""
+
+    def __init__(
+        self,
+        tensors: list[TensorProto],
+        bins: int,
+        threads: int | None,
+        progress: Callable[[int, int], object] | None,
+    ) -> None:
+        self.tensors = tensors
+        self.bins = bins
+        self.threads = threads if threads is not None else _cores()
+        self.progress = progress
+        self.done = 0
+        self.total = 0
+        self.lock = Lock()
+        self.fault: BaseException | None = None
+
+    def run(self) -> list[Statistics]:
+        """Measure; returns the statistics in the order of the tensors."""
+        readers = [_Reader(tensor) for tensor in self.tensors]
+        self.total = sum(reader.nbytes for reader in readers)
+        moments = [_sum_moments(parts) for parts in self._map(readers, lambda place, blocks: _measure_blocks(blocks))]
+        counters = [_Counter.for_range(found, self.bins) for found in moments]
+        again = [(reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None]
+        again = [(reader, counter) for reader, counter in again if not counter.is_trivial]
+        self.total += sum(reader.nbytes for reader, _ in again)
+        counts = self._map(
+            [reader for reader, _ in again],
+            lambda place, blocks: sum(again[place][1].count(block) for block in blocks),
+        )
+        for (_, counter), parts in zip(again, counts, strict=True):
+            counter.counts = sum(parts)
+        return [found.finish(counter) for found, counter in zip(moments, counters, strict=True)]
+
+    def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
+        """What `work` makes of the blocks of each task, by reader, in order."""
+        results: list[list[Any]] = [[None] * -(-reader.count // _TASK) for reader in readers]
+        tasks = ((place, task) for place, parts in enumerate(results) for task in range(len(parts)))
+        for reader, parts in zip(readers, results, strict=True):
+            reader.pending = len(parts)
+
+        def take() -> None:
+            # The longest element has 16 bytes.
+            buffer = bytearray(BLOCK * 16)
+            while True:
+                with self.lock:
+                    found = None if self.fault is not None else next(tasks, None)
+                if found is None:
+                    return
+                place, task = found
+                reader = readers[place]
+                start, end = task * _TASK, min((task + 1) * _TASK, reader.count)
+                try:
+                    results[place][task] = work(place, reader.blocks(start, end, buffer))
+                    self._tell(reader, reader.kind.count_bytes(end - start))
+                except BaseException as error:
+                    with self.lock:
+                        self.fault = self.fault or error
+                    return
+
+        self._run_threads(take, sum(map(len, results)))
+        if self.fault is not None:
+            raise self.fault
+        return results
+
+    def _run_threads(self, take: Callable[[], None], tasks: int) -> None:
+        """Run a function in as many threads as there is work for; where the caller is interrupted, they end early."""
+        from threading import Thread
+
+        count = min(self.threads, tasks)
+        if count <= 1:
+            take()
+            return
+        threads = [Thread(target=take, daemon=True) for _ in range(count)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            self.fault = self.fault or error
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+            raise
+
+    def _tell(self, reader: _Reader, size: int) -> None:
+        """Count a task as done."""
+        with self.lock:
+            reader.pending -= 1
+            if not reader.pending:
+                reader.release()
+            self.done += size
+            if self.progress is not None:
+                self.progress(self.done, self.total)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tuple[Part, ...]]:
+    """Split an index into such of at most `limit` elements each, in order.
+
+    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError where it does not fit the shape.
+    """
+    ranges, _ = expand_index(index, shape)
+    sizes = [len(axis) for axis in ranges]
+    if 0 in sizes:
+        return
+    # Axes before `cut` are taken element by element, the one there in pieces, those behind it whole.
+    cut, behind = len(ranges), 1
+    while cut > 0 and behind * sizes[cut - 1] <= limit:
+        cut -= 1
+        behind *= sizes[cut]
+    axis = cut - 1
+    step = max(limit // behind, 1)
+
+    def parts(place: int) -> Iterator[tuple[Part, ...]]:
+        if place == axis:
+            for start in range(0, sizes[place], step):
+                yield (_slice_of(ranges[place][start : start + step]), *map(_slice_of, ranges[place + 1 :]))
+            return
+        for one in ranges[place]:
+            for rest in parts(place + 1):
+                yield (one, *rest)
+
+    if axis < 0:
+        yield tuple(map(_slice_of, ranges))
+    else:
+        yield from parts(0)
+
+
+def _slice_of(places: range) -> slice:
+    """The slice that takes the places of a range."""
+    return slice(places.start, places.stop if places.stop >= 0 else None, places.step)

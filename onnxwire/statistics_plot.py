@@ -1,0 +1,217 @@
+"""The statistics of all tensors of a model as a picture, a row a tensor: PNG and SVG by matplotlib, HTML by itself."""
+
+from __future__ import annotations
+
+import html
+import math
+import warnings
+from collections.abc import Sequence
+from typing import IO, Any
+
+from onnxwire.dtypes import name_of
+from onnxwire.errors import MissingPackageError
+from onnxwire.statistics import Histogram, Statistics, TensorStatistics
+
+_MOST = 60  # rows that a picture has; a page has all
+_WIDTH, _HEIGHT = 220, 28  # of a histogram on the page, in pixels
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1c2733; --soft: #66727f; --line: #dde3e9; --bar: #2f6fb0; --ground: #fff; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e4e9ee; --soft: #93a0ad; --line: #303a44; --bar: #6aa9e6; --ground: #14191e; }}
+}}
+body {{ margin: 1.5rem; font: 14px/1.4 system-ui, sans-serif; color: var(--ink); background: var(--ground); }}
+h1 {{ font-size: 1.25rem; }}
+p {{ color: var(--soft); }}
+input {{ font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 4px;
+  padding: .2rem .5rem; min-width: 16rem; }}
+table {{ border-collapse: collapse; margin-top: 1rem; }}
+th, td {{ padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }}
+th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
+th {{ position: sticky; top: 0; background: var(--ground); }}
+th button {{ font: inherit; font-weight: 600; color: inherit; background: none; border: 0;
+  padding: 0; cursor: pointer; }}
+td {{ font-variant-numeric: tabular-nums; }}
+td.bad {{ color: #c0392b; font-weight: 600; }}
+path {{ fill: var(--bar); }}
+line {{ stroke: var(--soft); stroke-dasharray: 2 2; }}
+svg {{ display: block; }}
+</style>
+<h1>{title}</h1>
+<p>{summary} Ranges, means and deviations are of the finite elements. A dashed line marks zero.</p>
+<input id="filter" type="search" placeholder="name" aria-label="show the tensors with such a name">
+<table>
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+<script>
+const body = document.querySelector("tbody");
+document.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {{
+  const down = button.dataset.down = button.dataset.down === "1" ? "" : "1";
+  const key = row => row.cells[column].dataset.key;
+  const numeric = column > 2;
+  const order = (a, b) => numeric ? Number(key(b)) - Number(key(a))
+    : key(a).localeCompare(key(b), undefined, {{numeric: true}});
+  const known = row => !numeric || key(row) !== "";
+  const rows = [...body.rows];
+  const sorted = rows.filter(known).sort((a, b) => down ? order(a, b) : order(b, a));
+  body.append(...sorted, ...rows.filter(row => !known(row)));
+}}));
+document.getElementById("filter").addEventListener("input", event => {{
+  const word = event.target.value.toLowerCase();
+  for (const row of body.rows) row.hidden = !row.cells[0].textContent.toLowerCase().includes(word);
+}});
+</script>
+</html>
+"""
+
+
+def write_html(found: Sequence[TensorStatistics], title: str, out: IO[str]) -> None:
+    """Write a page that needs no other file and no network: a table of all tensors with their histograms.
+
+    found: measured with bins. title: mostly the model's name. out: a text file.
+    """
+    heads = "".join(
+        f'<th scope="col"><button>{name}</button></th>'
+        for name in ("name", "type", "shape", "bytes", "min", "max", "mean", "std", "zeros", "NaN", "Inf")
+    )
+    heads += '<th scope="col">histogram</th>'
+    size = sum(entry.info.nbytes for entry in found)
+    summary = f"{len(found):,} tensors, {size:,} bytes."
+    rows = "\n".join(map(_html_row, found))
+    out.write(_PAGE.format(title=html.escape(title), summary=summary, heads=heads, rows=rows))
+
+
+def _html_row(entry: TensorStatistics) -> str:
+    info, numbers = entry.info, entry.statistics
+    cells = []
+    for text in (info.name or info.path, name_of(info.data_type), " x ".join(map(str, info.shape)) or "scalar"):
+        escaped = html.escape(text)
+        cells.append(f'<td data-key="{escaped}">{escaped}</td>')
+    cells.append(f'<td data-key="{info.nbytes}">{info.nbytes:,}</td>')
+    for key in ("min", "max", "mean", "std", "zeros", "nan", "inf"):
+        value = getattr(numbers, key, None)
+        if value is None:
+            cells.append('<td data-key="">-</td>')
+            continue
+        bad = ' class="bad"' if key in ("nan", "inf") and value else ""
+        text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        cells.append(f'<td{bad} data-key="{value}">{text}</td>')
+    histogram = None if numbers is None else numbers.histogram
+    # Of elements that are all alike there is nothing to draw.
+    is_flat = histogram is None or numbers is None or numbers.min == numbers.max
+    cells.append(f"<td>{'' if histogram is None or is_flat else _svg(histogram)}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _svg(histogram: Histogram) -> str:
+    """A histogram as a small picture; the square roots of the counts, so that tails can be seen."""
+    most = math.sqrt(max(histogram.counts) or 1)
+    step = _WIDTH / len(histogram.counts)
+    bars = ""
+    for place, count in enumerate(histogram.counts):
+        if count:
+            height = max(math.sqrt(count) / most * _HEIGHT, 0.5)
+            bars += f"M{place * step:.1f} {_HEIGHT}v-{height:.1f}h{step:.1f}v{height:.1f}z"
+    zero = ""
+    if histogram.low < 0 < histogram.high:
+        # Divided one by one, since the width may be more than a float holds.
+        x = _WIDTH / (1 + histogram.high / -histogram.low)
+        zero = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT}"/>'
+    label = f"from {histogram.low:.4g} to {histogram.high:.4g}"
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}"><title>{label}</title>'
+        f'<path d="{bars}"/>{zero}</svg>'
+    )
+
+
+def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes], kind: str) -> None:
+    """Draw the ranges, means and histograms of the largest tensors, a row each, on one scale, with matplotlib.
+
+    found: measured with bins. kind: "png" or "svg". out: a binary file. Raises MissingPackageError without matplotlib.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingPackageError(
+            f"a picture as {kind} needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or name a "
+            ".html file, which needs nothing"
+        ) from None
+    drawn: list[tuple[TensorStatistics, Statistics]] = []
+    for entry in sorted(found, key=lambda entry: -entry.info.nbytes):
+        numbers = entry.statistics
+        if numbers is not None and numbers.histogram is not None and len(drawn) < _MOST:
+            drawn.append((entry, numbers))
+    # The same bytes every time, and text as text.
+    settings = {"svg.hashsalt": "onnxwire", "svg.fonttype": "none"}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # What a font does not have is drawn as a box.
+        warnings.filterwarnings("ignore", "Glyph")
+        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn), 1)), layout="constrained")
+        axes: Any = figure.add_subplot()
+        for row, (_, numbers) in enumerate(drawn):
+            _draw(axes, row, numbers)
+        _scale(axes, [numbers for _, numbers in drawn])
+        names = [_label(entry.info.name or entry.info.path) for entry, _ in drawn]
+        axes.set_yticks(range(len(drawn)), names, parse_math=False)
+        axes.set_ylim(len(drawn) - 0.4, -0.9)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.axvline(0, color="0.7", linewidth=0.8, zorder=0)
+        more = f", {len(drawn):,} of {len(found):,} tensors" if len(drawn) < len(found) else ""
+        text = f"{_label(title)}: range, histogram, mean ± std{more}"
+        axes.set_title(text, fontsize=10, loc="left", parse_math=False)
+        metadata = {"Date": None} if kind == "svg" else {"Software": "onnxwire"}
+        figure.savefig(out, format=kind, dpi=120, metadata=metadata)
+
+
+def _label(name: str) -> str:
+    """A name that fits beside the picture, without characters that no font has and XML does not allow."""
+    name = name if name.isprintable() else ascii(name)[1:-1]
+    return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
+
+
+def _draw(axes: Any, row: int, numbers: Statistics) -> None:
+    """Draw a tensor: its histogram upwards from the line of its range, and mean and deviation on that line."""
+    histogram = numbers.histogram
+    assert histogram is not None and numbers.mean is not None and numbers.std is not None
+    most = math.sqrt(max(histogram.counts) or 1)
+    axes.plot([numbers.min, numbers.max], [row + 0.3] * 2, color="#2f6fb0", linewidth=1)
+    axes.errorbar([numbers.mean], [row + 0.3], xerr=[numbers.std], fmt="o", color="#1c3d5e", markersize=2.5)
+    heights = [row + 0.3 - 0.8 * math.sqrt(count) / most for count in histogram.counts]
+    if numbers.min != numbers.max:
+        axes.stairs(heights, histogram.edges, baseline=row + 0.3, fill=True, color="#8db7e0")
+    if numbers.nan or numbers.inf:
+        axes.annotate(
+            f"{numbers.nan:,} NaN, {numbers.inf:,} Inf",
+            (1.0, row),
+            xycoords=("axes fraction", "data"),
+            color="#c0392b",
+            fontsize=7,
+            ha="right",
+        )
+
+
+def _scale(axes: Any, drawn: list[Statistics]) -> None:
+    """A symmetric logarithmic scale where ranges differ so much that the narrow ones could not be seen."""
+    reach = sorted(max(abs(numbers.min or 0), abs(numbers.max or 0)) for numbers in drawn)
+    reach = [value for value in reach if value > 0]
+    if reach and reach[-1] > 50 * reach[len(reach) // 2]:
+        from matplotlib.ticker import FixedLocator, FuncFormatter
+
+        linear = max(reach[len(reach) // 2], 1e-300)
+        axes.set_xscale("symlog", linthresh=linear)
+        # A few powers of ten to either side; matplotlib's own choice is too many to read.
+        first, last = math.ceil(math.log10(linear)), math.floor(math.log10(reach[-1]))
+        powers = [10.0**n for n in range(first, last + 1, max((last - first) // 3, 1))]
+        axes.xaxis.set_major_locator(FixedLocator([*(-power for power in powers), 0, *powers]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))

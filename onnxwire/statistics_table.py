@@ -1,0 +1,82 @@
+"""The statistics of all tensors of a model as a table: rows, CSV, Arrow and Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from typing import IO, Any
+
+from onnxwire.dtypes import name_of
+from onnxwire.errors import MissingPackageError
+from onnxwire.statistics import TensorStatistics
+
+COLUMNS = (
+    "name", "path", "type", "shape", "bytes", "count", "min", "max", "mean", "std", "zeros", "nan", "inf",
+)  # fmt: skip
+"""The columns of every form of the table, in order."""
+
+
+def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
+    """One dict a tensor with COLUMNS as its keys; None where there is no value, as for all numbers of strings.
+
+    shape is a list of ints, bytes the size of the payload, and the rest as in `Statistics`.
+    """
+    rows = []
+    for entry in found:
+        info, numbers = entry.info, entry.statistics
+        row: dict[str, Any] = {
+            "name": info.name,
+            "path": info.path,
+            "type": name_of(info.data_type),
+            "shape": list(info.shape),
+            "bytes": info.nbytes,
+        }
+        rows.append(row | {key: getattr(numbers, key, None) for key in COLUMNS[5:]})
+    return rows
+
+
+def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
+    """Write rows as CSV (RFC 4180) with a line of headings; shapes as 64x512, nothing where there is no value."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow(["x".join(map(str, row[key])) if key == "shape" else row[key] for key in COLUMNS])
+
+
+def to_arrow(rows: list[dict[str, Any]]) -> Any:
+    """Make a pyarrow.Table of rows: strings, int64, a list of int64 for the shape, float64 for min, max, mean and std.
+
+    Raises MissingPackageError without pyarrow.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingPackageError("this needs pyarrow, which is not installed; `pip install pyarrow`") from None
+    kinds = {"name": pa.string(), "path": pa.string(), "type": pa.string(), "shape": pa.list_(pa.int64())}
+    floats = {"min": pa.float64(), "max": pa.float64(), "mean": pa.float64(), "std": pa.float64()}
+    kinds |= floats
+    columns = {}
+    for key in COLUMNS:
+        values = [row[key] for row in rows]
+        if key in floats:
+            # Not every int64 is a float64, and pyarrow refuses to round.
+            values = [None if value is None else float(value) for value in values]
+        columns[key] = pa.array(values, kinds.get(key, pa.int64()))
+    return pa.table(columns)
+
+
+def write_arrow(rows: list[dict[str, Any]], out: IO[bytes]) -> None:
+    """Write rows as an Arrow IPC file (Feather version 2) to a binary file; raises MissingPackageError."""
+    table = to_arrow(rows)
+    import pyarrow as pa
+
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_parquet(rows: list[dict[str, Any]], out: IO[bytes]) -> None:
+    """Write rows as a Parquet file to a binary file; raises MissingPackageError."""
+    table = to_arrow(rows)
+    from pyarrow import parquet
+
+    parquet.write_table(table, out)

@@ -1,0 +1,424 @@
+"""What the page asks about a model; every answer is made of plain values, and only what it needs is read."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from onnxwire._message import Message
+from onnxwire._search import Search
+from onnxwire.dtypes import name_of
+from onnxwire.errors import PathError
+from onnxwire.index import describe, find_tensors, tensor_bytes
+from onnxwire.messages import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+)
+from onnxwire.paths import Found, resolve
+from onnxwire.summary import describe_type, summarize
+from onnxwire.view import raw, samples
+from onnxwire.view.graph import Connections, Scope, around
+
+_KEPT = 16  # searches, and graphs' connections, that are kept
+_OUTLINED = 5000  # graphs that an outline lists
+_SHOWN = 16  # numbers of an attribute that are shown
+_LONGEST = 400  # letters of a text that are shown
+_MOST_BYTES = 1 << 16  # of one answer
+_MOST_ROWS = 1000
+_MOST_CELLS = 512
+_MOST_HOPS = 6
+_A = AttributeProto
+
+
+class Queries:
+    """The questions of the page about one model. They may come from several threads at once.
+
+    model: as loaded; it must not be edited meanwhile.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+
+    def summary(self) -> dict[str, Any]:
+        """What `onnxwire info` tells, and the paths of the largest tensors."""
+        return self._keep(("summary",), self._summarize)  # type: ignore[no-any-return]
+
+    def _summarize(self) -> dict[str, Any]:
+        summary = summarize(self.model)
+        summary["tensors"]["largest"] = largest_tensors(self.model, 12)
+        return summary
+
+    def outline(self) -> dict[str, Any]:
+        """List the graphs: the main one, those of attributes and of training, and functions.
+
+        Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
+        and for a subgraph the name of its node; and left_off, how many of them are not listed.
+        """
+        return self._keep(("outline",), self._outline)  # type: ignore[no-any-return]
+
+    def _outline(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        left_off = 0
+        classes: list[type[Message]] = [GraphProto, FunctionProto]
+        message: Any
+        for path, message in Search(self.model, classes):
+            if len(rows) >= _OUTLINED:
+                left_off += 1
+                continue
+            row: dict[str, Any] = {"path": path, "name": message.name, "nodes": len(message.node), "of": ""}
+            row["depth"] = path.count(".attribute[")
+            row["tensors"] = len(message.initializer) if isinstance(message, GraphProto) else 0
+            row["kind"] = "subgraph" if row["depth"] else "graph"
+            if isinstance(message, FunctionProto):
+                row["kind"] = "function"
+                row["name"] = f"{message.domain}.{message.name}" if message.domain else message.name
+            elif path.startswith("training_info"):
+                row["kind"] = "training" if not row["depth"] else "subgraph"
+            if row["depth"]:
+                owner, _, attribute = path.rpartition(".attribute[")
+                node: NodeProto = resolve(self.model, owner).value
+                field = node.attribute[int(attribute.partition("]")[0])]
+                row["of"] = f"{node.op_type} {node.name}".strip()
+                row["name"] = f"{field.name}: {message.name}" if message.name else field.name
+            rows.append(row)
+        return {"rows": rows, "left_off": left_off}
+
+    def nodes(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
+        """List nodes of a graph or function, some at a time.
+
+        scope: its path. search: words that must all be in the node's name, operator, domain or values, in letters of
+        either case. start: the first that is wanted of those found; count: how many, up to 1,000.
+        Returns total (how many were found) and rows: place, path, name, op_type, domain.
+        """
+        nodes = self._scope(scope).node
+        places = self._found(("nodes", scope, search), search, lambda: map(_node_text, nodes))
+        chosen = places if places is not None else range(len(nodes))
+        rows = []
+        for place in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+            node = nodes[place]
+            rows.append(
+                {
+                    "place": place,
+                    "path": f"{scope}.node[{place}]",
+                    "name": node.name or next(iter(node.output), ""),
+                    "op_type": node.op_type,
+                    "domain": node.domain,
+                }
+            )
+        return {"total": len(chosen), "rows": rows}
+
+    def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
+        """List the initializers of a graph, some at a time; arguments as for `nodes`.
+
+        Returns total and rows: place, path, name, data_type, shape, bytes. Of a function there are none.
+        """
+        graph = self._scope(scope)
+        if not isinstance(graph, GraphProto):
+            return {"total": 0, "rows": []}
+        tensors = graph.initializer
+        places = self._found(("tensors", scope, search), search, lambda: map(_tensor_text, tensors))
+        chosen = places if places is not None else range(len(tensors))
+        rows = []
+        for place in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+            rows.append({"place": place} | _tensor_row(tensors[place], f"{scope}.initializer[{place}]"))
+        return {"total": len(chosen), "rows": rows}
+
+    def node(self, path: str) -> dict[str, Any]:
+        """Tell everything of a node: its inputs and outputs with their types, where they come from and go, attributes.
+
+        path: of the node. Raises PathError where there is no node.
+        """
+        node, scope_path, place = self._node(path)
+        scope = self._scope(scope_path)
+        connections = self._connections(scope_path)
+        types = self._types(scope_path)
+        span = node._span
+        return {
+            "path": path,
+            "scope": scope_path,
+            "place": place,
+            "name": node.name,
+            "op_type": node.op_type,
+            "domain": node.domain,
+            "overload": node.overload,
+            "doc_string": _cut(node.doc_string),
+            "inputs": [self._input(name, scope, scope_path, connections, types) for name in node.input],
+            "outputs": [
+                {
+                    "name": name,
+                    "type": types.get(name, ""),
+                    "is_output": name in connections.outputs,
+                    "consumers": [f"{scope_path}.node[{n}]" for n in connections.consumers.get(name, ())[:_SHOWN]],
+                    "count": len(connections.consumers.get(name, ())),
+                }
+                for name in node.output
+            ],
+            "attributes": [
+                _describe_attribute(attribute, f"{path}.attribute[{i}]") for i, attribute in enumerate(node.attribute)
+            ],
+            "metadata": [{"key": entry.key, "value": _cut(entry.value)} for entry in node.metadata_props],
+            "offset": span[0] if span else None,
+            "length": span[1] - span[0] if span else None,
+        }
+
+    def _input(
+        self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]
+    ) -> dict[str, Any]:
+        entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
+        if not name:
+            return entry | {"kind": "none"}
+        if name in connections.producer:
+            return entry | {"kind": "node", "path": f"{path}.node[{connections.producer[name]}]"}
+        if isinstance(scope, GraphProto) and name in connections.initializers:
+            place = connections.initializers[name]
+            tensor = scope.initializer[place]
+            shape = ", ".join(map(str, tensor.dims))
+            entry["type"] = f"{name_of(tensor.data_type).lower()}[{shape}]"
+            return entry | {"kind": "weight", "path": f"{path}.initializer[{place}]"}
+        if name in connections.sparse:
+            return entry | {"kind": "weight", "path": f"{path}.sparse_initializer[{connections.sparse[name]}].values"}
+        if name in connections.inputs:
+            return entry | {"kind": "input"}
+        # A value of a graph around this one.
+        if ".attribute[" in path:
+            outer = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
+            return self._input(name, self._scope(outer), outer, self._connections(outer), self._types(outer))
+        return entry
+
+    def around(self, path: str, hops: int = 2) -> dict[str, Any]:
+        """Draw the graph around a node.
+
+        path: of the node; hops: how many steps before it and behind it, up to 6.
+        Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the middle, width, height,
+        hidden: how many of its connections are not drawn), edges (from and to, numbers of boxes, value, points that
+        they pass) and focus, the number of the node's box. Raises PathError where there is no node.
+        """
+        _, scope_path, place = self._node(path)
+        connections = self._connections(scope_path)
+        drawing = around(self._scope(scope_path), scope_path, connections, place, min(max(hops, 0), _MOST_HOPS))
+        names = ("kind", "label", "path", "op_type", "x", "y", "width", "height", "hidden")
+        boxes = [{name: getattr(box, name) for name in names} for box in drawing.boxes]
+        return {
+            "width": drawing.width,
+            "height": drawing.height,
+            "boxes": boxes,
+            "edges": [
+                {"from": start, "to": end, "value": value, "points": points}
+                for (start, end, value), points in zip(drawing.edges, drawing.bends, strict=True)
+            ],
+            "focus": next(i for i, box in enumerate(drawing.boxes) if box.kind == "node" and box.place == place),
+        }
+
+    def tensor(self, path: str) -> dict[str, Any]:
+        """Tell what a tensor is and where its bytes are; its elements are not looked at.
+
+        path: of the tensor. Returns name, data_type, shape, bytes, file, offset, location, doc_string, and the nodes
+        that take it: their paths, up to 16, and count. Raises PathError where there is no tensor.
+        """
+        tensor = self._tensor(path)
+        info = describe(tensor, path)
+        result = _tensor_row(tensor, path) | {
+            "file": info.file,
+            "offset": info.offset,
+            "location": info.location,
+            "doc_string": _cut(tensor.doc_string),
+            "consumers": [],
+            "count": 0,
+        }
+        match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
+        if match is not None:
+            nodes = self._scope(match[1]).node
+            places = self._connections(match[1]).consumers.get(tensor.name, [])
+            result["count"] = len(places)
+            result["consumers"] = [
+                {"path": f"{match[1]}.node[{n}]", "op_type": nodes[n].op_type, "name": nodes[n].name}
+                for n in places[:_SHOWN]
+            ]
+        return result
+
+    def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
+        """Count the values of a tensor: `samples.histogram` of the one at the path, in up to 512 bins."""
+        return samples.histogram(self._tensor(path), min(max(bins, 1), _MOST_CELLS), whole=whole)
+
+    def heat_map(
+        self,
+        path: str,
+        axes: tuple[int, int] | None = None,
+        at: tuple[int, ...] | None = None,
+        window: tuple[int, int, int, int] | None = None,
+        size: tuple[int, int] = (96, 96),
+        *,
+        extreme: bool = False,
+    ) -> dict[str, Any]:
+        """Draw a slice of a tensor: `samples.heat_map` of the one at the path, of up to 512 by 512 cells."""
+        height, width = (min(max(length, 1), _MOST_CELLS) for length in size)
+        return samples.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
+
+    def raw(self, path: str, start: int = 0, count: int = 1024, *, payload: bool = False) -> dict[str, Any]:
+        """Read bytes of any field: `raw.read_bytes`, up to 65,536 at a time."""
+        return raw.read_bytes(self.model, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
+
+    def records(self, path: str, start: int = 0, count: int = 100) -> dict[str, Any]:
+        """List the records of a message: `raw.list_records`, up to 1,000 at a time."""
+        return raw.list_records(self.model, path, start, min(max(count, 0), _MOST_ROWS))
+
+    def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
+        found = resolve(self.model, path)
+        if not isinstance(found.value, kind) or found.index is not None:
+            raise PathError(f"this is no {what}", path, self.model._document.name)
+        return found
+
+    def _tensor(self, path: str) -> TensorProto:
+        tensor: TensorProto = self._resolve(path, TensorProto, "tensor").value
+        return tensor
+
+    def _scope(self, path: str) -> Scope:
+        scope = resolve(self.model, path).value
+        if not isinstance(scope, GraphProto | FunctionProto):
+            raise PathError("this is no graph and no function", path, self.model._document.name)
+        return scope
+
+    def _node(self, path: str) -> tuple[NodeProto, str, int]:
+        """The node at a path, the path of its graph, and its place there."""
+        found = self._resolve(path, NodeProto, "node")
+        scope = found.path.rpartition(".node[")[0]
+        if found.place is None:
+            raise PathError("this is no node of a graph", path, self.model._document.name)
+        return found.value, scope, found.place
+
+    def _connections(self, path: str) -> Connections:
+        connections: Connections = self._keep(("connections", path), lambda: Connections(self._scope(path)))
+        return connections
+
+    def _types(self, path: str) -> dict[str, str]:
+        """The types of a graph's values, by name."""
+        types: dict[str, str] = self._keep(("types", path), lambda: self._list_types(path))
+        return types
+
+    def _list_types(self, path: str) -> dict[str, str]:
+        scope = self._scope(path)
+        values = list(scope.value_info)
+        if isinstance(scope, GraphProto):
+            values += [*scope.input, *scope.output]
+        return {value.name: describe_type(value.type) for value in values}
+
+    def _found(self, key: tuple[str, ...], search: str, texts: Callable[[], Any]) -> list[int] | None:
+        """The places of the texts that have all words in them; None where no word is searched for."""
+        words = search.casefold().split()
+        if not words:
+            return None
+        return self._keep(  # type: ignore[no-any-return]
+            key,
+            lambda: [place for place, text in enumerate(texts()) if all(word in text.casefold() for word in words)],
+        )
+
+    def _keep(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """What was made for a key before, or is now; the last few are kept."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        # Made without the lock, so that a search in a big graph holds up nobody: at worst two threads make the same.
+        made = make()
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return made
+
+
+def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
+    """The largest tensors of a model, wherever they are: path, name, data_type, shape, bytes."""
+    largest: list[tuple[int, int, str, TensorProto]] = []
+    for place, (path, tensor) in enumerate(find_tensors(model)):
+        entry = (tensor_bytes(tensor), -place, path, tensor)
+        if len(largest) < count:
+            heapq.heappush(largest, entry)
+        elif entry > largest[0]:
+            heapq.heapreplace(largest, entry)
+    return [
+        _tensor_row(tensor, path) for _, _, path, tensor in sorted(largest, key=lambda entry: (-entry[0], -entry[1]))
+    ]
+
+
+def _node_text(node: NodeProto) -> str:
+    return "\n".join((node.name, node.op_type, node.domain, *node.input, *node.output))
+
+
+def _tensor_text(tensor: TensorProto) -> str:
+    return f"{tensor.name}\n{name_of(tensor.data_type)}"
+
+
+def _tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "name": tensor.name,
+        "data_type": name_of(tensor.data_type),
+        "shape": list(tensor.dims),
+        "bytes": tensor_bytes(tensor),
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
+    """An attribute: name, type, text (its value, if it is short), and paths of the tensors and graphs in it."""
+    try:
+        kind = _A.AttributeType.Name(attribute.type)
+    except ValueError:
+        kind = str(attribute.type)
+    links: list[dict[str, str]] = []
+    text = attribute.ref_attr_name and f"the function's {attribute.ref_attr_name}"
+    for field in ("t", "g", "sparse_tensor"):
+        if attribute.HasField(field):
+            links.append(_link(getattr(attribute, field), f"{path}.{field}"))
+    for field in ("tensors", "graphs", "sparse_tensors"):
+        elements = getattr(attribute, field)
+        links += [_link(element, f"{path}.{field}[{i}]") for i, element in enumerate(elements[:_SHOWN])]
+    if not links and not text:
+        for field in ("ints", "floats", "strings"):
+            values = getattr(attribute, field)
+            if values:
+                shown = ", ".join(_value_text(value) for value in values[:_SHOWN])
+                more = f", … ({len(values):,})" if len(values) > _SHOWN else ""
+                text = f"[{shown}{more}]"
+        payload = attribute._payload("s")
+        if payload is not None:
+            # Some hold a whole model of another kind.
+            text = _value_text(bytes(memoryview(payload)[: _LONGEST + 1]))
+        elif attribute.HasField("i"):
+            text = _value_text(attribute.i)
+        elif attribute.HasField("f"):
+            text = _value_text(attribute.f)
+        if attribute.HasField("tp"):
+            text = describe_type(attribute.tp)
+    return {"name": attribute.name, "type": kind, "text": text, "links": links, "path": path}
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = value[: _LONGEST + 1].decode("ascii", "backslashreplace")
+        return f'"{_cut(text)}"'
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _link(message: Any, path: str) -> dict[str, str]:
+    if isinstance(message, SparseTensorProto):
+        message, path = message.values, f"{path}.values"
+    if isinstance(message, TensorProto):
+        shape = ", ".join(map(str, message.dims))
+        return {"kind": "tensor", "path": path, "text": f"{name_of(message.data_type).lower()}[{shape}]"}
+    return {"kind": "graph", "path": path, "text": f"{message.name or 'graph'} ({len(message.node):,} nodes)"}

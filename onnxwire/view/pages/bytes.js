@@ -1,0 +1,83 @@
+// The bytes of a message: its records with their offsets, and a page of any of them in hexadecimal digits.
+
+import { ask, countText, html, nounText, sizeText } from "./api.js";
+
+const LINE = 16; // bytes of a line
+const PAGE = 32 * LINE;
+const ROWS = 50; // records that are listed at once
+
+/** A closed card, which asks for nothing before it is opened. */
+export async function bytesCard(path, payloadOf = null) {
+  const body = html("div");
+  const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
+  toggle.addEventListener("click", async () => {
+    const isOpen = toggle.getAttribute("aria-expanded") === "false";
+    toggle.setAttribute("aria-expanded", String(isOpen));
+    toggle.textContent = isOpen ? "Hide" : "Show";
+    body.replaceChildren();
+    if (isOpen) await open(body, path, payloadOf);
+  });
+  return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
+}
+
+async function open(body, path, payloadOf) {
+  const table = html("div", { class: "scroll" });
+  const page = html("div");
+  body.append(table, page);
+  await listRecords(table, page, path, 0);
+  if (payloadOf) await showHex(page, payloadOf, 0, true);
+  else await showHex(page, path, 0, false);
+}
+
+async function listRecords(table, page, path, start) {
+  const answer = await ask("records", { path, start, count: ROWS });
+  const rows = answer.rows.map((row) =>
+    html("tr", {},
+      html("td", { class: "number mono" }, countText(row.offset)),
+      html("td", {},
+        row.path === null
+          ? html("span", { class: "note" }, `field ${row.number}, unknown`)
+          : html("button", { type: "button", class: "link", onclick: () => showHex(page, row.path, 0, false) }, row.path.slice(path ? path.length + 1 : 0))),
+      html("td", { class: "note" }, row.wire),
+      html("td", { class: "number note" }, countText(row.length)),
+      html("td", { class: "mono" }, row.text,
+        row.is_message ? html("button", { type: "button", class: "link", onclick: () => listRecords(table, page, row.path, 0) }, "open") : "")));
+  table.replaceChildren(
+    html("table", { class: "records" },
+      html("tr", {}, html("th", { class: "number" }, "offset"), html("th", {}, "field"), html("th", {}, "stored as"), html("th", { class: "number" }, "bytes"), html("th", {}, "value")),
+      ...rows),
+    pager(start, answer.total, ROWS, nounText(answer.total, "record"), (place) => listRecords(table, page, path, place)),
+  );
+}
+
+function pager(start, total, step, text, go) {
+  if (total <= step) return "";
+  return html("div", { class: "group" },
+    html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => go(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
+    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => go(start + step), "aria-label": "On" }, "→"),
+    html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
+}
+
+async function showHex(box, path, start, isPayload) {
+  const answer = await ask("raw", { path, start, count: PAGE, payload: isPayload || null });
+  const digits = answer.bytes;
+  const lines = [];
+  const width = String(answer.offset + PAGE).length;
+  for (let at = 0; at < digits.length; at += 2 * LINE) {
+    const bytes = digits.slice(at, at + 2 * LINE).match(/../g);
+    const text = bytes.map((byte) => {
+      const code = parseInt(byte, 16);
+      return code > 31 && code < 127 ? String.fromCharCode(code) : "·";
+    }).join("");
+    const hex = bytes.map((byte, i) => (i === LINE / 2 ? ` ${byte}` : byte)).join(" ").padEnd(3 * LINE);
+    lines.push(html("span", { class: "place" }, String(answer.offset + at / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
+  }
+  const go = html("input", { type: "number", min: 0, max: Math.max(answer.length - 1, 0), value: start, "aria-label": "First byte" });
+  go.addEventListener("change", () => showHex(box, path, Math.max(Number(go.value) || 0, 0), isPayload));
+  box.replaceChildren(
+    html("p", { class: "note" }, `${isPayload ? "elements of " : ""}${path || "the file"}: ${sizeText(answer.length)} from byte ${countText(answer.offset - answer.start)} of ${answer.file}`),
+    html("pre", { class: "hex mono", tabindex: 0, "aria-label": "Offsets, bytes and text" }, ...lines),
+    html("div", { class: "bar" }, pager(start, answer.length, PAGE, nounText(answer.length, "byte"), (place) => showHex(box, path, place, isPayload)),
+      answer.length > PAGE ? html("label", { class: "group" }, "from ", go) : ""),
+  );
+}

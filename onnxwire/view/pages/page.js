@@ -1,0 +1,206 @@
+// What is where, what is chosen, and the keys.
+
+import { ask, begin, countText, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { VirtualList } from "./list.js";
+import { showNode } from "./node.js";
+import { showGraph, showOverview } from "./overview.js";
+import { showTensor } from "./tensor.js";
+
+const find = (id) => document.getElementById(id);
+const details = find("details");
+const search = find("search");
+const state = { scope: "graph", kind: "nodes", outline: [], chosen: "" };
+let turn = 0; // of what is shown: an answer that comes late is dropped
+let wait = 0;
+
+function trouble(error) {
+  find("trouble").textContent = error.message;
+  find("trouble").hidden = false;
+}
+
+const list = new VirtualList(find("list"), find("rows"), {
+  fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
+  draw: (row) => state.kind === "nodes"
+    ? [
+        html("div", { class: "top" }, html("span", { class: `op ${familyOf(row.op_type)}` }, row.op_type || "–"), html("span", { class: "place" }, countText(row.place))),
+        html("div", { class: "name" }, html("bdi", {}, row.name)),
+      ]
+    : [
+        html("div", { class: "top" }, html("span", { class: "op" }, row.data_type.toLowerCase(), ` [${row.shape.join(", ")}]`), html("span", { class: "place" }, sizeText(row.bytes))),
+        html("div", { class: "name", title: shapeText(row) }, html("bdi", {}, row.name)),
+      ],
+  choose: (row) => {
+    const wanted = `#${state.kind === "nodes" ? "node" : "tensor"}=${encodeURIComponent(row.path)}`;
+    // While a key is held, only where it stops is shown.
+    clearTimeout(wait);
+    wait = setTimeout(() => {
+      if (location.hash !== wanted) location.hash = wanted;
+    }, 90);
+  },
+  counted: (total) => {
+    const noun = state.kind === "nodes" ? "node" : "tensor";
+    find("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
+  },
+  trouble,
+});
+
+function setList(kind, scope) {
+  const isNew = kind !== state.kind || scope !== state.scope;
+  state.kind = kind;
+  state.scope = scope;
+  for (const one of ["nodes", "tensors"]) {
+    const tab = find(`tab-${one}`);
+    tab.setAttribute("aria-selected", String(one === kind));
+    tab.tabIndex = one === kind ? 0 : -1;
+  }
+  find("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
+  search.placeholder = kind === "nodes" ? "Search nodes" : "Search tensors";
+  paintOutline();
+  return isNew;
+}
+
+function paintOutline() {
+  find("outline").replaceChildren(...state.outline.map((row, i) => {
+    const isChosen = row.path === state.scope;
+    const item = html("li", { role: "treeitem", "aria-level": row.depth + 1, "aria-selected": String(isChosen), tabindex: isChosen ? 0 : -1, title: row.of || row.path, onclick: () => openGraph(row) },
+      html("span", { class: "label" }, row.name || (row.kind === "graph" ? "main graph" : row.path), row.of ? html("div", { class: "kind" }, row.of) : ["function", "training"].includes(row.kind) ? html("div", { class: "kind" }, row.kind) : ""),
+      html("span", { class: "count", title: nounText(row.nodes, "node") }, countText(row.nodes)));
+    item.style.paddingLeft = `${8 + 14 * row.depth}px`;
+    item.addEventListener("keydown", (event) => {
+      const next = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: state.outline.length - 1 }[event.key];
+      if (event.key === "Enter" || event.key === " ") openGraph(row);
+      else if (next !== undefined) find("outline").children[Math.min(Math.max(next, 0), state.outline.length - 1)].focus();
+      else return;
+      event.preventDefault();
+    });
+    return item;
+  }));
+}
+
+function openGraph(row) {
+  location.hash = `graph=${encodeURIComponent(row.path)}`;
+}
+
+/** Show what the address says. */
+async function show() {
+  turn += 1;
+  const mine = turn;
+  const isCurrent = () => mine === turn;
+  const [, kind, code] = /^#(node|tensor|graph)=(.+)$/.exec(location.hash) ?? [null, "", ""];
+  const path = decodeURIComponent(code);
+  const hadFocus = details.contains(document.activeElement);
+  find("trouble").hidden = true;
+  try {
+    if (kind === "node") {
+      const scope = path.replace(/\.node\[\d+\]$/, "");
+      await follow("nodes", scope, path);
+      await showNode(path, details, isCurrent);
+      // Whoever walks through the drawing with the keys goes on from there.
+      if (hadFocus && isCurrent()) details.querySelector(".box.focus")?.focus();
+    } else if (kind === "tensor") {
+      const scope = /^(.*)\.initializer\[\d+\]$/.exec(path)?.[1];
+      if (scope !== undefined) await follow("tensors", scope, path);
+      const shown = showTensor(path, details, isCurrent);
+      if (hadFocus) details.focus();
+      await shown;
+    } else if (kind === "graph") {
+      const row = state.outline.find((one) => one.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
+      search.value = "";
+      if (setList("nodes", path)) await list.reset();
+      await showGraph(row, details);
+    } else {
+      setList(state.kind, state.scope);
+      await showOverview(details, isCurrent);
+    }
+    details.scrollTop = 0;
+  } catch (error) {
+    if (isCurrent()) trouble(error);
+  }
+}
+
+/** Have the list show what is chosen, unless it was chosen there. */
+async function follow(kind, scope, path) {
+  const place = Number(/\[(\d+)\]$/.exec(path)[1]);
+  if (kind === state.kind && scope === state.scope && list.row(list.active)?.path === path) return;
+  const isNew = setList(kind, scope);
+  if (isNew) search.value = "";
+  // What was searched for stays, though the chosen one may not be among it.
+  if (search.value.trim()) {
+    list.active = -1;
+    list.paint();
+  } else await list.reset(place);
+}
+
+for (const kind of ["nodes", "tensors"]) {
+  find(`tab-${kind}`).addEventListener("click", async () => {
+    search.value = "";
+    if (setList(kind, state.scope)) await list.reset();
+  });
+  find(`tab-${kind}`).addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    const other = find(kind === "nodes" ? "tab-tensors" : "tab-nodes");
+    other.click();
+    other.focus();
+  });
+}
+
+search.addEventListener("input", () => {
+  clearTimeout(wait);
+  wait = setTimeout(() => list.reset(), 120);
+});
+search.addEventListener("keydown", async (event) => {
+  if (event.key === "ArrowDown" || event.key === "Enter") {
+    event.preventDefault();
+    clearTimeout(wait);
+    await list.reset();
+    find("list").focus();
+    if (list.total) list.go(0);
+  } else if (event.key === "Escape") {
+    event.stopPropagation();
+    event.preventDefault();
+    if (search.value) {
+      search.value = "";
+      list.reset();
+    } else find("list").focus();
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    search.focus();
+    search.select();
+  } else if (event.key === "Escape") {
+    if (!find("trouble").hidden) find("trouble").hidden = true;
+    else find("list").focus();
+  }
+});
+find("home").addEventListener("click", () => {
+  location.hash = "";
+});
+find("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  details.focus();
+});
+addEventListener("hashchange", show);
+addEventListener("unhandledrejection", (event) => trouble(event.reason));
+
+try {
+  await begin();
+  const summary = await ask("summary");
+  const name = summary.file.split(/[\\/]/).pop();
+  document.title = `${name} – onnxwire`;
+  find("file").textContent = name;
+  find("file").title = summary.file;
+  find("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
+  const outline = await ask("outline");
+  state.outline = outline.rows;
+  setList("nodes", "graph");
+  if (outline.left_off) find("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
+  await Promise.all([location.hash.length > 1 ? null : list.reset(), show()]);
+  if (!list.total) await list.reset();
+  document.body.dataset.ready = "yes";
+} catch (error) {
+  trouble(error);
+}

@@ -1,0 +1,237 @@
+// A tensor: what it is, how its values are spread, a picture of a slice of it, its bytes.
+
+import { ask, countText, html, link, nounText, numberText, shapeText, sizeText, svg } from "./api.js";
+import { bytesCard } from "./bytes.js";
+
+const BINS = 64;
+const CELLS = 96;
+
+export async function showTensor(path, details, isCurrent) {
+  const tensor = await ask("tensor", { path });
+  if (!isCurrent()) return null;
+  const spread = html("section", { class: "card", id: "histogram", "aria-label": "Histogram" });
+  const picture = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
+  const hasValues = tensor.data_type !== "STRING";
+  details.replaceChildren(
+    html("div", { class: "head" }, html("h1", {}, tensor.name || path), html("span", { class: "sub mono" }, shapeText(tensor))),
+    facts(tensor),
+    hasValues ? html("div", { class: "pair" }, spread, picture) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
+    await bytesCard(path, hasValues ? path : null),
+  );
+  if (hasValues) {
+    try {
+      await showHistogram(spread, tensor, false);
+      if (isCurrent()) await new HeatMap(picture, tensor).show();
+    } catch (error) {
+      // Such as that of external data that is missing: it is said once, where the pictures would be.
+      picture.remove();
+      spread.replaceChildren(html("h2", {}, "Values"), html("p", { role: "alert" }, error.message));
+    }
+  }
+  return tensor;
+}
+
+function facts(tensor) {
+  const elements = tensor.shape.reduce((product, length) => product * length, 1);
+  const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
+  const more = tensor.count > tensor.consumers.length ? ` and ${countText(tensor.count - tensor.consumers.length)} more` : "";
+  const where = tensor.file === null ? "in the message itself" : `${tensor.file}${tensor.offset === null ? "" : `, from byte ${countText(tensor.offset)}`}`;
+  const rows = [
+    ["elements", `${countText(elements)} (${sizeText(tensor.bytes)})`],
+    ["stored", where],
+    ["taken by", users.length ? [...users, more] : "no node"],
+    ["doc", tensor.doc_string],
+  ].filter(([, value]) => value);
+  return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
+}
+
+async function showHistogram(card, tensor, whole) {
+  card.replaceChildren(html("h2", {}, "Histogram"), html("p", { class: "note", role: "status" }, "reading…"));
+  const answer = await ask("histogram", { path: tensor.path, bins: BINS, whole: whole || null });
+  const isPart = answer.read < answer.elements;
+  const facts = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
+  card.replaceChildren(
+    html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
+    answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : bars(answer),
+    html("p", { class: "values" }, ...facts.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
+    html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : `All ${countText(answer.elements)} elements.`),
+  );
+}
+
+function bars(answer) {
+  const [width, height, foot] = [480, 150, 20];
+  const most = Math.max(...answer.counts, 1);
+  const step = width / answer.counts.length;
+  const span = answer.high - answer.low;
+  const rects = answer.counts.map((count, i) => {
+    const tall = count ? Math.max((count / most) * height, 1) : 0;
+    const edge = (n) => numberText(answer.low + (span * n) / answer.counts.length);
+    return svg("rect", { x: i * step + 0.5, y: height - tall, width: Math.max(step - 1, 0.5), height: tall }, svg("title", {}, `${edge(i)} to ${edge(i + 1)}: ${countText(count)}`));
+  });
+  const zero = answer.low < 0 && answer.high > 0 ? (-answer.low / span) * width : null;
+  const text = (x, anchor, value) => svg("text", { class: "axis", x, y: height + 15, "text-anchor": anchor }, value);
+  const isNear = zero === null || zero < 60 || zero > width - 60;
+  return svg("svg", { viewBox: `0 0 ${width} ${height + foot}`, width: "100%", role: "img", "aria-label": `Histogram of ${nounText(answer.counts.length, "bin")} from ${numberText(answer.low)} to ${numberText(answer.high)}` },
+    svg("g", { class: "bars" }, ...rects),
+    zero === null ? "" : svg("line", { class: "zero-line", x1: zero, x2: zero, y1: 0, y2: height }),
+    text(0, "start", numberText(answer.low)),
+    span ? text(width, "end", numberText(answer.high)) : "",
+    isNear ? "" : text(zero, "middle", "0"));
+}
+
+class HeatMap {
+  constructor(card, tensor) {
+    this.card = card;
+    this.tensor = tensor;
+    // What is not there is an axis of one place, before the others.
+    this.shape = [...Array(Math.max(2 - tensor.shape.length, 0)).fill(1), ...tensor.shape];
+    // The two longest: of the kernels of a convolution one alone would be a few cells.
+    const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
+    this.axes = longest.slice(0, 2).sort((a, b) => a - b);
+    this.at = this.shape.map(() => 0);
+    this.windows = [];
+    this.isExtreme = false;
+    this.cell = [0, 0];
+    this.canvas = html("canvas", { id: "heat", tabindex: 0, role: "img" });
+    this.canvas.addEventListener("mousemove", (event) => this.point(event));
+    this.canvas.addEventListener("click", (event) => { this.point(event); this.zoom(); });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.told = html("p", { class: "note mono", role: "status", id: "cell" });
+    this.bar = html("div", { class: "bar" });
+    this.legend = html("div", { class: "scale" });
+    card.replaceChildren(html("h2", {}, "Heat map"), html("p", { class: "note" }, "reading…"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.answer && this.paint());
+  }
+
+  async show() {
+    const { axes, at, isExtreme } = this;
+    this.answer = await ask("heat_map", { path: this.tensor.path, axes, at, window: this.windows.at(-1), size: [CELLS, CELLS], extreme: isExtreme || null });
+    this.cell = [0, 0];
+    this.drawBar();
+    const { height, width, elements, read, nonfinite } = this.answer;
+    if (!elements) {
+      this.card.replaceChildren(html("h2", {}, "Heat map"), html("p", { class: "note" }, "There are no elements."));
+      return;
+    }
+    const focused = document.activeElement === this.canvas;
+    this.card.replaceChildren(this.bar, this.canvas, this.legend, this.told, html("p", { class: "note" },
+      `${height} by ${width} cells of ${countText(elements)} elements`,
+      read < elements ? `, from ${countText(read)} of them` : "",
+      nonfinite ? `; ${countText(nonfinite)} NaN or infinite` : "",
+      ". Click, or Enter, to look closer; Esc to step back."));
+    if (focused) this.canvas.focus();
+    this.paint();
+    this.tell();
+  }
+
+  drawBar() {
+    const choose = (which) => {
+      const select = html("select", { "aria-label": which ? "Columns" : "Rows" }, ...this.shape.map((length, axis) =>
+        html("option", { value: axis, selected: this.axes[which] === axis }, `axis ${axis} (${length})`)));
+      select.addEventListener("change", () => {
+        const axis = Number(select.value);
+        if (axis === this.axes[1 - which]) this.axes[1 - which] = this.axes[which];
+        this.axes[which] = axis;
+        this.windows = [];
+        this.show();
+      });
+      return html("label", { class: "group" }, which ? "columns " : "rows ", select);
+    };
+    const others = this.shape.flatMap((length, axis) => {
+      if (this.axes.includes(axis)) return [];
+      const input = html("input", { type: "number", min: 0, max: length - 1, value: this.at[axis], "aria-label": `Place on axis ${axis}` });
+      input.addEventListener("change", () => {
+        this.at[axis] = Math.min(Math.max(Number(input.value) || 0, 0), length - 1);
+        this.show();
+      });
+      return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
+    });
+    const back = html("button", { type: "button", class: "step", onclick: () => this.back(), disabled: !this.windows.length }, "Step back");
+    const extreme = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "In each cell the value farthest from 0, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
+    this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...others, extreme, back);
+  }
+
+  paint() {
+    const { height, width, values, low, high } = this.answer;
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
+    const [cold, middle, warm, none] = [color("--low"), color("--zero"), color("--high"), color("--line")];
+    const far = Math.max(Math.abs(low ?? 0), Math.abs(high ?? 0)) || 1;
+    const mix = (value) => {
+      if (value === null) return none;
+      const share = Math.min(Math.abs(value) / far, 1);
+      return middle.map((part, i) => part + ((value < 0 ? cold : warm)[i] - part) * share);
+    };
+    const fill = (canvas, columns, rows, list) => {
+      canvas.width = columns;
+      canvas.height = rows;
+      const pixels = new ImageData(columns, rows);
+      list.forEach((value, i) => pixels.data.set([...mix(value), 255], 4 * i));
+      canvas.getContext("2d").putImageData(pixels, 0, 0);
+    };
+    fill(this.canvas, width, height, values);
+    // Long thin slices get cells that are no squares, but can be seen.
+    this.canvas.style.height = `${Math.round(Math.min(Math.max((this.canvas.clientWidth * height) / width, 28), 320))}px`;
+    const strip = html("canvas", { "aria-hidden": "true" });
+    fill(strip, 101, 1, Array.from({ length: 101 }, (_, i) => ((i - 50) / 50) * far));
+    this.legend.replaceChildren(numberText(-far), strip, numberText(far));
+    this.canvas.setAttribute("aria-label", `Heat map of ${height} by ${width} cells, from ${numberText(low)} to ${numberText(high)}`);
+  }
+
+  point(event) {
+    const { height, width } = this.answer;
+    const place = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
+    this.cell = [place(event.offsetY / this.canvas.clientHeight, height), place(event.offsetX / this.canvas.clientWidth, width)];
+    this.tell();
+  }
+
+  /** The part of the window that a cell stands for: top, left, bottom, right. */
+  block() {
+    const { window: [top, left, bottom, right], height, width } = this.answer;
+    const edge = (start, end, count, i) => start + Math.floor(((end - start) * i) / count);
+    const [row, column] = this.cell;
+    return [edge(top, bottom, height, row), edge(left, right, width, column), edge(top, bottom, height, row + 1), edge(left, right, width, column + 1)];
+  }
+
+  tell() {
+    const [top, left, bottom, right] = this.block();
+    const span = (start, end) => (end - start > 1 ? `${countText(start)}–${countText(end - 1)}` : countText(start));
+    const value = this.answer.values[this.cell[0] * this.answer.width + this.cell[1]];
+    const isOne = bottom - top === 1 && right - left === 1;
+    const what = isOne ? "" : this.isExtreme ? "farthest from 0 " : "mean ";
+    this.told.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${what}${value === null ? "not finite" : numberText(value)}`;
+  }
+
+  zoom() {
+    const { window: [top, left, bottom, right] } = this.answer;
+    const [a, b, c, d] = this.block();
+    const part = (start, end, near) => {
+      const length = Math.min(Math.max(Math.ceil((end - start) / 4), 8), end - start);
+      const first = Math.min(Math.max(Math.round(near - length / 2), start), end - length);
+      return [first, first + length];
+    };
+    const [rows, columns] = [part(top, bottom, (a + c) / 2), part(left, right, (b + d) / 2)];
+    if (rows[0] === top && rows[1] === bottom && columns[0] === left && columns[1] === right) return;
+    this.windows.push([rows[0], columns[0], rows[1], columns[1]]);
+    this.show();
+  }
+
+  back() {
+    if (this.windows.pop()) this.show();
+  }
+
+  key(event) {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const step = steps[event.key];
+    if (step) {
+      const { height, width } = this.answer;
+      this.cell = [Math.min(Math.max(this.cell[0] + step[0], 0), height - 1), Math.min(Math.max(this.cell[1] + step[1], 0), width - 1)];
+      this.tell();
+    } else if (event.key === "Enter") this.zoom();
+    else if (event.key === "Escape" && this.windows.length) {
+      event.stopPropagation();
+      this.back();
+    } else return;
+    event.preventDefault();
+  }
+}

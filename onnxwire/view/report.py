@@ -1,0 +1,218 @@
+"""A report of a model: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from onnxwire._version import __version__
+from onnxwire.cli.terminal import count_text, size_text
+from onnxwire.messages import ModelProto
+from onnxwire.summary import summarize
+from onnxwire.view.model import largest_tensors
+from onnxwire.view.treemap import Rectangle, lay_out
+
+_TENSORS = 150  # pieces of the treemap
+_LISTED = 20
+_WIDTH, _HEIGHT = 960, 460  # of the treemap, in pixels
+_HEADING = 20  # the height of the line with the name of a group
+_COLORS = 6  # that groups have in turn
+_LETTER = 7.0  # pixels of a letter, as wide as common fonts have it
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def report(model: ModelProto) -> str:
+    """Make the report: the summary, the largest tensors as a treemap, the counts of operators.
+
+    Weights are not read. Returns the text of an HTML page without scripts, which asks for no other file.
+    """
+    summary = summarize(model)
+    tensors = largest_tensors(model, _TENSORS)
+    name = os.path.basename(summary["file"])
+    pages = files("onnxwire.view") / "pages"
+    style = "\n".join((pages / page).read_text(encoding="utf-8") for page in ("colors.css", "report.css"))
+    facts = f"{size_text(summary['bytes'])}, {count_text(summary['nodes']['count'], 'node')}, "
+    facts += count_text(summary["tensors"]["count"], "tensor")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="color-scheme" content="light dark">
+<title>{escape(name)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header><h1>{escape(name)}</h1><p>{facts}</p></header>
+<main>
+{_summary(summary)}
+{_treemap(tensors, summary["tensors"])}
+<div class="pair">
+{_operators(summary["nodes"])}
+{_largest(tensors)}
+</div>
+</main>
+<footer>onnxwire {__version__}</footer>
+</body>
+</html>
+"""
+
+
+def _shape(tensor: dict[str, Any]) -> str:
+    return f"{tensor['data_type'].lower()}[{', '.join(map(str, tensor['shape']))}]"
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<tr><th scope='row'>{escape(key)}</th><td>{escape(value)}</td></tr>\n" for key, value in rows)
+
+
+def _summary(summary: dict[str, Any]) -> str:
+    tensors = summary["tensors"]
+    opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
+    rows = [
+        ("IR version", str(summary["ir_version"])),
+        ("operator sets", opsets or "-"),
+        ("producer", f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"),
+        ("graph", summary["graph"]["name"] or "-"),
+        ("weights", size_text(tensors["bytes"])),
+        ("doc", summary["doc_string"]),
+        *((entry["key"], entry["value"]) for entry in summary["metadata_props"]),
+    ]
+    types = [
+        (row["data_type"].lower(), f"{count_text(row['count'], 'tensor')}, {size_text(row['bytes'])}")
+        for row in tensors["by_data_type"]
+    ]
+    if tensors["external"]:
+        types.append(("in other files", count_text(tensors["external"], "tensor")))
+    values = [(value["name"], value["type"]) for value in summary["graph"]["inputs"]]
+    results = [(value["name"], value["type"]) for value in summary["graph"]["outputs"]]
+    functions = [(f"{row['domain']}.{row['name']}", count_text(row["nodes"], "node")) for row in summary["functions"]]
+    parts = [
+        ("Model", [row for row in rows if row[1]]),
+        ("Inputs", values),
+        ("Outputs", results),
+        ("Data types", types),
+        ("Functions", functions),
+    ]
+    cards = (
+        f"<section><h2>{title}</h2><table class='facts'>\n{_rows(part)}</table></section>"
+        for title, part in parts
+        if part
+    )
+    return '<div class="pair">\n' + "\n".join(cards) + "\n</div>"
+
+
+def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
+    """The largest tensors, in groups by the parts of the model, and all others as one piece."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for tensor in tensors:
+        if tensor["bytes"]:
+            groups.setdefault(_group(tensor["name"]), []).append(tensor)
+    rest = totals["bytes"] - sum(tensor["bytes"] for tensor in tensors)
+    if rest > 0:
+        name = count_text(totals["count"] - len(tensors), "smaller tensor")
+        groups[""] = [{"name": name, "bytes": rest, "path": ""}]
+    if not groups:
+        return ""
+    sizes = {name: sum(piece["bytes"] for piece in pieces) for name, pieces in groups.items()}
+    names = sorted(groups, key=lambda name: -sizes[name])
+    drawn = []
+    for i, (name, place) in enumerate(
+        zip(names, lay_out([sizes[name] for name in names], _WIDTH, _HEIGHT), strict=True)
+    ):
+        color = 1 + i % _COLORS if name else 0
+        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], place, totals["bytes"])}</g>')
+    label = f"Treemap of {count_text(len(tensors), 'tensor')}; the largest is {tensors[0]['name']}"
+    body = "\n".join(drawn)
+    return f"""<section>
+<h2>Where the bytes are</h2>
+<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">
+{body}
+</svg>
+</section>"""
+
+
+def _group(name: str) -> str:
+    """The part of a model that a tensor's name begins with: model.layers.3 of model.layers.3.mlp.weight."""
+    steps = name.replace("/", ".").strip(".").split(".")
+    for i, step in enumerate(steps):
+        if step.isdigit():
+            return ".".join(steps[: i + 1])
+    return ".".join(steps[:-1]) or name
+
+
+def _draw_group(name: str, pieces: list[dict[str, Any]], place: Rectangle, total: int) -> str:
+    """The pieces of a group, below a line with its name where there is room."""
+    x, y, width, height = place
+    letters = int((width - 8) / _LETTER)
+    heading = ""
+    if len(pieces) > 1 and letters >= 4 and height >= 60:
+        shown = _end(name, letters)
+        heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
+        y, height = y + _HEADING, height - _HEADING
+    places = lay_out([piece["bytes"] for piece in pieces], width, height)
+    start = len(name) + 1 if heading else 0
+    return heading + "\n".join(
+        _draw_piece(piece, start, Rectangle(x + p.x, y + p.y, p.width, p.height), total)
+        for piece, p in zip(pieces, places, strict=True)
+    )
+
+
+def _draw_piece(piece: dict[str, Any], start: int, place: Rectangle, total: int) -> str:
+    """A tensor, with its name from some letter on and its size where there is room."""
+    name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
+    title = f"{name}\n{_shape(piece)}\n" if piece["path"] else f"{name}\n"
+    x, y, width, height = (round(value, 1) for value in place)
+    letters = int((width - 8) / _LETTER)
+    shown = name[start:] if start < len(name) else name
+    text = ""
+    if letters >= 4 and height >= 18:
+        shown = shown if len(shown) <= letters else shown[: letters - 1] + "…"
+        text = f'<text x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
+        if height >= 34 and letters >= len(size):
+            text += f'<text class="size" x="{x + 5:.1f}" y="{y + 29:.1f}">{size}</text>'
+    share = 100 * piece["bytes"] / total
+    return (
+        f"<g><title>{escape(title)}{size}, {share:.3g} %</title>"
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}"/>{text}</g>'
+    )
+
+
+def _end(text: str, letters: int) -> str:
+    """The end of a text, where it is too long: what tells groups apart."""
+    return text if len(text) <= letters else "…" + text[len(text) - letters + 1 :]
+
+
+def _operators(nodes: dict[str, Any]) -> str:
+    most = max([row["count"] for row in nodes["by_operator"]], default=1)
+    rows = "".join(
+        f"<tr><th scope='row'>{escape(row['op_type'])}{_domain(row['domain'])}</th>"
+        f"<td class='number'>{row['count']:,}</td><td class='bar'>{_bar(row['count'] / most)}</td></tr>\n"
+        for row in nodes["by_operator"]
+    )
+    return f"<section><h2>Operators</h2><table>\n{rows}</table></section>"
+
+
+def _domain(domain: str) -> str:
+    return f" <small>{escape(domain)}</small>" if domain else ""
+
+
+def _bar(share: float) -> str:
+    return (
+        f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{max(100 * share, 0.5):.1f}" height="8"/></svg>'
+    )
+
+
+def _largest(tensors: list[dict[str, Any]]) -> str:
+    rows = "".join(
+        f"<tr><th scope='row'>{escape(row['name'] or row['path'])}<br><small>{escape(_shape(row))}</small></th>"
+        f"<td class='number'>{size_text(row['bytes'])}</td></tr>\n"
+        for row in tensors[:_LISTED]
+    )
+    return f"<section><h2>Largest tensors</h2><table>\n{rows}</table></section>" if rows else ""

@@ -1,0 +1,62 @@
+"""Rectangles whose areas are sizes, in one rectangle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Rectangle(NamedTuple):
+    """A place in a picture, in its units."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectangle]:
+    """Divide a rectangle in proportion to sizes, into pieces that are as square as can be.
+
+    sizes: 0 or more, from the largest to the smallest. Returns one rectangle a size, in their order.
+    Source: Bruls, Huizing, van Wijk: Squarified Treemaps (2000).
+    """
+    rectangles: list[Rectangle] = []
+    total = sum(sizes)
+    scale = width * height / total if total else 0.0
+    x = y = 0.0
+    start = 0
+    while start < len(sizes):
+        side = min(width, height)
+        end, row = start, 0.0
+        worst = float("inf")
+        while end < len(sizes):
+            area = sizes[end] * scale
+            if not area:
+                end = len(sizes) if not row else end
+                break
+            # The longest of a row is its first, the smallest its last.
+            longer = _worst(sizes[start] * scale, area, row + area, side)
+            if longer > worst:
+                break
+            worst, row, end = longer, row + area, end + 1
+        depth = row / side if side else 0.0
+        place = 0.0
+        for size in sizes[start:end]:
+            length = size * scale / depth if depth else 0.0
+            if width >= height:
+                rectangles.append(Rectangle(x, y + place, depth, length))
+            else:
+                rectangles.append(Rectangle(x + place, y, length, depth))
+            place += length
+        if width >= height:
+            x, width = x + depth, max(width - depth, 0.0)
+        else:
+            y, height = y + depth, max(height - depth, 0.0)
+        start = end
+    return rectangles
+
+
+def _worst(largest: float, smallest: float, row: float, side: float) -> float:
+    """The greatest ratio of sides in a row of rectangles along a side."""
+    return max(side * side * largest / (row * row), row * row / (side * side * smallest)) if side else float("inf")

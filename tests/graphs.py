@@ -1,0 +1,57 @@
+"""Models for tests of commands that change, cut and compare: subgraphs, functions, annotations, training."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from wire import LEN, number, span, tag, varint
+
+FLOAT = TensorProto.FLOAT
+
+
+def value(name, *shape):
+    return helper.make_tensor_value_info(name, FLOAT, shape)
+
+
+def nested_model():
+    """A model whose If has branches that read a value and an initializer of the main graph; it calls a function.
+
+    y = If(flag, x + w, x * w); z = Twice(y); u is computed and used by nobody.
+    """
+    branch = {
+        op: helper.make_graph([helper.make_node(op, ["h", "w"], [f"{op}_out"], name=f"branch_{op}")], op, [],
+                              [value(f"{op}_out", 2)])
+        for op in ("Add", "Mul")
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], name="first"),
+        helper.make_node("If", ["flag"], ["y"], name="choice", then_branch=branch["Add"], else_branch=branch["Mul"]),
+        helper.make_node("Twice", ["y"], ["z"], name="call", domain="local"),
+        helper.make_node("Neg", ["h"], ["u"], name="unused"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "nested",
+        [value("x", 2), helper.make_tensor_value_info("flag", TensorProto.BOOL, [])],
+        [value("z", 2)],
+        [numpy_helper.from_array(np.array([2, 3], np.float32), "w"), numpy_helper.from_array(np.float32(1), "s")],
+        value_info=[value("h", 2), value("y", 2), value("u", 2)],
+    )
+    annotation = graph.quantization_annotation.add(tensor_name="h")
+    annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="s")
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    add = helper.make_node("Add", ["a", "a"], ["b"], name="inner")
+    twice = helper.make_function("local", "Twice", ["a"], ["b"], [add], opsets)
+    other = helper.make_function("local", "Other", ["a"], ["b"], [add], opsets)
+    return helper.make_model(graph, functions=[twice, other], opset_imports=opsets, ir_version=10)
+
+
+def write_sparse_model(path, size):
+    """Write a model with a tensor `w` of `size` bytes, which is a hole in the file, and a node `n` from x to y."""
+    node = helper.make_node("Relu", ["x"], ["y"], name="n")
+    graph = helper.make_graph([node], "sparse", [value("x", 1)], [value("y", 1)])
+    tensor = b"".join([number(1, size), number(2, TensorProto.UINT8), span(8, b"w"), tag(9, LEN), varint(size)])
+    body = b"".join([graph.SerializeToString(), tag(5, LEN), varint(len(tensor) + size), tensor])
+    with open(path, "wb") as file:
+        file.write(b"".join([number(1, 10), tag(7, LEN), varint(len(body) + size), body]))
+        file.truncate(file.tell() + size)

@@ -1,0 +1,372 @@
+"""`onnxwire diff` tells what two models differ in, and by its exit status whether they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from graphs import nested_model, write_sparse_model
+from onnx import numpy_helper
+
+import onnxwire
+from onnxwire.cli import main
+from onnxwire.distance import Distance, distance
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+def save(model, path):
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
+@pytest.fixture
+def digits():
+    return onnx.load(DIGITS)
+
+
+@pytest.fixture
+def lines(tmp_path, capsys):
+    """A function that gives the lines in which a model differs from the digits, or from another."""
+
+    def compare(new, old=None, *options):
+        paths = [str(DIGITS) if old is None else save(old, tmp_path / "a.onnx"), save(new, tmp_path / "b.onnx")]
+        status = main(["diff", *paths, *options])
+        found = capsys.readouterr().out.splitlines()
+        assert status == (1 if found else 0)
+        return found
+
+    return compare
+
+
+def tensor_distance(old, new):
+    return distance(onnxwire.from_array(old), onnxwire.from_array(new))
+
+
+def test_a_model_is_like_itself_and_like_its_copy(lines, digits):
+    assert main(["diff", str(DIGITS), str(DIGITS)]) == 0
+    assert lines(digits) == []
+
+
+def test_fields_of_nodes_are_told(lines, digits):
+    digits.graph.node[4].op_type = "LeakyRelu"
+    digits.graph.node[4].input.append("extra")
+    assert lines(digits) == [
+        "~ node node_relu: input: [getitem] -> [getitem, extra]",
+        "~ node node_relu: op_type: Relu -> LeakyRelu",
+    ]
+
+
+def test_attributes_are_told_by_name_whatever_their_order(lines, digits):
+    attributes = digits.graph.node[2].attribute
+    attributes.sort(key=lambda attribute: attribute.name)
+    assert lines(digits) == []
+    next(a for a in attributes if a.name == "pads").ints[0] = 7
+    del attributes[next(i for i, a in enumerate(attributes) if a.name == "group")]
+    attributes.append(onnx.helper.make_attribute("new", 2.5))
+    assert sorted(lines(digits)) == [
+        "+ node node_conv2d: attribute new: 2.5",
+        "- node node_conv2d: attribute group: 1",
+        "~ node node_conv2d: attribute pads: [1, 1, 1, 1] -> [7, 1, 1, 1]",
+    ]
+
+
+def test_an_attribute_of_another_type_differs_though_it_reads_alike(lines):
+    models = [onnx.ModelProto(), onnx.ModelProto()]
+    for model, number in zip(models, (1, 1.0), strict=True):
+        model.graph.node.add(name="n", op_type="X").attribute.append(onnx.helper.make_attribute("a", number))
+    assert lines(models[1], models[0]) == ["~ node n: attribute a type: INT -> FLOAT"]
+
+
+def test_nodes_that_come_and_go_are_told(lines, digits):
+    del digits.graph.node[4]
+    digits.graph.node.insert(9, onnx.helper.make_node("Abs", ["relu"], ["abs"], name="new"))
+    assert lines(digits) == [
+        "- node node_relu: Relu(getitem) -> relu",
+        "+ node new: Abs(relu) -> abs",
+    ]
+
+
+def test_nodes_without_names_go_together_by_what_they_make(lines):
+    models = [onnx.ModelProto(), onnx.ModelProto()]
+    for place, model in enumerate(models):
+        for name in "abc":
+            model.graph.node.add(op_type="Op", input=["x"], output=[name])
+        model.graph.node[1].op_type = f"Op{place}"
+    del models[1].graph.node[0]
+    assert lines(models[1], models[0]) == ["- node Op -> a: Op(x) -> a", "~ node Op0 -> b: op_type: Op0 -> Op1"]
+
+
+def test_the_order_of_nodes_and_tensors_is_no_difference(lines, digits):
+    digits.graph.node.reverse()
+    digits.graph.initializer.reverse()
+    digits.graph.value_info.reverse()
+    assert lines(digits) == []
+
+
+def test_the_order_of_inputs_is_one(lines):
+    old, new = nested_model(), nested_model()
+    new.graph.input.reverse()
+    assert lines(new, old) == ["~ graph nested: order of inputs: [x, flag] -> [flag, x]"]
+
+
+def test_types_of_inputs_opsets_and_metadata_are_told(lines, digits):
+    digits.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
+    digits.opset_import[0].version = 21
+    digits.producer_name = "me"
+    digits.metadata_props.add(key="k", value="v\n")
+    assert lines(digits) == [
+        "~ model: producer_name: pytorch -> me",
+        "~ input image: float[batch, 1, 8, 8] -> float[4, 1, 8, 8]",
+        "~ opset ai.onnx: 20 -> 21",
+        "+ metadata k: v\\n",
+    ]
+
+
+def test_what_differs_in_a_subgraph_or_function_is_told_with_its_place(lines):
+    old, new = nested_model(), nested_model()
+    assert new.graph.node[1].attribute[1].name == "then_branch"
+    new.graph.node[1].attribute[1].g.node[0].op_type = "Sub"
+    new.functions[0].node[0].op_type = "Sub"
+    assert lines(new, old) == [
+        "~ node branch_Add (in graph.node[1].attribute[1].g): op_type: Add -> Sub",
+        "~ node inner (in functions[0]): op_type: Add -> Sub",
+    ]
+
+
+def test_weights_that_differ_are_told_with_how_much(lines, digits):
+    tensor = digits.graph.initializer[8]
+    array = numpy_helper.to_array(tensor).copy()
+    array[-1, -3:] += [0.5, -2, 0.25]
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    (line,) = lines(digits)
+    assert line.startswith("~ tensor classifier.1.weight: 3 of 32,768 elements differ, by up to 2")
+    assert lines(digits, None, "--no-weights") == []
+
+
+def test_a_tensor_of_another_type_or_shape_is_told(lines, digits):
+    first, second = digits.graph.initializer[0], digits.graph.initializer[2]
+    array = numpy_helper.to_array(first)
+    first.CopyFrom(numpy_helper.from_array(array.astype(np.float16), first.name))
+    second.dims[:] = [4, 4]
+    found = lines(digits)
+    gap = np.abs(array - array.astype(np.float16).astype(np.float64)).max()
+    assert found[0].startswith("~ tensor features.0.weight: type: FLOAT [16, 1, 3, 3] -> FLOAT16 [16, 1, 3, 3]; ")
+    assert found[0].endswith(f"differ, by up to {gap:.6g}")
+    assert found[1] == "~ tensor features.1.weight: type: FLOAT [16] -> FLOAT [4, 4]"
+
+
+def test_tensors_come_and_go(lines, digits):
+    digits.graph.initializer[0].name = "renamed"
+    assert lines(digits) == [
+        "- tensor features.0.weight: FLOAT [16, 1, 3, 3]",
+        "+ tensor renamed: FLOAT [16, 1, 3, 3]",
+    ]
+
+
+def test_where_a_tensor_is_stored_is_no_difference(tmp_path, digits):
+    tensor = digits.graph.initializer[0]
+    array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, 1, array.shape, array.reshape(-1).tolist()))
+    assert main(["diff", str(DIGITS), save(digits, tmp_path / "typed.onnx")]) == 0
+    assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "out.onnx")]) == 0
+    assert main(["pack", str(DIGITS), "-o", str(tmp_path / "aligned.onnx"), "--inline-align", "64"]) == 0
+    assert main(["diff", str(DIGITS), str(tmp_path / "out.onnx")]) == 0
+    assert main(["diff", str(tmp_path / "out.onnx"), str(tmp_path / "aligned.onnx")]) == 0
+
+
+def test_external_data_that_differs_is_found(tmp_path, capsys):
+    for name in "ab":
+        assert main(["unpack", str(DIGITS), "-o", str(tmp_path / f"{name}.onnx"), "--data", f"{name}.data"]) == 0
+    with open(tmp_path / "b.data", "r+b") as file:
+        file.write(b"\0\0\0\0")
+    assert main(["diff", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")]) == 1
+    assert "1 of " in capsys.readouterr().out
+
+
+def test_external_data_of_constants_is_compared_though_the_nodes_are_equal(tmp_path, capsys):
+    for name, number in (("a", 1), ("b", 3)):
+        model = onnxwire.ModelProto(ir_version=10)
+        tensor = onnxwire.from_array(np.array([number], np.int64))
+        model.graph.node.add(op_type="Constant", name="c", output=["c"]).attribute.add(name="value", type=4, t=tensor)
+        (tmp_path / name).mkdir()
+        onnxwire.save(model, tmp_path / name / "m.onnx", external="m.data", threshold=0)
+    assert main(["diff", str(tmp_path / "a" / "m.onnx"), str(tmp_path / "b" / "m.onnx")]) == 1
+    assert capsys.readouterr().out == "~ node c: attribute value t: 1 of 1 element differs, by up to 2\n"
+
+
+def test_a_damaged_tensor_is_like_itself_and_else_an_error(lines, tmp_path, digits, capsys):
+    digits.graph.initializer[8].raw_data += b"x"
+    assert lines(digits, digits) == []
+    assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2
+    assert "call for 131,072 bytes; raw_data holds 131,073" in capsys.readouterr().err
+
+
+def test_a_field_that_is_not_there_is_like_its_default(lines, digits):
+    digits.doc_string = digits.graph.node[4].domain = ""
+    digits.model_version = 0
+    assert lines(digits) == []
+
+
+def test_the_domain_of_standard_operators_may_be_written_out(lines, digits):
+    digits.opset_import[0].domain = "ai.onnx"
+    assert lines(digits) == []
+
+
+def test_json_has_no_infinity(lines, digits):
+    tensor = digits.graph.initializer[0]
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + np.float32(np.inf), tensor.name))
+    found = json.loads("\n".join(lines(digits, None, "--json")), parse_constant=pytest.fail)
+    assert found["differences"][0]["distance"]["max_abs"] == "Infinity"
+
+
+def test_external_data_that_is_missing_is_trouble(tmp_path, capsys):
+    assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "a.onnx")]) == 0
+    (tmp_path / "a.data").unlink()
+    assert main(["diff", str(DIGITS), str(tmp_path / "a.onnx")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int8])
+def test_differences_of_integers_are_exact(dtype):
+    limits = np.iinfo(dtype)
+    ours = np.array([limits.min, 1, 5], dtype)
+    theirs = np.array([limits.max, 1, 4], dtype)
+    assert tensor_distance(ours, theirs) == Distance(3, 2, int(limits.max) - int(limits.min))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.float64])
+def test_floats_of_any_width_are_compared(dtype):
+    ours, theirs = np.array([1, 2, np.nan, 3], dtype), np.array([1, 4, np.nan, np.nan], dtype)
+    assert tensor_distance(ours, theirs) == Distance(4, 2, 2.0, 1)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_elements_of_less_than_a_byte_are_compared(dtype):
+    ours, theirs = np.array([1, 2, 3], dtype), np.array([1, 2, 7], dtype)
+    assert tensor_distance(ours, theirs) == Distance(3, 1, 4)
+
+
+def test_complex_numbers_strings_and_truth_values_are_compared():
+    assert tensor_distance(np.array([1, 2j]), np.array([1, 3 + 2j])) == Distance(2, 1, 3.0)
+    assert tensor_distance(np.array(["a", "b"]), np.array(["a", "c"])) == Distance(2, 1)
+    assert tensor_distance(np.array([True, False]), np.array([True, True])) == Distance(2, 1, 1)
+
+
+def test_zeros_of_both_signs_and_infinities_are_equal():
+    ours, theirs = np.array([0.0, np.inf, np.inf]), np.array([-0.0, np.inf, -np.inf])
+    assert tensor_distance(ours, theirs) == Distance(3, 1, np.inf)
+
+
+def test_tensors_of_many_blocks_are_compared_to_the_end():
+    ours = np.zeros(1_000_003, np.float32)
+    theirs = ours.copy()
+    theirs[[0, 500_000, -1]] = [1, 2, 3]
+    assert tensor_distance(ours, theirs) == Distance(ours.size, 3, 3.0)
+
+
+def test_json_holds_all_of_it(lines, digits):
+    digits.graph.node[4].op_type = "Gelu"
+    tensor = digits.graph.initializer[0]
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name))
+    found = json.loads("\n".join(lines(digits, None, "--json")))
+    assert found["same"] is False
+    assert found["stat"]["node"] == {"added": 0, "removed": 0, "changed": 1}
+    assert found["differences"][0] == {
+        "change": "changed",
+        "kind": "node",
+        "name": "node_relu",
+        "part": "op_type",
+        "path": "graph.node[4].op_type",
+        "old": "Relu",
+        "new": "Gelu",
+    }
+    assert found["differences"][1]["distance"]["different"] == 144
+
+
+def test_json_of_equal_models_says_so(capsys):
+    assert main(["diff", str(DIGITS), str(DIGITS), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"same": True, "stat": {}, "differences": []}
+
+
+def test_stat_counts(lines, digits):
+    del digits.graph.node[4]
+    digits.graph.node[2].op_type, digits.graph.node[2].domain = "X", "y"
+    assert [line.split() for line in lines(digits, None, "--stat")] == [
+        ["added", "removed", "changed"],
+        ["node", "0", "1", "1"],
+    ]
+
+
+def test_quiet_prints_nothing(tmp_path, digits, capsys):
+    digits.producer_name = "me"
+    assert main(["diff", "-q", str(DIGITS), save(digits, tmp_path / "b.onnx")]) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_colors_come_when_they_are_asked_for(lines, digits):
+    digits.producer_name = "me"
+    assert lines(digits, None, "--color", "always")[0].startswith("\x1b[33m~ model")
+
+
+def test_a_file_that_is_not_there_is_trouble(capsys):
+    assert main(["diff", str(DIGITS), "absent.onnx"]) == 2
+    assert capsys.readouterr().err.startswith("onnxwire: absent.onnx: No such file")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path, digits):
+    digits.producer_name = "me"
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-P", "-m", "onnxwire", "diff", str(DIGITS), save(digits, tmp_path / "b.onnx")]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.stderr == b""
+
+
+def test_the_library_compares_messages_and_anything_that_load_takes(digits):
+    data = DIGITS.read_bytes()
+    model = onnxwire.load(data)
+    assert list(onnxwire.diff(model, str(DIGITS))) == []
+    model.graph.node[0].name = "other"
+    (found,) = onnxwire.diff(data, model)
+    assert (found.change, found.part, found.old, found.new) == ("changed", "name", "node_Shape_0", "other")
+    with pytest.raises(TypeError, match="ModelProto"):
+        list(onnxwire.diff(model.graph, model))
+
+
+def test_progress_counts_every_byte_of_the_tensors():
+    calls = []
+    copy = onnxwire.load(DIGITS.read_bytes())
+    assert list(onnxwire.diff(DIGITS, copy, progress=lambda *call: calls.append(call))) == []
+    total = sum(info.nbytes for info in onnxwire.tensors(DIGITS))
+    assert calls[-1] == (total, total)
+    assert all(done <= total for done, _ in calls)
+
+
+def test_large_weights_take_little_memory(tmp_path):
+    for name, end in (("a", b"\1"), ("b", b"\5")):
+        write_sparse_model(tmp_path / name, 1 << 28)
+        with open(tmp_path / name, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(end)
+    script = (
+        "import resource, sys\n"
+        "from onnxwire.cli import main\n"
+        "import numpy\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert main(['diff', *sys.argv[1:]]) == 1\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "a"), str(tmp_path / "b")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    line, growth = done.stdout.splitlines()
+    assert line == "~ tensor w: 1 of 268,435,456 elements differs, by up to 4"
+    assert int(growth) < 50_000  # KiB

@@ -1,0 +1,299 @@
+"""`onnxwire extract` cuts a part out of a model that computes what the whole does, and writes tensors as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import safetensors.numpy
+from graphs import nested_model, value
+from onnx import helper, numpy_helper
+
+import onnxwire
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+WEIGHTS = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(DIGITS).graph.initializer}
+IMAGE = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
+
+
+def compute(model, **inputs):
+    path = model if isinstance(model, str) else model.SerializeToString()
+    return onnxruntime.InferenceSession(path).run(None, inputs)
+
+
+def refusal(capsys, *arguments):
+    """The one line that a command ends with that can't be done."""
+    assert main(["extract", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def part(tmp_path):
+    """A function that extracts, from the digits or another model, and gives the official model of the part."""
+
+    def extract(*options, model=None):
+        path = DIGITS
+        if model is not None:
+            path = tmp_path / "whole.onnx"
+            path.write_bytes(model.SerializeToString())
+        assert main(["extract", str(path), *options, "-o", str(tmp_path / "part.onnx")]) == 0
+        made = onnx.load(tmp_path / "part.onnx")
+        onnx.checker.check_model(made, full_check=True)
+        return made
+
+    return extract
+
+
+def names(elements):
+    return [element.name for element in elements]
+
+
+def test_head_and_tail_compute_what_the_whole_does(part):
+    head = part("--outputs", "relu_1,sym_size_int_1")
+    tail = part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
+    middle = compute(head, image=IMAGE)
+    (found,) = compute(tail, relu_1=middle[0], sym_size_int_1=middle[1])
+    np.testing.assert_array_equal(found, compute(str(DIGITS), image=IMAGE)[0])
+    assert len(head.graph.node) + len(tail.graph.node) == len(onnx.load(DIGITS).graph.node)
+
+
+def test_the_part_is_that_of_the_official_extractor(part, tmp_path):
+    onnx.utils.extract_model(str(DIGITS), str(tmp_path / "official.onnx"), ["getitem"], ["max_pool2d"])
+    official = onnx.load(tmp_path / "official.onnx")
+    ours = part("--inputs", "getitem", "--outputs", "max_pool2d")
+    assert list(ours.graph.node) == list(official.graph.node)
+    assert sorted(names(ours.graph.initializer)) == sorted(names(official.graph.initializer))
+    assert list(ours.graph.input) == list(official.graph.input)
+    assert list(ours.graph.output) == list(official.graph.output)
+
+
+def test_only_what_is_needed_is_kept(part):
+    made = part("--inputs", "image", "--outputs", "relu")
+    assert len(made.graph.node) == 3
+    assert set(names(made.graph.initializer)) == {n for n in WEIGHTS if n.startswith(("features.0.", "features.1."))}
+    assert not {"logits", "relu_1"} & set(names(made.graph.value_info))
+    assert made.producer_name == "pytorch"
+
+
+def test_what_graphs_in_attributes_read_from_outside_is_kept(part):
+    made = part("--inputs", "x", "--inputs", "flag", "--outputs", "y", model=nested_model())
+    assert names(made.graph.node) == ["first", "choice"]
+    assert "w" in names(made.graph.initializer)
+    np.testing.assert_array_equal(compute(made, x=np.float32([1, 2]), flag=np.array(True))[0], [3, 5])
+
+
+def test_functions_that_are_called_are_kept(part):
+    assert names(part("--outputs", "z", model=nested_model()).functions) == ["Twice"]
+    assert names(part("--outputs", "y", model=nested_model()).functions) == []
+
+
+def test_functions_that_functions_call_are_kept(part):
+    model = nested_model()
+    model.functions[0].node[0].CopyFrom(helper.make_node("Other", ["a"], ["b"], domain="local"))
+    assert names(part("--outputs", "z", model=model).functions) == ["Twice", "Other"]
+
+
+def test_quantization_annotations_are_kept_with_their_parameters(part):
+    made = part("--outputs", "h", model=nested_model())
+    assert [a.tensor_name for a in made.graph.quantization_annotation] == ["h"]
+    assert names(made.graph.initializer) == ["s"]
+
+
+def test_inputs_that_are_not_needed_stay_out_unless_they_were_named(part):
+    assert names(part("--outputs", "h", model=nested_model()).graph.input) == ["x"]
+    assert names(part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == ["x", "flag"]
+
+
+def test_a_node_that_is_needed_for_another_output_does_not_make_what_is_given(part):
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2), helper.make_node("Add", ["a", "b"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", 4)], [value("y", 2)], value_info=[value("a", 2), value("b", 2)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    made = part("--inputs", "x,a", "--outputs", "y", model=model)
+    assert list(made.graph.node[0].output) == ["a_unused", "b"]
+    assert compute(made, x=np.float32([1, 2, 3, 4]), a=np.float32([10, 20]))[0].tolist() == [13, 24]
+
+
+def test_an_initializer_can_become_an_input(part):
+    made = part("--inputs", "image,features.0.weight", "--outputs", "conv2d")
+    assert names(made.graph.initializer) == ["features.0.bias"]
+    shape = [dim.dim_value for dim in made.graph.input[1].type.tensor_type.shape.dim]
+    assert shape == list(WEIGHTS["features.0.weight"].shape)
+
+
+def test_names_with_commas_are_taken_whole(part):
+    graph = helper.make_graph([helper.make_node("Relu", ["a,b"], ["c,d"])], "g", [value("a,b", 1)], [value("c,d", 1)])
+    made = part("--inputs", "a,b", "--outputs", "c,d", model=helper.make_model(graph, ir_version=10))
+    assert names(made.graph.input) == ["a,b"]
+
+
+def test_what_is_missing_is_told(tmp_path, capsys):
+    line = refusal(capsys, DIGITS, "--inputs", "relu_1", "--outputs", "logits", "-o", tmp_path / "part.onnx")
+    assert "they need 'image' (of node_Shape_0) too" in line
+    assert not (tmp_path / "part.onnx").exists()
+
+
+def test_a_name_that_is_not_there_is_told_with_one_like_it(tmp_path, capsys):
+    line = refusal(capsys, DIGITS, "--outputs", "logit", "-o", tmp_path / "part.onnx")
+    assert line.endswith("there is no value called 'logit' in the main graph; did you mean 'logits'?\n")
+
+
+def test_values_without_types_are_warned_of(tmp_path, capsys):
+    model = nested_model()
+    del model.graph.value_info[:]
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    out = tmp_path / "part.onnx"
+    assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "h", "-o", str(out)]) == 0
+    assert "does not name the type of 'h'" in capsys.readouterr().err
+    assert compute(str(out), x=np.float32([-1, 1]))[0].tolist() == [0, 1]
+
+
+def test_external_data_stays_where_it_is(tmp_path):
+    assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
+    assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(tmp_path / "part.onnx")]) == 0
+    with onnxwire.load(tmp_path / "part.onnx") as made:
+        for tensor in made.graph.initializer:
+            np.testing.assert_array_equal(tensor.numpy(), WEIGHTS[tensor.name])
+        assert any(tensor.external_data for tensor in made.graph.initializer)
+
+
+def test_external_data_that_is_not_beside_the_part_is_warned_of(tmp_path, capsys):
+    (tmp_path / "sub").mkdir()
+    assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
+    out = tmp_path / "sub" / "part.onnx"
+    assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(out)]) == 0
+    assert "copy it there" in capsys.readouterr().err
+
+
+def test_the_part_may_take_the_place_of_the_whole(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    assert main(["extract", str(path), "--outputs", "relu_1", "-o", str(path)]) == 0
+    assert compute(str(path), image=IMAGE)[0].shape == (3, 32, 8, 8)
+
+
+def test_the_library_leaves_the_model_as_it_is():
+    with onnxwire.load(DIGITS) as model:
+        made = onnxwire.extract(model, ["image"], ["relu"])
+        assert len(made.graph.node) == 3
+        assert model.SerializeToString() == DIGITS.read_bytes()
+        with pytest.raises(onnxwire.Error, match="no value called 'nope'"):
+            onnxwire.extract(model, ["nope"], ["relu"])
+        with pytest.raises(TypeError, match="list of names"):
+            onnxwire.extract(model, "image", ["relu"])
+
+
+def test_a_tensor_becomes_an_npy_file(tmp_path):
+    out = tmp_path / "x.npy"
+    assert main(["extract", str(DIGITS), "--tensor", "classifier.1.weight", "-o", str(out)]) == 0
+    found = np.load(out)
+    np.testing.assert_array_equal(found, WEIGHTS["classifier.1.weight"])
+    official = tmp_path / "official.npy"
+    np.save(official, found)
+    assert out.read_bytes() == official.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_many_tensors_become_one_file(tmp_path, suffix):
+    out = tmp_path / f"x.{suffix}"
+    options = ["--tensor", "features.*", "--tensor", "classifier.1.bias"]
+    assert main(["extract", str(DIGITS), *options, "-o", str(out)]) == 0
+    found = dict(np.load(out)) if suffix == "npz" else safetensors.numpy.load_file(out)
+    assert set(found) == {name for name in WEIGHTS if name.startswith("features.")} | {"classifier.1.bias"}
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, WEIGHTS[name])
+
+
+def saved(path, array):
+    """A model with one tensor t."""
+    model = onnxwire.ModelProto(ir_version=10)
+    model.graph.initializer.append(onnxwire.from_array(array, "t"))
+    onnxwire.save(model, path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"), [("bfloat16", "uint16"), ("float8_e4m3fn", "uint8"), ("float4_e2m1fn", "uint8")]
+)
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_floats_that_numpy_does_not_have_are_stored_as_their_bits(tmp_path, capsys, dtype, stored, suffix):
+    scalar = getattr(ml_dtypes, dtype)
+    array = np.array([[0.5, 1, -2], [3, 0, 4]], scalar)
+    out = tmp_path / f"x.{suffix}"
+    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(out)]) == 0
+    found = np.load(out)
+    found = found["t"] if suffix == "npz" else found
+    assert found.dtype == stored
+    np.testing.assert_array_equal(found.view(scalar), array)
+    assert f"numpy has no {dtype}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_integers_that_numpy_does_not_have_are_stored_as_their_values(tmp_path, dtype):
+    array = np.array([1, 0, 1], getattr(ml_dtypes, dtype))
+    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    assert np.load(tmp_path / "x.npy").tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array(["a", "öß", ""]), np.array(3.5), np.empty((0, 2), np.int64), np.array([True, False]), np.array([1 + 2j])],
+)
+def test_arrays_of_any_kind_are_what_numpy_loads(tmp_path, array):
+    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    found = np.load(tmp_path / "x.npy")
+    assert found.dtype.kind == array.dtype.kind
+    np.testing.assert_array_equal(found, array)
+
+
+def test_external_data_is_written_from_its_file(tmp_path):
+    assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
+    for suffix in ("npy", "npz", "safetensors"):
+        out = tmp_path / f"x.{suffix}"
+        assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "classifier.1.weight", "-o", str(out)]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), WEIGHTS["classifier.1.weight"])
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
+
+
+def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
+    model = onnx.ModelProto(ir_version=10)
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.arange(3)))
+    model.graph.node.append(constant)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    for name in ("c", "graph.node[0].attribute[0].t"):
+        assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", name, "-o", str(tmp_path / "x.npy")]) == 0
+        assert np.load(tmp_path / "x.npy").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--tensor", "*", "-o", "x.npy"], "an .npy file holds one tensor, not 16"),
+        (["--tensor", "*", "-o", "x.bin"], "ends with .npy, .npz, .safetensors"),
+        (["--tensor", "zz*", "-o", "x.npy"], "the pattern fits no initializer"),
+        (["--tensor", "features.0.weigh", "-o", "x.npy"], "did you mean 'features.0.weight'"),
+        (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is no tensor"),
+    ],
+)
+def test_what_can_not_be_written_is_said_in_one_line(tmp_path, capsys, monkeypatch, options, text):
+    monkeypatch.chdir(tmp_path)
+    assert text in refusal(capsys, DIGITS, *options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_string_that_numpy_would_cut_is_refused(tmp_path, capsys):
+    path = saved(tmp_path / "m.onnx", np.array(["a\0", "b"], object))
+    assert "ends with a NUL" in refusal(capsys, path, "--tensor", "t", "-o", tmp_path / "x.npy")
+
+
+def test_help_shows_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["extract", "--help"])
+    assert "onnxwire extract m.onnx --outputs relu_1 -o head.onnx" in capsys.readouterr().out

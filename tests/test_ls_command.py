@@ -1,0 +1,229 @@
+"""`onnxwire ls` lists tensors, nodes and values, and sums sizes by prefix."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxwire.cli import main
+from onnxwire.listing import name_tree, row_filter, sort_rows
+
+ROOT = Path(__file__).parent.parent
+DIGITS = ROOT / "examples" / "digits_cnn.onnx"
+MODEL = onnx.load(DIGITS)
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    status = main(["ls", *map(str, arguments)])
+    done = capsys.readouterr()
+    return status, done.out, done.err
+
+
+def rows(capsys, *arguments: object) -> list[dict]:
+    status, out, err = run(capsys, *arguments, "--json")
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def names(capsys, *arguments: object) -> list[str]:
+    return [row["name"] for row in rows(capsys, *arguments)]
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory) -> Path:
+    """A sparse model of more than 4 GiB."""
+    path = tmp_path_factory.mktemp("big") / "big.onnx"
+    command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+def test_tensors_are_listed_as_the_official_runtime_has_them(capsys) -> None:
+    for row, tensor in zip(rows(capsys, DIGITS), MODEL.graph.initializer, strict=True):
+        assert (row["name"], row["shape"]) == (tensor.name, list(tensor.dims))
+        assert row["type"] == onnx.TensorProto.DataType.Name(tensor.data_type)
+        assert (row["bytes"], row["stored"]) == (len(tensor.raw_data), "raw_data")
+        assert DIGITS.read_bytes()[row["offset"] :].startswith(tensor.raw_data)
+
+
+def test_a_line_has_name_type_shape_bytes_and_place(capsys) -> None:
+    status, out, _ = run(capsys, DIGITS)
+    assert status == 0
+    assert len(out.splitlines()) == len(MODEL.graph.initializer)
+    assert "classifier.1.weight      FLOAT  [64, 512]       128.0 KiB  inline at 31,573" in out
+
+
+def test_external_and_typed_tensors_say_where_they_are(tmp_path, capsys) -> None:
+    weights = [numpy_helper.from_array(np.zeros(999, np.float32), "far"), helper.make_tensor("typed", 1, [2], [1, 2])]
+    model = helper.make_model(helper.make_graph([], "g", [], [], weights))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=100)
+    out = run(capsys, tmp_path / "m.onnx")[1].splitlines()
+    assert out[0].endswith("m.data at 0")
+    assert out[1].endswith("in float_data")
+
+
+def test_a_pattern_is_for_the_whole_name_and_a_word_for_a_part(capsys) -> None:
+    every = [tensor.name for tensor in MODEL.graph.initializer]
+    assert names(capsys, DIGITS, "features.*.bias") == [
+        name for name in every if name.startswith("features") and name.endswith("bias")
+    ]
+    assert names(capsys, DIGITS, "running") == [name for name in every if "running" in name]
+    assert names(capsys, DIGITS, "-E", r"\.[13]\.weight$") == [
+        name for name in every if name[-9:] in (".1.weight", ".3.weight")
+    ]
+
+
+def test_a_pattern_may_come_behind_an_option(capsys) -> None:
+    assert names(capsys, DIGITS, "--nodes", "node_conv2d") == ["node_conv2d", "node_conv2d_1"]
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["--filter", "bytes>1G"], ["--nodes", "nope"]])
+def test_nothing_found_is_status_1(arguments, capsys) -> None:
+    assert run(capsys, DIGITS, *arguments) == (1, "", "")
+
+
+def test_conditions_must_all_be_fulfilled(capsys) -> None:
+    chosen = rows(capsys, DIGITS, "--filter", "bytes>=2K", "--filter", "rank=2")
+    assert [row["name"] for row in chosen] == ["classifier.1.weight", "classifier.3.weight"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_met"),
+    [
+        ("bytes=4096", True), ("bytes=4K", True), ("bytes>4KiB", False), ("bytes!=1", True), ("rank<3", True),
+        ("shape=[64,*]", True), ("shape = [64, 16]", True), ("shape=[6,*]", False), ("shape~^.64", True),
+        ("type=FLOAT", True), ("type!=FLOAT", False), ("type=FLO*", True), ("name~^a.b$", True), ("name!~a", False),
+        ("std>0.1", True), ("std<1e-3", False), ("mean>0", False), ("mean!=0", True), ("name>a", True),
+    ],
+)  # fmt: skip
+def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool) -> None:
+    row = {"name": "a.b", "type": "FLOAT", "shape": [64, 16], "bytes": 4096, "std": 0.5, "mean": None}
+    assert row_filter(condition)(row) is is_met
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--filter", "size>1"], "size>1: there is no size to compare; there are name, type, shape, bytes,"),
+        (["--filter", "bytes"], "bytes: this is no condition; write a key, a comparison and a value, such as"),
+        (["--filter", "bytes>many"], "bytes is a number, and 'many' is none"),
+        (["--filter", "name~("], "this is no regular expression"),
+        (["-E", "("], "this is no regular expression"),
+        (["--sort", "size"], "there is no size to sort by; there are name, type,"),
+    ],
+)
+def test_what_is_no_condition_is_trouble_in_one_line(arguments, text, capsys) -> None:
+    status, out, err = run(capsys, DIGITS, *arguments)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1 and text in err
+
+
+def test_numbers_are_sorted_from_the_largest_and_names_as_people_count(capsys) -> None:
+    sizes = [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes")]
+    assert sizes == sorted(sizes, reverse=True)
+    assert [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes", "-r", "--limit", "2")] == sorted(sizes)[:2]
+    found = sort_rows([{"name": f"w{i}"} for i in (10, 2, 1)], "name")
+    assert [row["name"] for row in found] == ["w1", "w2", "w10"]
+
+
+def test_nodes_have_operators_inputs_and_outputs(capsys) -> None:
+    for row, node in zip(rows(capsys, DIGITS, "--nodes"), MODEL.graph.node, strict=True):
+        assert (row["name"], row["type"]) == (node.name, node.op_type)
+        assert (row["input"], row["output"]) == (list(node.input), list(node.output))
+    assert "image -> val_0" in run(capsys, DIGITS, "--nodes", "Shape_0")[1]
+
+
+def test_inputs_outputs_and_values_have_types(capsys) -> None:
+    assert run(capsys, DIGITS, "--inputs")[1] == "image  float[batch, 1, 8, 8]  graph.input[0]\n"
+    assert run(capsys, DIGITS, "--outputs")[1] == "logits  float[batch, 10]  graph.output[0]\n"
+    assert len(rows(capsys, DIGITS, "--values")) == 2 + len(MODEL.graph.value_info)
+
+
+def test_the_tree_sums_sizes_by_prefix(capsys) -> None:
+    lines = run(capsys, DIGITS, "--tree", "--depth", "1")[1].splitlines()
+    total = sum(len(tensor.raw_data) for tensor in MODEL.graph.initializer)
+    assert lines[0].split() == [f"{total / 1024:.1f}", "KiB", "16", "total"]
+    assert [line.split()[-1] for line in lines[1:]] == ["features", "classifier"]
+    tree = json.loads(run(capsys, DIGITS, "--tree", "--json")[1])
+    assert (tree["bytes"], tree["count"]) == (total, 16)
+    for branch in tree["children"]:
+        assert branch["bytes"] == sum(leaf["bytes"] for part in branch["children"] for leaf in part["children"])
+
+
+def test_a_prefix_with_one_continuation_is_one_with_it() -> None:
+    tree = name_tree([{"name": name, "path": "", "bytes": 1} for name in ("/a.b/c", "/a.b/d", "e::f", "e::f::g")])
+    assert [child.name for child in tree.children.values()] == ["/a.b", "e::f"]
+    assert [child.name for child in tree.children["/a"].children.values()] == ["/c", "/d"]
+
+
+def test_names_with_very_many_parts_make_no_deep_tree(tmp_path, capsys) -> None:
+    weights = [helper.make_tensor(".".join(["a"] * n), 1, [1], [0]) for n in range(1, 3000, 20)]
+    path = tmp_path / "deep.onnx"
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)
+    assert run(capsys, path, "--tree")[0] == 0
+    assert run(capsys, path, "--tree", "--json")[0] == 0
+
+
+def test_names_can_not_steer_the_terminal(tmp_path, capsys) -> None:
+    weights = [helper.make_tensor("\x1b[31mw\n", 1, [1], [0])]
+    path = tmp_path / "evil.onnx"
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)
+    for arguments in ([], ["--tree"]):
+        out = run(capsys, path, *arguments)[1]
+        assert "\x1b" not in out and "\\x1b[31mw\\n" in out
+
+
+def test_colors_come_only_where_they_are_asked_for(capsys) -> None:
+    assert "\x1b" in run(capsys, DIGITS, "--color", "always")[1]
+    assert "\x1b" not in run(capsys, DIGITS)[1]
+
+
+def test_without_rich_there_is_plain_text(capsys, monkeypatch) -> None:
+    for module in ("rich", "rich.color", "rich.style"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert run(capsys, DIGITS, "--color", "always") == run(capsys, DIGITS)
+
+
+def test_help_begins_with_what_it_does_and_ends_with_examples(capsys) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["ls", "--help"])
+    out = capsys.readouterr().out
+    assert raised.value.code == 0
+    assert out.startswith("List the tensors of a model")
+    assert out.index("examples:") > out.index("options:")
+
+
+def test_other_messages_are_listed_too(tmp_path, capsys) -> None:
+    (tmp_path / "g.pb").write_bytes(MODEL.graph.SerializeToString())
+    assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto") == [t.name for t in MODEL.graph.initializer]
+    assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto", "--inputs") == ["image"]
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = [sys.executable, "-P", "-m", "onnxwire", "ls", str(DIGITS), "--nodes"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_model_of_4_gib_is_listed_in_little_memory(big) -> None:
+    code = (
+        "import sys; from onnxwire.cli import main\n"
+        "main(['ls', sys.argv[1], '--tree']); main(['ls', sys.argv[1]]); main(['ls', sys.argv[1], '--nodes'])\n"
+        "peak = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
+        "print(*peak, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(big)], capture_output=True, text=True, check=True)
+    assert "  4.26 GiB      191  total" in done.stdout
+    assert int(done.stderr) < 60_000

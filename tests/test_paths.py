@@ -1,0 +1,157 @@
+"""Paths: from what a person types to the message or value there."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import helper
+
+import onnxwire
+from onnxwire.errors import PathError
+from onnxwire.paths import parse_index, resolve
+
+
+def constant(name: str, *values: float) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [name], value=helper.make_tensor("", 1, [len(values)], values))
+
+
+def make_model() -> onnxwire.ModelProto:
+    inner = helper.make_graph([helper.make_node("Relu", ["a"], ["inner_out"], name="inner")], "branch", [], [])
+    nodes = [
+        helper.make_node("Conv", ["x", "w.0"], ["y"], name="/l.0/Conv", pads=[1, 2]),
+        helper.make_node("Relu", ["y"], ["z"], name="/l.0/Conv[1].op"),
+        helper.make_node("If", ["c"], ["i"], name="twice", then_branch=inner),
+        helper.make_node("Relu", ["i"], ["unnamed"], name="twice"),
+        constant("k", 1.0, 2.0),
+    ]
+    weights = [helper.make_tensor("w.0", 1, [2, 3], range(6)), helper.make_tensor("w.0.dims", 7, [1], [5])]
+    weights[0].raw_data = weights[0].SerializeToString()[:24]
+    value = helper.make_tensor_value_info("x", 1, ["n", 3])
+    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("z", 1, None)], weights)
+    function = helper.make_function("local", "f", [], [], [], [])
+    model = helper.make_model(graph, functions=[function], producer_name="me")
+    helper.set_model_props(model, {"author": "someone"})
+    return onnxwire.ModelProto.FromString(model.SerializeToString())
+
+
+MODEL = make_model()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", ""),
+        ("graph.node[1]", "graph.node[1]"),
+        ("graph.node[-1]", "graph.node[4]"),
+        ("graph.node[/l.0/Conv].attribute[pads].ints", "graph.node[0].attribute[0].ints"),
+        ("node:inner", "graph.node[2].attribute[0].g.node[0]"),
+        ("node:inner.op_type", "graph.node[2].attribute[0].g.node[0].op_type"),
+        ("node:inner_out", "graph.node[2].attribute[0].g.node[0]"),
+        ("tensor:w.0", "graph.initializer[0]"),
+        ("tensor:k", "graph.node[4].attribute[0].t"),
+        ("input:x", "graph.input[0]"),
+        ("output:z.name", "graph.output[0].name"),
+        ("value:x", "graph.input[0]"),
+        ("function:local.f", "functions[0]"),
+        ("function:f.name", "functions[0].name"),
+        ("metadata_props[author].value", "metadata_props[0].value"),
+    ],
+)
+def test_a_path_leads_to_its_place(path: str, place: str) -> None:
+    assert resolve(MODEL, path).path == place
+
+
+def test_the_longest_name_counts_and_quotes_end_it() -> None:
+    assert resolve(MODEL, "node:/l.0/Conv[1].op").value.op_type == "Relu"
+    assert resolve(MODEL, 'node:"/l.0/Conv".op_type').value == "Conv"
+    assert resolve(MODEL, "tensor:w.0.dims").path == "graph.initializer[1]"
+    assert list(resolve(MODEL, 'tensor:"w.0".dims').value) == [2, 3]
+    assert resolve(MODEL, 'graph.initializer["w.0.dims"]').place == 1
+
+
+def test_values_come_with_the_field_that_they_are_of() -> None:
+    found = resolve(MODEL, "node:/l.0/Conv.op_type")
+    assert (found.value, found.field.name, found.parent.name) == ("Conv", "op_type", "/l.0/Conv")
+    found = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
+    assert (found.value, found.place) == (2, 1)
+    assert resolve(MODEL, "node:inner").parent == MODEL.graph.node[2].attribute[0].g
+    assert not resolve(MODEL, "doc_string").is_set
+    assert resolve(MODEL, "producer_name").is_set
+
+
+def test_a_slice_gives_several_elements() -> None:
+    assert [node.op_type for node in resolve(MODEL, "graph.node[1:3]").value] == ["Relu", "If"]
+    assert resolve(MODEL, "graph.node[::2][1].op_type").value == "If"
+    assert resolve(MODEL, "graph.node[0].attribute[0].ints[::-1]").value == [2, 1]
+
+
+def test_bytes_are_not_copied() -> None:
+    found = resolve(MODEL, "tensor:w.0.raw_data")
+    assert not isinstance(found.value, bytes)
+    assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
+
+
+def test_brackets_behind_a_tensor_choose_elements() -> None:
+    assert resolve(MODEL, "tensor:w.0[0:1,:2]").index == (slice(0, 1), slice(None, 2))
+    assert resolve(MODEL, "graph.initializer[0][...,-1]").index == (..., -1)
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("3", (3,)),
+        (" -1 , ::2 ", (-1, slice(None, None, 2))),
+        ("...", (...,)),
+        (":", (slice(None),)),
+        ("a", None),
+        ("1.5", None),
+        ("", None),
+        ("1:2:3:4", None),
+    ],
+)
+def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
+    assert parse_index(text) == index
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("graph.nodes", "GraphProto has no field 'nodes'; did you mean 'node'?"),
+        ("graph.node.name", "graph.node holds 5 elements; choose one, such as graph.node[0].name"),
+        ("graph.node[5]", "graph.node[5] is not there; the 5 elements are [0] to [4]"),
+        ("graph.sparse_initializer[0]", "it has no elements"),
+        ("graph.node[nope]", "no element of graph.node has the name 'nope'"),
+        ("graph.node[twice]", "2 are called 'twice'; choose by place: graph.node[2], graph.node[3]"),
+        ("node:twice", "2 are called 'twice'; choose by place: graph.node[2], graph.node[3]"),
+        ("node:iner", "there is no node called 'iner'; did you mean 'inner'?; `onnxwire ls FILE --nodes` lists them"),
+        ("tensor:", "there is no tensor called ''"),
+        ("knot:x", "there is no knot: before a name; there are node:, tensor:,"),
+        ("graph[0]", "graph is one message, and has no elements to choose from"),
+        ("ir_version[0]", "ir_version is one value, and has no elements to choose from"),
+        ("ir_version.x", "ir_version is a value without fields"),
+        ("graph.node[0", "has no ] at its end"),
+        ("graph.node[]", "names no element"),
+        ("graph.node[0,1]", "graph.node has one dimension"),
+        ("graph.node[::0]", "the step of a slice can't be 0"),
+        ("graph.node[0]op_type", "'op_type' is no step"),
+        ("tensor:w.0[a]", "[a] are no elements of a tensor"),
+        ("tensor:w.0[0].dims", "nothing can come behind the elements of a tensor"),
+        ("graph.node[0].input[y]", "its elements have no names"),
+        ('node:"x', "the name in quotes is wrong"),
+        ("w.0[0]", "this is a name; write tensor:w.0[0]"),
+        ("/l.0/Conv", "this is a name; write node:/l.0/Conv"),
+        ("x", "this is a name; write input:x or value:x"),
+        ("graph..node", "'..node' is no step"),
+    ],
+)  # fmt: skip
+def test_a_path_that_leads_nowhere_says_how_far_it_leads(path: str, text: str) -> None:
+    with pytest.raises(PathError) as raised:
+        resolve(MODEL, path)
+    assert text in str(raised.value)
+    assert raised.value.path == path
+
+
+def test_the_root_may_be_any_message() -> None:
+    assert resolve(MODEL.graph, "node:/l.0/Conv").path == "node[0]"
+    assert resolve(MODEL.graph.node[0], "attribute[pads].ints[0]").value == 1
+    assert resolve(MODEL.graph.initializer[0], "[0,1]").index == (0, 1)

@@ -1,0 +1,158 @@
+"""`onnxwire rename` gives values and nodes new names wherever they are used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from google.protobuf import text_format
+from graphs import nested_model
+from onnx import helper
+
+import onnxwire
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture
+def renamed(tmp_path):
+    """A function that renames in a model, and gives the official model of the result."""
+
+    def rename(model, *arguments):
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        assert main(["rename", str(tmp_path / "m.onnx"), *arguments, "-o", str(tmp_path / "out.onnx")]) == 0
+        made = onnx.load(tmp_path / "out.onnx")
+        onnx.checker.check_model(made, full_check=True)
+        return made
+
+    return rename
+
+
+@pytest.fixture
+def refusal(tmp_path, capsys):
+    """A function that gives the one line with which renaming ends that can't be done."""
+
+    def rename(model, *arguments):
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        assert main(["rename", str(tmp_path / "m.onnx"), *arguments, "-o", str(tmp_path / "out.onnx")]) == 2
+        assert not (tmp_path / "out.onnx").exists()
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        return err
+
+    return rename
+
+
+def replaced(model, **names):
+    """A model whose text has other words in quotes."""
+    text = str(model)
+    for old, new in names.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    return text_format.Parse(text, onnx.ModelProto())
+
+
+@pytest.mark.parametrize("old", ["x", "h", "w", "y", "z", "flag", "s"])
+def test_a_value_is_renamed_everywhere(renamed, old):
+    assert renamed(nested_model(), old, "new") == replaced(nested_model(), **{old: "new"})
+
+
+def test_the_model_computes_what_it_did(renamed):
+    made = renamed(nested_model(), "x", "image", "h", "hidden", "w", "weight")
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    assert session.run(["z"], {"image": np.float32([1, 2]), "flag": np.array(False)})[0].tolist() == [4, 12]
+
+
+def test_two_values_swap_their_names(renamed):
+    assert renamed(nested_model(), "h", "y", "y", "h") == replaced(nested_model(), h="#", y="h", **{"#": "y"})
+
+
+def test_a_value_of_a_subgraph_is_renamed_there(renamed):
+    assert renamed(nested_model(), "Add_out", "new") == replaced(nested_model(), Add_out="new")
+
+
+def test_a_value_of_functions_is_renamed_in_each(renamed):
+    assert renamed(nested_model(), "a", "new") == replaced(nested_model(), a="new")
+
+
+def test_what_hides_a_value_keeps_its_name():
+    model = onnxwire.ModelProto()
+    model.graph.input.add(name="v")
+    body = model.graph.node.add(op_type="Loop", input=["v"], output=["out"]).attribute.add(name="body").g
+    body.input.add(name="v")
+    body.node.add(op_type="Neg", input=["v"], output=["inner"])
+    onnxwire.rename_values(model, {"v": "new"})
+    assert model.graph.node[0].input[0] == "new"
+    assert model.graph.node[0].attribute[0].g.node[0].input[0] == "v"
+
+
+def test_training_is_kept_up():
+    model = onnxwire.ModelProto.FromString(nested_model().SerializeToString())
+    training = model.training_info.add()
+    training.algorithm.node.add(op_type="Sub", input=["w", "g"], output=["w_new"])
+    training.update_binding.add(key="w", value="w_new")
+    training.initialization_binding.add(key="w", value="start")
+    training.initialization.node.add(op_type="Constant", output=["start"])
+    onnxwire.rename_values(model, {"w": "weight", "w_new": "weight_new", "start": "begin"})
+    training = model.training_info[0]
+    assert list(training.algorithm.node[0].input) == ["weight", "g"]
+    assert list(training.algorithm.node[0].output) == ["weight_new"]
+    assert [(e.key, e.value) for e in training.update_binding] == [("weight", "weight_new")]
+    assert [(e.key, e.value) for e in training.initialization_binding] == [("weight", "begin")]
+
+
+def test_sharding_is_kept_up():
+    model = onnxwire.ModelProto()
+    model.graph.input.add(name="v")
+    node = model.graph.node.add(input=["v"], output=["u"])
+    node.device_configurations.add().sharding_spec.add(tensor_name="v")
+    assert onnxwire.rename_values(model, {"v": "new"}) == 3
+    assert model.graph.node[0].device_configurations[0].sharding_spec[0].tensor_name == "new"
+
+
+def test_nodes_are_renamed(renamed):
+    made = renamed(nested_model(), "--nodes", "first", "one", "branch_Add", "sum")
+    assert made == replaced(nested_model(), first="one", branch_Add="sum")
+
+
+def test_in_place_and_verbose(tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    assert main(["rename", str(path), "relu", "act", "-i", "-v"]) == 0
+    assert capsys.readouterr() == ("", "onnxwire: renamed in 3 places\n")
+    assert list(onnx.load(path).graph.node[4].output) == ["act"]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["nope", "n"], "there is no value called 'nope'"),
+        (["flags", "n"], "did you mean 'flag'?"),
+        (["x", "w"], "m.onnx: graph: there is a value called 'w' already"),
+        (["x", "Add_out"], "graph.node[1].attribute[1].g: there is a value called 'Add_out' already"),
+        (["Add_out", "w"], "graph: there is a value called 'w' already"),
+        (["x", "n", "h", "n"], "two can't both be renamed to 'n'"),
+        (["x", ""], "an empty name stands for a value that is left out"),
+        (["x", "a", "x", "b"], "one name is given two new ones"),
+        (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
+        (["--nodes", "first", "call"], "graph.node[2]: it is called 'call' already"),
+    ],
+)
+def test_what_can_not_be_renamed_is_said_in_one_line(refusal, names, text):
+    assert text in refusal(nested_model(), *names)
+
+
+def test_nodes_of_one_name_are_not_renamed_together(refusal):
+    model = onnx.ModelProto()
+    model.graph.node.extend(helper.make_node("Relu", ["x"], [name], name="twin") for name in "ab")
+    assert "by its place: graph.node[0], graph.node[1]" in refusal(model, "--nodes", "twin", "other")
+
+
+def test_names_come_in_pairs(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["rename", str(DIGITS), "image", "-o", "-"])
+    assert caught.value.code == 2
+    assert "'image' has no new one" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""`onnxwire rm` removes what paths lead to, and says what is left without an origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from graphs import nested_model
+
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture
+def without(tmp_path):
+    """A function that removes from a model, and gives the official model of the rest."""
+
+    def remove(*paths, model=None):
+        (tmp_path / "m.onnx").write_bytes((model or onnx.load(DIGITS)).SerializeToString())
+        assert main(["rm", str(tmp_path / "m.onnx"), *paths, "-o", str(tmp_path / "out.onnx")]) == 0
+        return onnx.load(tmp_path / "out.onnx")
+
+    return remove
+
+
+def expected(edit, model=None):
+    model = model or onnx.load(DIGITS)
+    edit(model)
+    return model
+
+
+def drop(values, *places):
+    for place in sorted(places, reverse=True):
+        del values[place]
+
+
+@pytest.mark.parametrize(
+    ("paths", "edit"),
+    [
+        (["node:node_relu"], lambda m: drop(m.graph.node, 4)),
+        (["graph.node[3:6]", "graph.node[-1]", "graph.node[4]"], lambda m: drop(m.graph.node, 3, 4, 5, 16)),
+        (["graph.node[0]", "graph.node[1]"], lambda m: drop(m.graph.node, 0, 1)),
+        (["tensor:features.0.bias", "tensor:features.0.weight"], lambda m: drop(m.graph.initializer, 0, 1)),
+        (["graph.value_info"], lambda m: m.graph.ClearField("value_info")),
+        (["graph.value_info", "graph.value_info[0]"], lambda m: m.graph.ClearField("value_info")),
+        (["producer_name"], lambda m: m.ClearField("producer_name")),
+        (["graph.input[0].type"], lambda m: m.graph.input[0].ClearField("type")),
+        (["graph.node[2].attribute[0]", "graph.node[2]"], lambda m: drop(m.graph.node, 2)),
+        (["node:node_conv2d.input[2]"], lambda m: drop(m.graph.node[2].input, 2)),
+        (["tensor:features.0.bias.dims"], lambda m: m.graph.initializer[1].ClearField("dims")),
+    ],
+)
+def test_what_paths_lead_to_is_gone_and_nothing_else(without, paths, edit):
+    assert without(*paths) == expected(edit)
+
+
+def test_values_that_are_still_used_are_warned_of(without, capsys):
+    without("node:first", "tensor:s", model=nested_model())
+    assert capsys.readouterr().err == "onnxwire: warning: still used, and now without an origin: h\n"
+    without("graph.initializer", model=nested_model())
+    assert capsys.readouterr().err == "onnxwire: warning: still used, and now without an origin: w\n"
+
+
+def test_what_nobody_uses_goes_quietly(without, capsys):
+    assert without("node:unused", model=nested_model()) == expected(lambda m: drop(m.graph.node, 3), nested_model())
+    assert capsys.readouterr().err == ""
+
+
+def test_in_place(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    assert main(["rm", str(path), "graph.value_info", "-i"]) == 0
+    assert len(onnx.load(path).graph.value_info) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("node:nope", "there is no node called 'nope'"),
+        ("doc_string", "it is not there, so it can't be removed"),
+        ("tensor:features.0.bias[0:2]", "a part of a value can't be removed"),
+        ("tensor:features.0.bias.raw_data[0:4]", "a part of a value can't be removed"),
+        ("graph.node[0].name[0]", "a part of a value can't be removed"),
+        ("", "this is the whole message"),
+    ],
+)
+def test_what_can_not_be_removed_is_said_in_one_line(tmp_path, capsys, path, text):
+    out = tmp_path / "out.onnx"
+    assert main(["rm", str(DIGITS), path, "-o", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert text in err
+    assert err.count("\n") == 1
+    assert not out.exists()

@@ -1,0 +1,236 @@
+"""`onnxwire set` changes what paths lead to, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from graphs import write_sparse_model
+from onnx import numpy_helper
+
+import onnxwire
+from onnxwire.assign import assign
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A function that sets fields of the digits, and gives the official model of the result."""
+
+    def change(*assignments):
+        assert main(["set", str(DIGITS), *assignments, "-o", str(tmp_path / "out.onnx")]) == 0
+        return onnx.load(tmp_path / "out.onnx")
+
+    return change
+
+
+def expected(edit):
+    """The digits, edited by the official runtime."""
+    model = onnx.load(DIGITS)
+    edit(model)
+    return model
+
+
+def attribute(model, name):
+    return next(a for a in model.graph.node[2].attribute if a.name == name)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "edit"),
+    [
+        ("producer_name=a=b [c]", lambda m: setattr(m, "producer_name", "a=b [c]")),
+        ("doc_string=", lambda m: setattr(m, "doc_string", "")),
+        ("model_version=-7", lambda m: setattr(m, "model_version", -7)),
+        ("ir_version=0x9", lambda m: setattr(m, "ir_version", 9)),
+        ("graph.node[4].op_type=Gelu", lambda m: setattr(m.graph.node[4], "op_type", "Gelu")),
+        ("graph.node[-1].name=last", lambda m: setattr(m.graph.node[-1], "name", "last")),
+        ("node:node_relu.op_type=Gelu", lambda m: setattr(m.graph.node[4], "op_type", "Gelu")),
+        ("graph.node[node_relu].input[0]=x", lambda m: m.graph.node[4].input.__setitem__(0, "x")),
+        ("node:node_relu.input=[a, b]", lambda m: m.graph.node[4].input.__setitem__(slice(None), ["a", "b"])),
+        ('node:node_relu.input=["a, b", "c"]', lambda m: m.graph.node[4].input.__setitem__(slice(None), ["a, b", "c"])),
+        ("node:node_relu.input=[]", lambda m: m.graph.node[4].ClearField("input")),
+        (
+            "node:node_conv2d.attribute[pads]=[1,2,3,4]",
+            lambda m: attribute(m, "pads").ints.__setitem__(slice(None), [1, 2, 3, 4]),
+        ),
+        ("node:node_conv2d.attribute[group]=2", lambda m: setattr(attribute(m, "group"), "i", 2)),
+        ("node:node_conv2d.attribute[auto_pad]=SAME", lambda m: setattr(attribute(m, "auto_pad"), "s", b"SAME")),
+        ("node:node_conv2d.attribute[group].type=FLOAT", lambda m: setattr(attribute(m, "group"), "type", 1)),
+        ("opset_import[0]=21", lambda m: setattr(m.opset_import[0], "version", 21)),
+        (
+            "input:image.type.tensor_type.shape.dim[0]=8",
+            lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[0], "dim_value", 8),
+        ),
+        (
+            "input:image.type.tensor_type.shape.dim[1]=C",
+            lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[1], "dim_param", "C"),
+        ),
+        (
+            "input:image.type.tensor_type.elem_type=float16",
+            lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),
+        ),
+        ("tensor:features.0.bias.data_type=DOUBLE", lambda m: setattr(m.graph.initializer[1], "data_type", 11)),
+        (
+            'graph.node[4]={op_type: "Abs" input: "x" output: "y"}',
+            lambda m: m.graph.node[4].CopyFrom(onnx.NodeProto(op_type="Abs", input=["x"], output=["y"])),
+        ),
+        ("training_info=", None),
+    ],
+)
+def test_what_a_path_leads_to_is_set_and_nothing_else(changed, assignment, edit, capsys, tmp_path):
+    if edit is None:
+        assert main(["set", str(DIGITS), assignment, "-o", str(tmp_path / "out.onnx")]) == 2
+    else:
+        assert changed(assignment) == expected(edit)
+
+
+def test_assignments_are_carried_out_in_order(changed):
+    assert changed("producer_name=a", "producer_name=b").producer_name == "b"
+
+
+def test_metadata_are_set_by_key(changed):
+    key = "pkg.torch.export.ExportedProgram.range_constraints"
+    assert changed(f'graph.metadata_props["{key}"]=x').graph.metadata_props[1].value == "x"
+
+
+def test_metadata_may_be_json(changed):
+    key = "pkg.torch.export.ExportedProgram.range_constraints"
+    assert changed(f'graph.metadata_props["{key}"]={{"a": 1}}').graph.metadata_props[1].value == '{"a": 1}'
+
+
+def test_a_name_may_have_an_equals_sign_in_it():
+    model = onnxwire.ModelProto()
+    model.graph.node.add(name="a=b", op_type="Relu")
+    assert assign(model, "node:a=b.op_type=c=d") == "graph.node[0].op_type"
+    assign(model, 'node:"a=b".domain=e=f')
+    assert (model.graph.node[0].op_type, model.graph.node[0].domain) == ("c=d", "e=f")
+
+
+def test_a_tensor_is_set_to_an_npy_file(changed, tmp_path):
+    array = np.arange(6, dtype=np.int64).reshape(2, 3)
+    np.save(tmp_path / "x.npy", array)
+    tensor = changed(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}").graph.initializer[1]
+    assert tensor.name == "features.0.bias"
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
+
+
+def test_elements_of_a_tensor_are_set(changed):
+    made = changed("tensor:features.0.weight[0, 0, :, 1]=0.5", "tensor:features.0.bias[-1]=-inf")
+    array = numpy_helper.to_array(onnx.load(DIGITS).graph.initializer[0]).copy()
+    array[0, 0, :, 1] = 0.5
+    np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[0]), array)
+    assert numpy_helper.to_array(made.graph.initializer[1])[-1] == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("array", "text", "value"),
+    [
+        (np.array([True, True]), "false", False),
+        (np.array([1, 2], ml_dtypes.bfloat16), "3.5", 3.5),
+        (np.array([1, 2], ml_dtypes.int4), "-3", -3),
+        (np.array([1, 2], np.complex64), "1+2j", 1 + 2j),
+        (np.array(["a", "b"]), "x y", "x y"),
+        (np.array([1, 2], np.uint64), "18446744073709551615", 18446744073709551615),
+    ],
+)
+def test_elements_of_any_type_are_set(array, text, value):
+    model = onnxwire.ModelProto()
+    model.graph.initializer.append(onnxwire.from_array(array, "t"))
+    assign(model, f"tensor:t[0]={text}")
+    assert model.graph.initializer[0].numpy()[0] == value
+    assert model.graph.initializer[0].numpy()[1] == array[1]
+
+
+def test_bytes_are_set_to_a_file(changed, tmp_path):
+    (tmp_path / "x.bin").write_bytes(bytes(range(64)))
+    made = changed(f"tensor:features.0.bias.raw_data=@{tmp_path / 'x.bin'}")
+    assert made.graph.initializer[1].raw_data == bytes(range(64))
+
+
+def test_external_data_becomes_inline_where_its_elements_are_set(tmp_path):
+    path = tmp_path / "m.onnx"
+    assert main(["unpack", str(DIGITS), "-o", str(path), "--threshold", "1"]) == 0
+    assert main(["set", str(path), "tensor:features.0.bias[0]=9", "-i"]) == 0
+    with onnxwire.load(path) as model:
+        assert model.graph.initializer[1].numpy()[0] == 9
+        assert not model.graph.initializer[1].external_data
+
+
+def test_in_place_the_file_is_replaced(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    assert main(["set", str(path), "producer_name=me", "-i"]) == 0
+    assert onnx.load(path).producer_name == "me"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_result_goes_to_stdout(capfdbinary):
+    assert main(["set", str(DIGITS), "producer_name=me", "-o", "-"]) == 0
+    assert onnx.ModelProto.FromString(capfdbinary.readouterr().out).producer_name == "me"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("ir_version=abc", "ir_version=abc: 'abc' is no whole number"),
+        ("ir_version=99999999999999999999", "ir_version=99999999999999999999: "),
+        ("graph.node[99].name=x", "graph.node[99] is not there; the 17 elements are [0] to [16]"),
+        ("grap=x", "ModelProto has no field 'grap'; did you mean 'graph'?"),
+        ("producer_name", "there is no = in it; write PATH=VALUE"),
+        ("=x", "this is the whole message; set one of its fields, such as producer_name=..."),
+        ("graph.node=x", "it is several messages; set one of them, such as [0]"),
+        ("graph.node[0]=Relu", "a NodeProto is set to text format in braces; or set one field of it, such as .name"),
+        ('graph.node[0]={op_typ: "x"}', "NodeProto has no field 'op_typ'"),
+        ("graph.node[0].name[0]=x", "a part of a text or of bytes can't be set"),
+        ("graph.node[0].input[0][0]=x", "a part of a text or of bytes can't be set"),
+        ("tensor:features.0.bias.raw_data[0]=x", "a part of a text or of bytes can't be set"),
+        ("graph.node[0].input[0:1]=x", "a slice can't be set"),
+        ("node:node_conv2d.attribute[group].type=NO", "'NO' is none of UNDEFINED, FLOAT, INT"),
+        ("tensor:features.0.bias=@absent.npy", "absent.npy: No such file"),
+        (f"tensor:features.0.bias=@{DIGITS}", "is no .npy file"),
+        ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),
+        ("tensor:features.0.bias[0]=1e99", "float32 can't hold it"),
+        ("tensor:features.0.bias[0]=x", "'x' is no number"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(tmp_path, capsys, assignment, text):
+    out = tmp_path / "out.onnx"
+    assert main(["set", str(DIGITS), assignment, "-o", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert text in err
+    assert err.startswith("onnxwire: ")
+    assert err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_it_is_said_where_the_result_is_to_go(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["set", str(DIGITS), "producer_name=me"])
+    assert caught.value.code == 2
+    assert "-o/--output -i/--in-place is required" in capsys.readouterr().err
+
+
+def test_a_model_of_gigabytes_takes_little_memory(tmp_path):
+    path, size = str(tmp_path / "big.onnx"), 1 << 32
+    write_sparse_model(path, size)
+    script = (
+        "import resource, sys\n"
+        "from onnxwire.cli import main\n"
+        "main(['meta', sys.argv[1]])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert main(['set', sys.argv[1], 'node:n.op_type=Gelu', '-i']) == 0\n"
+        "assert main(['rename', sys.argv[1], 'x', 'image', '-i']) == 0\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 50_000  # KiB
+    with onnxwire.load(path) as model:
+        assert (model.graph.node[0].op_type, model.graph.node[0].input[0]) == ("Gelu", "image")
+        assert model.graph.initializer[0].nbytes == size

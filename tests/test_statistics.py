@@ -1,0 +1,206 @@
+"""Statistics of tensors, against numpy's of the whole array."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxwire
+from onnxwire.dtypes import BY_NAME, KINDS
+from onnxwire.errors import TensorError
+from onnxwire.statistics import BLOCK, Statistics, measure, measure_all, split_index
+
+NUMERIC = [kind for kind in KINDS if kind.name != "STRING"]
+COUNT = 3 * BLOCK + 7  # not a whole number of blocks
+
+
+def some_array(kind) -> np.ndarray:
+    """Elements of a type, with each of its bit patterns where these are few."""
+    rng = np.random.default_rng(1)
+    if kind.name == "BOOL":
+        return rng.integers(0, 2, COUNT).astype(bool)
+    if kind.dtype_name.startswith("complex"):
+        return (rng.standard_normal(COUNT) + 1j * rng.standard_normal(COUNT)).astype(kind.dtype)
+    if kind.bits <= 16:
+        codes = rng.integers(0, 1 << kind.bits, COUNT).astype(np.uint16 if kind.bits == 16 else np.uint8)
+        codes[: 1 << kind.bits] = np.arange(1 << kind.bits)
+        return codes.view(kind.dtype)
+    if kind.dtype.kind in "iu":
+        info = np.iinfo(kind.dtype)
+        return rng.integers(info.min, info.max, COUNT, kind.dtype, endpoint=True)
+    return rng.standard_normal(COUNT).astype(kind.dtype)
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """The elements as float64; of complex numbers the magnitudes."""
+    if array.dtype.kind == "c":
+        return np.abs(array.astype(np.complex128))
+    with np.errstate(invalid="ignore"):
+        return array.astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", NUMERIC, ids=lambda kind: kind.name)
+def test_every_type_is_measured_as_numpy_measures_it(kind) -> None:
+    array = some_array(kind)
+    numbers = wide(array)
+    finite = numbers[np.isfinite(numbers)]
+    found = measure(onnxwire.from_array(array))
+    assert (found.min, found.max) == (finite.min(), finite.max())
+    scale = max(abs(found.min), abs(found.max))
+    assert found.mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-12 * scale)
+    assert found.std == pytest.approx(finite.std(), rel=1e-9)
+    counts = found.count, found.zeros, found.nan, found.inf
+    assert counts == (COUNT, (numbers == 0).sum(), np.isnan(numbers).sum(), np.isinf(numbers).sum())
+
+
+@pytest.mark.parametrize("name", ["INT64", "UINT64", "INT32", "UINT32", "INT8", "UINT8", "INT16", "UINT16"])
+def test_integers_are_exact(name: str) -> None:
+    array = some_array(BY_NAME[name])
+    found = measure(onnxwire.from_array(array))
+    exact = [int(value) for value in array]
+    assert (found.min, found.max, found.mean) == (min(exact), max(exact), sum(exact) / len(exact))
+    assert isinstance(found.min, int)
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "FLOAT16", "BFLOAT16", "INT8", "UINT4", "BOOL", "INT64", "COMPLEX64"])
+def test_the_histogram_has_every_finite_element(name: str) -> None:
+    array = some_array(BY_NAME[name])
+    numbers = wide(array)
+    found = measure(onnxwire.from_array(array), bins=37)
+    histogram = found.histogram
+    assert sum(histogram.counts) == np.isfinite(numbers).sum()
+    assert len(histogram.edges) == len(histogram.counts) + 1
+    official = np.histogram(numbers[np.isfinite(numbers)], histogram.edges)[0]
+    # What is right at an edge may be rounded to either side.
+    assert np.abs(official - histogram.counts).sum() <= 0.001 * COUNT
+
+
+def test_few_integers_have_a_range_each() -> None:
+    histogram = measure(onnxwire.from_array(np.array([1, 3, 3, 4], np.int8)), bins=50).histogram
+    assert (histogram.low, histogram.high, histogram.counts) == (1, 5, (1, 0, 2, 1))
+
+
+def test_equal_elements_are_in_one_range() -> None:
+    histogram = measure(onnxwire.from_array(np.full(10, 2.5, np.float32)), bins=4).histogram
+    assert (histogram.low, histogram.high, sum(histogram.counts), max(histogram.counts)) == (2, 3, 10, 10)
+
+
+@pytest.mark.parametrize("limits", [(0.0, 5e-324), (-1.7e308, 1.7e308), (0.0, 1.0), (-1e-300, 1e300)])
+def test_ranges_may_be_as_small_or_large_as_floats_are(limits: tuple[float, float]) -> None:
+    histogram = measure(onnxwire.from_array(np.array([*limits, limits[1]])), bins=8).histogram
+    assert (histogram.counts[0], histogram.counts[-1], sum(histogram.counts)) == (1, 2, 3)
+    assert all(math.isfinite(edge) for edge in histogram.edges)
+
+
+def test_infinities_and_nans_are_counted_and_left_out() -> None:
+    array = np.array([1, np.nan, -np.inf, 3, np.inf, -0.0], np.float16)
+    found = measure(onnxwire.from_array(array), bins=4)
+    std = float(np.std([0, 1, 3]))
+    assert found == Statistics(6, -0.0, 3, 4 / 3, pytest.approx(std), 1, 1, 2, found.histogram)
+    assert sum(found.histogram.counts) == 3
+
+
+@pytest.mark.parametrize("array", [np.empty((0, 3), np.float32), np.full(3, np.nan), np.array(np.inf)])
+def test_without_a_finite_element_there_is_neither_range_nor_mean(array: np.ndarray) -> None:
+    found = measure(onnxwire.from_array(array), bins=8)
+    assert (found.min, found.max, found.mean, found.std, found.histogram) == (None,) * 5
+    assert found.count == array.size
+
+
+def test_far_from_zero_the_deviation_keeps_its_digits() -> None:
+    array = np.random.default_rng(0).standard_normal(200_000) + 1e9
+    assert measure(onnxwire.from_array(array)).std == pytest.approx(array.std(), rel=1e-6)
+
+
+def test_strings_are_refused() -> None:
+    with pytest.raises(TensorError, match="strings have neither"):
+        measure(onnxwire.from_array(np.array(["a"])))
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "FLOAT16", "BFLOAT16", "FLOAT8E5M2", "INT4", "BOOL", "UINT64", "COMPLEX128"])
+def test_elements_of_typed_fields_are_measured_too(name: str) -> None:
+    array = some_array(BY_NAME[name])[:9]
+    typed = onnx.helper.make_tensor("w", BY_NAME[name].number, [9], array if name != "INT4" else array.astype(int))
+    tensor = onnxwire.TensorProto.FromString(typed.SerializeToString())
+    assert not tensor.HasField("raw_data")
+    assert measure(tensor) == measure(onnxwire.from_array(tensor.numpy()))
+
+
+@pytest.mark.parametrize("index", [..., 3, (slice(2, None), ..., 1), (slice(None, None, -2), 0), (..., slice(1, 2))])
+def test_an_index_chooses_what_is_measured(index) -> None:
+    array = np.random.default_rng(0).standard_normal((5, 40, 3, 500)).astype(np.float32)
+    found = measure(onnxwire.from_array(array), index, bins=5)
+    chosen = array[index].astype(np.float64)
+    assert (found.count, found.min, found.max) == (chosen.size, chosen.min(), chosen.max())
+    assert found.mean == pytest.approx(chosen.mean(), abs=1e-12)
+    assert sum(found.histogram.counts) == chosen.size
+
+
+def test_an_index_is_split_into_small_ones_in_order() -> None:
+    array = np.arange(4 * 5 * 6).reshape(4, 5, 6)
+    for index in (..., 2, (slice(None, None, -1), slice(1, 4)), (..., -1), (slice(0, 0),)):
+        for limit in (1, 4, 7, 30, 1000):
+            parts = [array[part].reshape(-1) for part in split_index(index, array.shape, limit)]
+            assert all(0 < part.size <= limit for part in parts)
+            assert np.array_equal(np.concatenate([[], *parts]), array[index].reshape(-1))
+
+
+def save_model(folder: Path) -> str:
+    """A model with weights inline, in a file beside it, and in an attribute."""
+    rng = np.random.default_rng(0)
+    arrays = {f"w{i}": rng.standard_normal(n).astype(t) for i, (n, t) in enumerate([(9, "f4"), (COUNT, "f2")])}
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    value = numpy_helper.from_array(np.array(["a", "b"], object), "words")
+    node = onnx.helper.make_node("Constant", [], ["c"], value=value)
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [], weights))
+    path = folder / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=1024)
+    return str(path)
+
+
+def test_all_tensors_are_measured_wherever_they_are(tmp_path: Path) -> None:
+    with onnxwire.load(save_model(tmp_path)) as model:
+        found = measure_all(model, bins=10)
+        assert [entry.info.name for entry in found] == ["words", "w0", "w1"]
+        assert found[0].statistics is None
+        for entry, tensor in zip(found[1:], model.graph.initializer, strict=True):
+            array = tensor.numpy().astype(np.float64)
+            assert entry.statistics.mean == pytest.approx(array.mean(), abs=1e-12)
+            assert sum(entry.statistics.histogram.counts) == array.size
+            del array
+
+
+def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
+    with onnxwire.load(save_model(tmp_path)) as model:
+        assert measure_all(model, bins=9, threads=1) == measure_all(model, bins=9, threads=5)
+
+
+def test_progress_ends_at_the_total(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    with onnxwire.load(save_model(tmp_path)) as model:
+        measure_all(model, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (4 * 9 + 2 * COUNT, 4 * 9 + 2 * COUNT)
+    assert calls == sorted(calls)
+
+
+def test_the_first_fault_of_a_thread_is_raised(tmp_path: Path) -> None:
+    path = save_model(tmp_path)
+    with onnxwire.load(path) as model:
+        os.truncate(tmp_path / "m.data", 1000)
+        with pytest.raises(onnxwire.Error, match=r"m\.data"):
+            measure_all(model, threads=2)
+
+
+def test_what_raises_in_the_callback_comes_out() -> None:
+    def refuse(done: int, total: int) -> None:
+        raise RuntimeError("enough")
+
+    tensor = onnxwire.from_array(np.zeros(5, np.float32))
+    with pytest.raises(RuntimeError, match="enough"):
+        measure(tensor, progress=refuse)

@@ -1,0 +1,229 @@
+"""`onnxwire stats` measures every tensor and prints, writes or draws what it finds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxwire.cli import main
+
+ROOT = Path(__file__).parent.parent
+DIGITS = ROOT / "examples" / "digits_cnn.onnx"
+MODEL = onnx.load(DIGITS)
+WEIGHTS = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for tensor in MODEL.graph.initializer}
+
+
+def run(capsys, *arguments: object, status: int = 0) -> str:
+    """What a command prints."""
+    assert main(["stats", *map(str, arguments)]) == status
+    done = capsys.readouterr()
+    assert done.err == ""
+    return done.out
+
+
+def complaint(capsys, *arguments: object) -> str:
+    """What a command says that does not succeed."""
+    status = main(["stats", *map(str, arguments)])
+    done = capsys.readouterr()
+    assert (status, done.out) == (2, "")
+    assert done.err.startswith("onnxwire: ") and done.err.count("\n") == 1
+    return done.err
+
+
+@pytest.fixture
+def odd(tmp_path) -> Path:
+    """A model with a NaN, a name that steers terminals, strings, and a tensor without a name."""
+    arrays = {
+        "bad": np.array([1, np.nan, -np.inf, 0], np.float32),
+        "\x1b[31m<b>": np.arange(5, dtype=np.int64) - 1,
+        "words": np.array(["a", "b"], object),
+        "empty": np.empty((0, 3), np.float16),
+    }
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    node = helper.make_node("Constant", [], ["k"], value=helper.make_tensor("", 1, [1], [2]))
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [], [], weights)), tmp_path / "odd.onnx")
+    return tmp_path / "odd.onnx"
+
+
+def test_json_has_what_numpy_computes(capsys) -> None:
+    rows = json.loads(run(capsys, DIGITS, "--json"))
+    assert [row["name"] for row in rows] == list(WEIGHTS)
+    for row in rows:
+        weight = WEIGHTS[row["name"]]
+        assert (row["count"], row["shape"], row["type"]) == (weight.size, list(weight.shape), "FLOAT")
+        assert [row["min"], row["max"]] == [weight.min(), weight.max()]
+        assert [row["mean"], row["std"]] == pytest.approx([weight.mean(), weight.std()], rel=1e-9)
+        assert (row["zeros"], row["nan"], row["inf"]) == (0, 0, 0)
+
+
+def test_the_table_has_headings_and_a_line_a_tensor(capsys) -> None:
+    lines = run(capsys, DIGITS).splitlines()
+    assert lines[0].split() == ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
+    assert len(lines) == 1 + len(WEIGHTS)
+    assert f"{WEIGHTS['classifier.1.weight'].std():.6g}" in lines[9]
+
+
+def test_what_is_no_number_is_counted_and_strings_have_none(odd, capsys) -> None:
+    rows = {row["name"] or row["path"]: row for row in json.loads(run(capsys, odd, "--json"))}
+    assert [rows["bad"][key] for key in ("min", "max", "zeros", "nan", "inf")] == [0, 1, 1, 1, 1]
+    assert rows["\x1b[31m<b>"]["mean"] == 1
+    assert rows["words"]["count"] is None
+    assert [rows["empty"][key] for key in ("count", "min", "mean")] == [0, None, None]
+    assert rows["graph.node[0].attribute[0].t"]["max"] == 2
+    out = run(capsys, odd, "--color", "always")
+    assert "\x1b[31m<b>" not in out and "\\x1b[31m<b>" in out
+
+
+def test_tensors_with_nan_are_found_and_where_there_is_none_it_is_status_1(odd, capsys) -> None:
+    assert [row["name"] for row in json.loads(run(capsys, odd, "--filter", "nan>0", "--json"))] == ["bad"]
+    assert run(capsys, DIGITS, "--filter", "nan>0", status=1) == ""
+
+
+def test_tensors_are_chosen_and_sorted(capsys) -> None:
+    rows = json.loads(run(capsys, DIGITS, "--json", "*.weight", "--sort", "std", "--limit", "2"))
+    order = sorted((name for name in WEIGHTS if name.endswith(".weight")), key=lambda name: -WEIGHTS[name].std())
+    assert [row["name"] for row in rows] == order[:2]
+
+
+def test_csv_is_read_back_as_it_was(odd, capsys) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(capsys, odd, "--csv"))))
+    assert [row["shape"] for row in rows] == ["1", "4", "5", "2", "0x3"]
+    assert [row["nan"] for row in rows] == ["0", "1", "0", "", "0"]
+    assert float(next(csv.DictReader(io.StringIO(run(capsys, DIGITS, "--csv"))))["mean"]) == pytest.approx(
+        WEIGHTS["features.0.weight"].mean()
+    )
+
+
+def test_what_is_printed_may_go_to_a_file(tmp_path, capsys) -> None:
+    printed = run(capsys, DIGITS, "--csv")
+    assert run(capsys, DIGITS, "--csv", "-o", tmp_path / "w.csv") == ""
+    assert (tmp_path / "w.csv").read_text() == printed
+
+
+def test_histograms_come_with_bins(capsys) -> None:
+    for row in json.loads(run(capsys, DIGITS, "--json", "--bins", "7")):
+        histogram = row["histogram"]
+        assert (len(histogram["counts"]), sum(histogram["counts"])) == (7, WEIGHTS[row["name"]].size)
+        assert (histogram["low"], histogram["high"]) == (row["min"], row["max"])
+
+
+def test_arrow_and_parquet_have_the_same_table(odd, tmp_path, capsys) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import ipc, parquet
+
+    assert run(capsys, odd, "--arrow", tmp_path / "w.arrow", "--parquet", tmp_path / "w.parquet") == ""
+    table = parquet.read_table(tmp_path / "w.parquet")
+    with pa.OSFile(str(tmp_path / "w.arrow")) as file:
+        assert ipc.open_file(file).read_all().equals(table)
+    rows = json.loads(run(capsys, odd, "--json"))
+    assert table.to_pylist() == rows
+    assert table.schema.field("mean").type == pa.float64()
+
+
+def test_without_pyarrow_and_matplotlib_the_way_out_is_said(capsys, monkeypatch, tmp_path) -> None:
+    for module in ("pyarrow", "matplotlib"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert "needs pyarrow, which is not installed" in complaint(capsys, DIGITS, "--parquet", tmp_path / "x")
+    assert "onnxwire[plot]" in complaint(capsys, DIGITS, "--plot", tmp_path / "x.png")
+    assert run(capsys, DIGITS, "--plot", tmp_path / "x.html") == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
+
+
+class Page(HTMLParser):
+    """Collects what a page asks of the network, and counts its rows and pictures."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [key for key, _ in attrs if key in ("src", "href", "srcset", "action")]
+
+
+def test_the_page_is_one_file_without_outside_requests(odd, tmp_path, capsys) -> None:
+    run(capsys, odd, "--plot", tmp_path / "w.html")
+    text = (tmp_path / "w.html").read_text()
+    page = Page(text)
+    assert not page.links and "http" not in text and "url(" not in text and "import" not in text
+    assert page.tags.count("tr") == 1 + 5
+    # Of those without a finite element, and with one value only, there is nothing to draw.
+    assert page.tags.count("svg") == 2
+    assert "<b>" not in text and "&lt;b&gt;" in text
+
+
+@pytest.mark.parametrize("model", ["digits", "odd"])
+def test_pictures_are_drawn_by_matplotlib(model, odd, tmp_path, capsys) -> None:
+    pytest.importorskip("matplotlib")
+    path = DIGITS if model == "digits" else odd
+    run(capsys, path, "--plot", tmp_path / "w.png")
+    assert (tmp_path / "w.png").read_bytes().startswith(b"\x89PNG")
+    run(capsys, path, "--plot", tmp_path / "w.svg")
+    text = (tmp_path / "w.svg").read_text()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert ("classifier.1.weight" if model == "digits" else "1 NaN, 1 Inf") in text
+    run(capsys, path, "--plot", tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--plot", "w.gif"], "end it in .html, .png or .svg"),
+        (["--bins", "0"], "no number of ranges"),
+        (["--threads", "x"], "no number of threads"),
+        (["--json", "--csv"], "not allowed with"),
+    ],
+)
+def test_wrong_options_are_refused(arguments, text, capsys) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["stats", str(DIGITS), *arguments])
+    assert raised.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_files_that_can_not_be_written_are_one_line(tmp_path, capsys) -> None:
+    assert "No such file" in complaint(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
+    assert "this is the file that is read" in complaint(capsys, DIGITS, "--csv", "-o", DIGITS)
+
+
+def test_a_damaged_tensor_is_one_line_with_its_place(tmp_path, capsys) -> None:
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234")
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [weight])), tmp_path / "m.onnx")
+    assert "graph.initializer[0]: tensor 'w': dims [3] of FLOAT" in complaint(capsys, tmp_path / "m.onnx")
+
+
+def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
+    onnx.save(onnx.load(DIGITS), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    assert run(capsys, tmp_path / "m.onnx") == run(capsys, DIGITS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
+    # A sparse file with a tensor of 1 GiB.
+    path = tmp_path / "big.onnx"
+    command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path), "--layers", "1"]
+    subprocess.run(command, check=True, capture_output=True)
+    code = (
+        "import sys; from onnxwire.cli import main\n"
+        "main(['stats', *sys.argv[1:]])\n"
+        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0], file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, str(path), "--threads", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert path.stat().st_size > 700 << 20
+    assert "lm_head.weight" in done.stdout
+    assert int(done.stderr) < 80_000

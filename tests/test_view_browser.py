@@ -1,0 +1,340 @@
+"""The page of `onnxwire view`, in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium")),
+    reason="needs Chromium, its driver and selenium",
+)
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DIGITS = EXAMPLES / "digits_cnn.onnx"
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
+]  # fmt: skip
+
+
+def start_driver(*more):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, *more]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options, Service(DRIVER))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    yield driver
+    driver.quit()
+
+
+class Page:
+    """The page of a model, as a person uses it."""
+
+    def __init__(self, driver, process):
+        self.driver = driver
+        self.process = process
+        self.address = process.stdout.readline().strip()
+        driver.get_log("browser")
+        driver.get_log("performance")
+        driver.get(self.address)
+        self.wait(lambda: driver.execute_script("return document.body.dataset.ready"))
+
+    def wait(self, condition, seconds=30):
+        """Wait until a condition is true; what it is then. What the page is in trouble about ends it at once."""
+        from selenium.common.exceptions import WebDriverException
+
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            # An element may be gone before it is looked at.
+            with contextlib.suppress(WebDriverException):
+                found = condition()
+                if found:
+                    return found
+                trouble = [element.text for element in self.all("#trouble:not([hidden])")]
+                assert trouble == []
+            time.sleep(0.05)
+        raise AssertionError(f"not there after {seconds} seconds: {self.one('body').text}")
+
+    def all(self, selector):
+        return self.driver.find_elements("css selector", selector)
+
+    def one(self, selector, text=""):
+        """The first element that is there, with the text in it."""
+        return self.wait(lambda: next((found for found in self.all(selector) if text in found.text), None))
+
+    def texts(self, selector):
+        return self.wait(lambda: [found.text for found in self.all(selector)])
+
+    def title(self, text):
+        """Wait for details with the heading, which is an operator or a name."""
+        return self.wait(lambda: text in [found.text for found in self.all("#details .head > *")])
+
+    def press(self, *keys):
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def search(self, words):
+        """Search by the keys alone, until what is found is listed."""
+        self.press("/")
+        self.wait(lambda: self.driver.switch_to.active_element.get_attribute("id") == "search")
+        self.press(words)
+        self.one("#found", "found")
+
+    @property
+    def focused(self):
+        return self.driver.switch_to.active_element
+
+    def requests(self):
+        """The addresses of all requests that the browser sent since the page was opened."""
+        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
+        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+    def memory(self):
+        """What the server has in memory, in MB: all, and without what is mapped from files."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        values = dict(line.split(":", 1) for line in lines)
+        return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]
+
+
+@pytest.fixture
+def open_page(driver):
+    processes = []
+
+    def start(path):
+        command = [sys.executable, "-P", "-m", "onnxwire", "view", str(path), "--no-browser"]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        return Page(driver, processes[-1])
+
+    yield start
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+
+
+@pytest.fixture
+def page(open_page):
+    page = open_page(DIGITS)
+    yield page
+    errors = [entry for entry in page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    assert errors == []
+
+
+def from_keys(name):
+    from selenium.webdriver.common.keys import Keys
+
+    return getattr(Keys, name)
+
+
+def see_node_and_weight(page, search, operator, neighbour):
+    """Search for a node, click it, see a neighbour, go there, and see the histogram of the node's weight."""
+    page.search(search)
+    page.one(".row", operator).click()
+    page.title(operator)
+    page.one(".box.focus", operator)
+    page.one(".box.go", neighbour)
+    page.one("#inputs .link", "weight").click()
+    page.one("#histogram .values", "min")
+    assert len(page.all("#histogram .bars rect")) >= 1
+    page.one("#cell", "row 0")
+    assert page.all("#heat")
+
+
+def test_a_node_is_found_and_its_neighbours_and_weight_are_seen(page):
+    see_node_and_weight(page, "conv2d_1", "Conv", "BatchNormalization")
+    assert page.all("#trouble[hidden]")
+
+
+@functools.cache
+def big_writer():
+    spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.write_model
+
+
+def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, tmp_path):
+    path = tmp_path / "big.onnx"
+    assert big_writer()(path) > 1 << 32
+    page = open_page(path)
+    assert "4.26 GiB, 700 nodes" in page.one("#about").text
+    see_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
+    assert "of 45,088,768 elements" in page.one("#histogram").text
+    memory, anonymous = page.memory()
+    assert anonymous < 120
+    assert memory < 400
+    path.unlink()
+
+
+def test_nobody_else_is_asked(page):
+    page.one(".row", "Conv").click()
+    page.title("Conv")
+    requests = page.requests()
+    own = page.address.partition("#")[0]
+    assert len(requests) > 8
+    assert [request for request in requests if not request.startswith((own, "data:"))] == []
+    # The token is in no request's address, and not in the browser's any more.
+    token = page.address.partition("#token=")[2]
+    assert not any(token in request for request in requests)
+    assert token not in page.driver.current_url
+
+
+def test_a_reload_goes_on_where_it_was(page):
+    page.one(".row", "Relu").click()
+    page.title("Relu")
+    page.driver.refresh()
+    page.title("Relu")
+
+
+def test_another_tab_has_no_key(page):
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(page.address)
+    assert "start `onnxwire view` again" in page.one("#trouble", "again").text
+    page.driver.get_log("browser")
+    page.driver.close()
+    page.driver.switch_to.window(page.driver.window_handles[0])
+
+
+def test_clicking_a_neighbour_goes_there_and_back_comes_back(page):
+    page.one(".row", "node_conv2d_1").click()
+    page.title("node_conv2d_1")
+    page.one(".box.go", "node_relu").click()
+    page.title("node_relu")
+    assert page.one(".row[aria-selected=true]", "node_relu")
+    page.driver.back()
+    page.title("node_conv2d_1")
+
+
+def test_keys_are_enough(page):
+    page.search("gemm")
+    page.press(from_keys("ENTER"))
+    page.title("node_linear")
+    assert page.focused.get_attribute("id") == "list"
+    page.press(from_keys("ARROW_DOWN"))
+    page.title("node_linear_1")
+    page.press(from_keys("HOME"))
+    page.title("node_linear")
+    # From box to box, and to another node.
+    page.driver.execute_script("document.querySelector('.box.focus').focus()")
+    page.press(from_keys("ARROW_DOWN"))
+    assert "Relu" in page.focused.get_attribute("aria-label")
+    page.press(from_keys("ENTER"))
+    page.title("node_relu_2")
+    page.wait(lambda: "this node" in page.focused.get_attribute("aria-label"))
+    # Back to the list, to the search, and out of it.
+    page.press(from_keys("ESCAPE"))
+    assert page.focused.get_attribute("id") == "list"
+    page.press("/", "x", from_keys("ESCAPE"))
+    page.one("#found", "17 nodes")
+    page.press(from_keys("ESCAPE"))
+    assert page.focused.get_attribute("id") == "list"
+
+
+def test_the_heat_map_is_looked_at_closer_by_keys(page):
+    page.driver.execute_script("location.hash = 'tensor=graph.initializer[8]'")
+    page.one("#cell", "row 0, column 0\u20134: mean")
+    page.driver.execute_script("document.getElementById('heat').focus()")
+    page.press(from_keys("ENTER"))
+    page.one("#heat-map", "16 by 96 cells of 2,048 elements")
+    page.press(from_keys("ARROW_RIGHT"))
+    page.one("#cell", "row 0, column 1")
+    page.press(from_keys("ESCAPE"))
+    page.one("#heat-map", "64 by 96 cells")
+
+
+def test_bytes_are_shown_with_their_offsets(page):
+    page.one(".row", "node_conv2d").click()
+    page.title("node_conv2d")
+    page.one("#show-bytes").click()
+    page.one(".records .link", "op_type").click()
+    assert "Conv" in page.one(".hex .text", "Conv").text
+    place = DIGITS.read_bytes().index(b"Conv")
+    assert page.one(".hex .place").text == str(place)
+
+
+def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tmp_path):
+    nodes = [helper.make_node("Relu", [f"x{i}"], [f"x{i + 1}"], name=f"relu_{i}") for i in range(100_000)]
+    path = tmp_path / "many.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [])), path)
+    page = open_page(path)
+    page.one("#found", "100,000 nodes")
+    assert 5 < len(page.all(".row")) < 60
+    page.driver.execute_script("document.getElementById('list').scrollTop = 1e9")
+    page.one(".row", "relu_99999").click()
+    page.title("relu_99999")
+    page.search("relu_777")
+    page.one("#found", "111 nodes found")
+    assert 5 < len(page.all(".row")) < 60
+
+
+def test_names_of_the_model_are_no_markup(open_page, tmp_path):
+    evil = "<img src=x onerror='document.title=1'>"
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        helper.make_model(helper.make_graph([helper.make_node(evil, [evil], ["y"], name=evil)], evil, [], [])), path
+    )
+    page = open_page(path)
+    page.one(".row", evil).click()
+    page.title(evil)
+    assert page.all("img") == []
+
+
+def test_every_control_has_a_name(page):
+    for place in ("node=graph.node[5]", "tensor=graph.initializer[4]", ""):
+        page.driver.execute_script("location.hash = arguments[0]", place)
+        page.one("#details #show-bytes")
+        page.wait(lambda p=place: not p.startswith("tensor") or page.all("#heat"))
+        nameless = page.driver.execute_script("""
+            return [...document.querySelectorAll('button, input, select, [tabindex], [role=listbox], [role=tree]')]
+              .filter((one) => one.checkVisibility() && one.id !== 'details')
+              .filter((one) => !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby'))
+              .filter((one) => !one.textContent.trim() && !one.labels?.length)
+              .map((one) => one.outerHTML)
+        """)
+        assert nameless == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(page, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    contrasts = page.driver.execute_script("""
+        const style = getComputedStyle(document.documentElement)
+        const light = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi)
+          .map((part) => parseInt(part, 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+          .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0)
+        const pairs = {}
+        for (const text of ['text', 'soft', 'accent', 'bad', 'math', 'norm', 'act', 'move', 'other'])
+          for (const ground of ['ground', 'panel', 'hover', 'accent-ground']) {
+            const [a, b] = [light('--' + text), light('--' + ground)]
+            pairs[text + ' on ' + ground] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+          }
+        return pairs
+    """)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert {pair: value for pair, value in contrasts.items() if value < 4.5} == {}

@@ -1,0 +1,187 @@
+"""`onnxwire view` serves a page until Ctrl-C, or writes a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+MODEL = onnx.load(DIGITS)
+
+
+def start(*arguments):
+    command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end(process):
+    """End it with Ctrl-C; what it said, and its status."""
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    return said, process.returncode
+
+
+class Reader(HTMLParser):
+    """What tags and attributes a page has, and which are never closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag not in ("meta", "br", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag != "rect":
+            assert self.open.pop() == tag
+
+
+def report_of(path, capsys):
+    assert main(["view", str(path), "-o", "-"]) == 0
+    return capsys.readouterr().out
+
+
+needs_signals = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+
+
+@needs_signals
+def test_the_address_is_printed_and_ctrl_c_ends_it_quietly():
+    process = start(DIGITS, "--no-browser")
+    address = process.stdout.readline().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
+    with urllib.request.urlopen(address, timeout=10) as page:
+        assert b"<title>onnxwire</title>" in page.read()
+    said, status = end(process)
+    assert status == 0
+    assert said == "The address works once, in the browser that opens it first. Ctrl-C ends the page.\n"
+
+
+@needs_signals
+def test_json_is_for_programs():
+    process = start(DIGITS, "--no-browser", "--json")
+    answer = json.loads(process.stdout.readline())
+    assert (answer["file"], "#token=" in answer["address"]) == (str(DIGITS), True)
+    assert end(process) == ("", 0)
+
+
+@needs_signals
+def test_the_browser_of_the_environment_is_opened(tmp_path, monkeypatch):
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part; mv {seen}.part {seen}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    process = start(DIGITS)
+    address = process.stdout.readline()
+    for _ in range(200):
+        if seen.exists():
+            break
+        time.sleep(0.05)
+    assert seen.read_text() == address
+    assert end(process)[1] == 0
+
+
+def test_a_port_that_is_taken_is_refused(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["view", str(DIGITS), "--no-browser", "--port", str(taken.getsockname()[1])]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), "choose another --port" in err) == ("", 1, True)
+
+
+@pytest.mark.parametrize("arguments", [["--port", "70000"], ["--port", "x"], ["-o", "x.html", "--json"]])
+def test_wrong_options_are_trouble(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["view", str(DIGITS), *arguments])
+    assert caught.value.code == 2
+
+
+def test_a_file_that_is_not_there_is_trouble_in_one_line(tmp_path, capsys):
+    for more in ([], ["-o", str(tmp_path / "r.html")]):
+        assert main(["view", str(tmp_path / "no.onnx"), *more]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_help_ends_with_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["view", "--help"])
+    assert "onnxwire view model.onnx -o report.html" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_report_is_written(tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["view", str(DIGITS), "-o", str(out)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert out.read_text() == report_of(DIGITS, capsys)
+
+
+def test_the_report_has_summary_tensors_and_operators(capsys):
+    text = report_of(DIGITS, capsys)
+    for wanted in ("digits_cnn.onnx", MODEL.producer_version, "float[batch, 1, 8, 8]", "ai.onnx 20", "150.3 KiB"):
+        assert wanted in text
+    for node in MODEL.graph.node:
+        assert f">{node.op_type}<" in text
+    for tensor in MODEL.graph.initializer:
+        assert tensor.name in text
+
+
+def test_the_report_is_self_contained(capsys):
+    text = report_of(DIGITS, capsys)
+    page = Reader(text)
+    assert page.open == []
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert not {"src", "href", "onclick", "onload"} & {name for name, _ in page.attributes}
+    assert "url(" not in text and "@import" not in text
+
+
+def test_names_of_the_model_are_no_markup(tmp_path, capsys):
+    evil = "</title><script>alert(1)</script>\"'&"
+    graph = helper.make_graph([helper.make_node(evil, ["x"], ["y"], domain=evil)], evil, [], [])
+    graph.initializer.add(name=evil, data_type=1, dims=[4], raw_data=bytes(16))
+    path = tmp_path / "m.onnx"
+    model = helper.make_model(graph, producer_name=evil, doc_string=evil)
+    onnx.save(model, path)
+    text = report_of(path, capsys)
+    assert "<script" not in text
+    assert Reader(text).open == []
+
+
+def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), path)
+    assert "<section" in report_of(path, capsys)
+
+
+def test_the_report_does_not_take_the_place_of_the_model(tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    assert main(["view", str(path), "-o", str(path)]) == 2
+    assert "this is the file that is read" in capsys.readouterr().err
+    assert path.read_bytes() == DIGITS.read_bytes()
+
+
+def test_a_report_that_can_not_be_written_is_trouble(tmp_path, capsys):
+    assert main(["view", str(DIGITS), "-o", str(tmp_path / "no" / "r.html")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)

@@ -1,0 +1,277 @@
+"""What the page asks about a model, by plain calls."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxwire
+from onnxwire.errors import PathError
+from onnxwire.view.model import Queries
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+MODEL = onnx.load(DIGITS)
+
+
+@pytest.fixture
+def digits():
+    return Queries(onnxwire.load(DIGITS))
+
+
+def queries_of(nodes, **more):
+    """Queries of a model of such nodes."""
+    functions = more.pop("functions", [])
+    graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
+    model = helper.make_model(graph, functions=functions)
+    return Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
+
+
+def chain(length):
+    return [helper.make_node("Relu", [f"x{i}"], [f"x{i + 1}"], name=f"relu_{i}") for i in range(length)]
+
+
+@pytest.fixture
+def nested():
+    """A graph with an If whose branches take a value from outside, and a function."""
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
+    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then, else_branch=other)
+    function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["b"])], [])
+    return queries_of([helper.make_node("Relu", ["x"], ["x1"], name="first"), branch], functions=[function])
+
+
+def test_outline_lists_graphs_subgraphs_and_functions(nested):
+    rows = nested.outline()["rows"]
+    assert [(row["path"], row["kind"], row["depth"]) for row in rows] == [
+        ("graph", "graph", 0),
+        ("graph.node[1].attribute[0].g", "subgraph", 1),
+        ("graph.node[1].attribute[1].g", "subgraph", 1),
+        ("functions[0]", "function", 0),
+    ]
+    assert {row["of"] for row in rows} == {"", "If branch"}
+
+
+def test_nodes_come_some_at_a_time(digits):
+    answer = digits.nodes(start=3, count=2)
+    assert answer["total"] == len(MODEL.graph.node)
+    assert [row["name"] for row in answer["rows"]] == [node.name for node in MODEL.graph.node[3:5]]
+    assert digits.nodes(start=1000)["rows"] == []
+
+
+def test_search_looks_at_names_operators_and_values(digits):
+    def found(search):
+        return [row["place"] for row in digits.nodes(search=search)["rows"]]
+
+    texts = [" ".join([node.op_type, node.name, *node.input, *node.output]).lower() for node in MODEL.graph.node]
+    assert found("CONV") == [place for place, text in enumerate(texts) if "conv" in text]
+    weight = MODEL.graph.initializer[0].name
+    assert found(weight) == [i for i, node in enumerate(MODEL.graph.node) if weight in node.input]
+    assert found("conv nothing-like-it") == []
+
+
+def test_a_hundred_thousand_nodes_are_searched():
+    queries = queries_of(chain(100_000))
+    answer = queries.nodes(search="relu_99", start=1, count=3)
+    assert [row["name"] for row in answer["rows"]] == ["relu_990", "relu_991", "relu_992"]
+    assert answer["total"] == 1 + 10 + 100 + 1000
+
+
+def test_tensors_are_listed_and_searched(digits):
+    rows = digits.tensors(search="weight")["rows"]
+    assert [row["name"] for row in rows] == [t.name for t in MODEL.graph.initializer if "weight" in t.name]
+    assert rows[0]["shape"] == list(MODEL.graph.initializer[rows[0]["place"]].dims)
+
+
+def test_a_node_tells_where_its_inputs_come_from(digits):
+    place = next(i for i, node in enumerate(MODEL.graph.node) if node.op_type == "Conv")
+    node = digits.node(f"graph.node[{place}]")
+    assert (node["op_type"], node["name"]) == ("Conv", MODEL.graph.node[place].name)
+    assert [value["kind"] for value in node["inputs"]] == ["input", "weight", "weight"]
+    assert digits.tensor(node["inputs"][1]["path"])["name"] == MODEL.graph.node[place].input[1]
+    assert node["outputs"][0]["consumers"] == [f"graph.node[{place + 1}]"]
+    kernel = next(one for one in node["attributes"] if one["name"] == "strides")
+    assert kernel["text"] == "[1, 1]"
+
+
+def test_a_value_from_outside_a_subgraph_is_followed(nested):
+    node = nested.node("graph.node[1].attribute[0].g.node[0]")
+    assert node["inputs"][0] == {"name": "x1", "type": "", "kind": "node", "path": "graph.node[0]"}
+    # And the If is shown as one that takes it.
+    assert nested.node("graph.node[0]")["outputs"][0]["consumers"] == ["graph.node[1]"]
+
+
+def test_subgraphs_are_linked_from_attributes(nested):
+    links = [link for one in nested.node("graph.node[1]")["attributes"] for link in one["links"]]
+    assert [(link["kind"], link["path"]) for link in links] == [
+        ("graph", "graph.node[1].attribute[0].g"),
+        ("graph", "graph.node[1].attribute[1].g"),
+    ]
+
+
+def test_around_has_the_neighbours_by_steps():
+    queries = queries_of(chain(9))
+    for hops in (0, 1, 3):
+        drawing = queries.around("graph.node[4]", hops)
+        assert [box["label"] for box in drawing["boxes"] if box["kind"] == "node"] == [
+            f"relu_{i}" for i in range(4 - hops, 5 + hops)
+        ]
+        assert [edge["value"] for edge in drawing["edges"]] == [f"x{i}" for i in range(5 - hops, 5 + hops)]
+        assert drawing["boxes"][drawing["focus"]]["label"] == "relu_4"
+
+
+def test_a_chain_is_drawn_straight_down():
+    boxes = queries_of(chain(5)).around("graph.node[2]", 2)["boxes"]
+    nodes = [box for box in boxes if box["kind"] == "node"]
+    assert len({box["x"] for box in nodes}) == 1
+    assert [box["y"] for box in nodes] == sorted(box["y"] for box in nodes)
+
+
+def test_boxes_never_overlap():
+    random = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("Sum", [f"v{random.integers(max(i, 1))}" for _ in range(3)], [f"v{i + 1}"]) for i in range(60)
+    ]
+    drawing = queries_of(nodes).around("graph.node[30]", 4)
+    boxes = drawing["boxes"]
+    assert len(boxes) > 10
+    for i, a in enumerate(boxes):
+        assert a["x"] - a["width"] / 2 >= -0.1
+        assert a["x"] + a["width"] / 2 <= drawing["width"] + 0.1
+        for b in boxes[:i]:
+            assert abs(a["x"] - b["x"]) >= (a["width"] + b["width"]) / 2 or a["y"] != b["y"]
+    for edge in drawing["edges"]:
+        assert boxes[edge["from"]]["y"] < boxes[edge["to"]]["y"]
+
+
+def test_what_is_not_drawn_of_a_node_is_counted():
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), *[helper.make_node("Neg", ["y"], [f"n{i}"]) for i in range(500)]]
+    drawing = queries_of(nodes).around("graph.node[0]", 1)
+    drawn = sum(box["op_type"] == "Neg" for box in drawing["boxes"])
+    assert drawn < 40
+    assert drawing["boxes"][drawing["focus"]]["hidden"] == 500 - drawn
+
+
+def test_a_cycle_is_drawn_without_the_way_back():
+    queries = queries_of([helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])])
+    drawing = queries.around("graph.node[0]", 3)
+    assert [edge["value"] for edge in drawing["edges"]] == ["a"]
+    assert queries_of([helper.make_node("Relu", ["a"], ["a"])]).around("graph.node[0]")["edges"] == []
+
+
+def test_weights_inputs_and_outputs_are_drawn():
+    value = helper.make_tensor_value_info
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    queries = queries_of(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        inputs=[value("x", 1, [2])],
+        outputs=[value("y", 1, [2])],
+        initializer=[weight],
+    )
+    boxes = queries.around("graph.node[0]")["boxes"]
+    assert {(box["kind"], box["label"], box["path"]) for box in boxes if box["kind"] != "node"} == {
+        ("input", "x", ""),
+        ("weight", "w", "graph.initializer[0]"),
+        ("output", "y", ""),
+    }
+
+
+def test_a_tensor_tells_where_it_is_and_who_takes_it(digits):
+    tensor = digits.tensor("graph.initializer[0]")
+    official = MODEL.graph.initializer[0]
+    data = DIGITS.read_bytes()[tensor["offset"] : tensor["offset"] + tensor["bytes"]]
+    assert data == official.raw_data
+    assert tensor["count"] == sum(official.name in node.input for node in MODEL.graph.node)
+
+
+def test_raw_gives_the_bytes_of_any_field(digits):
+    file = DIGITS.read_bytes()
+    for path, wanted in [
+        ("", file),
+        ("graph", MODEL.graph.SerializeToString()),
+        ("graph.node[3]", MODEL.graph.node[3].SerializeToString()),
+        ("graph.node[3].op_type", MODEL.graph.node[3].op_type.encode()),
+        ("graph.node[3].input[1]", MODEL.graph.node[3].input[1].encode()),
+        ("graph.initializer[2].raw_data", MODEL.graph.initializer[2].raw_data),
+    ]:
+        answer = digits.raw(path, 0, 64)
+        assert bytes.fromhex(answer["bytes"]) == wanted[:64]
+        assert answer["length"] == len(wanted)
+        assert file[answer["offset"] : answer["offset"] + min(64, len(wanted))] == wanted[:64]
+
+
+def test_raw_gives_a_page_from_the_middle(digits):
+    answer = digits.raw("graph.initializer[0].raw_data", 100, 10)
+    assert bytes.fromhex(answer["bytes"]) == MODEL.graph.initializer[0].raw_data[100:110]
+    assert digits.raw("graph.initializer[0].raw_data", 1 << 40)["bytes"] == ""
+
+
+def test_raw_gives_the_elements_in_another_file(tmp_path):
+    with onnxwire.load(DIGITS) as model:
+        onnxwire.save(model, tmp_path / "m.onnx", external="m.data", threshold=0)
+    queries = Queries(onnxwire.load(tmp_path / "m.onnx"))
+    answer = queries.raw("graph.initializer[1]", 0, 32, payload=True)
+    assert answer["file"].endswith("m.data")
+    data = (tmp_path / "m.data").read_bytes()[answer["offset"] : answer["offset"] + 32]
+    assert bytes.fromhex(answer["bytes"]) == data == MODEL.graph.initializer[1].raw_data[:32]
+
+
+def test_records_have_their_places(digits):
+    rows = digits.records("graph.node[3]")["rows"]
+    node = MODEL.graph.node[3]
+    assert [row["text"] for row in rows if row["name"] == "input"] == list(node.input)
+    file = DIGITS.read_bytes()
+    for row in rows:
+        if row["wire"] == "bytes":
+            raw = digits.raw(row["path"])
+            assert (raw["offset"], raw["length"]) == (row["value"], row["length"])
+            assert file[row["offset"]] == row["number"] << 3 | 2
+    assert digits.records("graph", 2, 3)["rows"][0]["path"] == "graph.node[2]"
+
+
+def test_unknown_fields_have_records_too():
+    data = bytes([15 << 3 | 2, 2, 104, 105]) + onnx.ModelProto(ir_version=8).SerializeToString()
+    rows = Queries(onnxwire.ModelProto.FromString(data)).records("")["rows"]
+    assert (rows[0]["path"], rows[0]["text"], rows[1]["name"]) == (None, "hi", "ir_version")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda queries: queries.node("graph.node[999]"),
+        lambda queries: queries.node("graph"),
+        lambda queries: queries.around("graph.initializer[0]"),
+        lambda queries: queries.tensor("graph.node[0]"),
+        lambda queries: queries.nodes("graph.node[0]"),
+        lambda queries: queries.raw("graph.nothing"),
+        lambda queries: queries.raw("graph.node[0].doc_string"),
+        lambda queries: queries.records("graph.name"),
+        lambda queries: queries.raw("graph", payload=True),
+    ],
+)
+def test_what_is_not_there_is_a_path_error(digits, ask):
+    with pytest.raises(PathError):
+        ask(digits)
+
+
+def test_many_threads_may_ask_at_once():
+    queries = queries_of(chain(3000))
+    answers = [[] for _ in range(4)]
+
+    def work(mine):
+        for i in range(20):
+            mine.append(queries.nodes(search=f"relu_{i}")["total"])
+            mine.append(len(queries.around(f"graph.node[{i + 10}]", 1)["boxes"]))
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in answers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers[0]) == 40
+    assert answers == [answers[0]] * 4

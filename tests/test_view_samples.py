@@ -1,0 +1,157 @@
+"""What the page draws of a tensor is what numpy computes of it."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import onnxwire
+from onnxwire.errors import TensorError
+from onnxwire.view import samples
+from onnxwire.view.samples import heat_map, histogram
+from onnxwire.view.treemap import lay_out
+
+RANDOM = np.random.default_rng(6)
+
+
+def tensor_of(array, name="w"):
+    """A tensor as it is in a file."""
+    return onnxwire.TensorProto.FromString(onnxwire.from_array(array, name).SerializeToString())
+
+
+def block_means(table, height, width):
+    """The means of the blocks of a picture, by hand."""
+    rows = np.linspace(0, table.shape[0], height + 1).astype(int)
+    columns = np.linspace(0, table.shape[1], width + 1).astype(int)
+    return [table[a:b, c:d].mean() for a, b in pairwise(rows) for c, d in pairwise(columns)]
+
+
+def test_histogram_counts_every_element():
+    array = RANDOM.normal(size=(50, 40)).astype(np.float32)
+    found = histogram(tensor_of(array), bins=16)
+    assert found["counts"] == np.histogram(array.astype(float), 16)[0].tolist()
+    assert (found["min"], found["max"]) == (array.min(), array.max())
+    assert found["mean"] == pytest.approx(array.mean(dtype=float))
+    assert (found["read"], found["elements"]) == (2000, 2000)
+
+
+def test_histogram_leaves_out_what_is_not_finite():
+    found = histogram(tensor_of(np.array([1, 2, np.nan, np.inf, -np.inf, 0], np.float32)))
+    assert (sum(found["counts"]), found["nan"], found["infinite"], found["zeros"]) == (3, 1, 2, 1)
+    assert histogram(tensor_of(np.array([np.nan], np.float32)))["min"] is None
+
+
+def test_the_greatest_floats_have_pictures_too():
+    greatest = np.finfo(np.float64).max
+    tensor = tensor_of(np.array([[-greatest, greatest, greatest, greatest]]))
+    for answer in (histogram(tensor), heat_map(tensor), heat_map(tensor, size=(1, 1))):
+        json.dumps(answer, allow_nan=False)
+    assert sum(histogram(tensor)["counts"]) == 4
+
+
+def test_histogram_of_a_big_tensor_is_made_of_samples():
+    array = np.ones(10_000_000, np.int8)
+    array[-1] = 2
+    found = histogram(tensor_of(array))
+    assert found["read"] < 3_000_000 < found["elements"] == 10_000_000
+    assert (found["min"], found["max"]) == (1, 2)
+    assert histogram(tensor_of(array), whole=True)["read"] == 10_000_000
+
+
+def test_strings_have_no_picture():
+    for function in (histogram, heat_map):
+        with pytest.raises(TensorError, match="strings"):
+            function(tensor_of(np.array(["a"])))
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.int64, np.float16, ml_dtypes.bfloat16, ml_dtypes.int4, bool]
+)
+def test_cells_are_the_means_of_blocks(dtype):
+    array = RANDOM.integers(0, 7, size=(37, 53)).astype(dtype)
+    found = heat_map(tensor_of(array), size=(10, 20))
+    assert (found["height"], found["width"]) == (10, 20)
+    np.testing.assert_allclose(found["values"], block_means(array.astype(float), 10, 20), rtol=1e-5)
+    assert found["read"] == found["elements"] == 37 * 53
+
+
+def test_a_small_slice_has_one_cell_an_element():
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    found = heat_map(tensor_of(array), at=(1, 0, 0))
+    assert found["values"] == array[1].ravel().tolist()
+    assert (found["axes"], found["shape"], found["low"], found["high"]) == ([1, 2], [3, 4], 12, 23)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.int4])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (2, 0), (0, 2), (2, 1)])
+def test_any_two_axes_can_be_drawn(axes, dtype):
+    array = RANDOM.integers(-8, 8, size=(4, 5, 6)).astype(dtype)
+    at = (2, 3, 4)
+    index = [slice(None) if axis in axes else at[axis] for axis in range(3)]
+    table = array[tuple(index)]
+    table = table.T if axes[0] > axes[1] else table
+    assert heat_map(tensor_of(array), axes, at)["values"] == table.astype(float).ravel().tolist()
+
+
+def test_a_window_is_looked_at_closer():
+    array = np.arange(10_000, dtype=np.float32).reshape(100, 100)
+    found = heat_map(tensor_of(array), window=(10, 20, 14, 23))
+    assert found["values"] == array[10:14, 20:23].ravel().tolist()
+    turned = heat_map(tensor_of(array), (1, 0), window=(10, 20, 14, 23))
+    assert turned["values"] == array.T[10:14, 20:23].ravel().tolist()
+
+
+def test_extremes_are_farthest_from_zero():
+    array = np.zeros((8, 8), np.float32)
+    array[0, 0], array[7, 7], array[0, 1] = -5, 3, 4
+    assert heat_map(tensor_of(array), size=(2, 2), extreme=True)["values"] == [-5, 0, 0, 3]
+
+
+def test_cells_without_a_finite_element_have_no_value():
+    array = np.array([[np.nan, 1], [np.inf, np.nan]], np.float32)
+    found = heat_map(tensor_of(array))
+    assert (found["values"], found["nonfinite"]) == ([None, 1, None, None], 3)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (0, 3), (1, 1, 1, 7)])
+def test_every_shape_has_a_picture(shape):
+    found = heat_map(tensor_of(np.ones(shape, np.float32)))
+    assert len(found["values"]) == found["height"] * found["width"] == np.ones(shape).size
+
+
+def test_axes_and_places_that_are_not_there_are_refused():
+    tensor = tensor_of(np.ones((2, 3, 4), np.float32))
+    for axes, at in [((0, 0), None), ((0, 3), None), ((1, 2), (2,)), ((-1, 0), None)]:
+        with pytest.raises(TensorError):
+            heat_map(tensor, axes, at)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("shape", [(4000, 1000), (8, 500_000), (500_000, 8)])
+def test_of_a_big_slice_little_is_read(monkeypatch, axes, shape):
+    monkeypatch.setattr(samples, "BUDGET", 1 << 18)
+    array = np.broadcast_to(np.arange(shape[0], dtype=np.float32)[:, None], shape)
+    found = heat_map(tensor_of(array), axes, size=(16, 16))
+    assert found["read"] * 4 <= 1 << 19
+    picture = np.reshape(found["values"], (found["height"], found["width"]))
+    picture = picture if axes == (0, 1) else picture.T
+    # The samples of each block stand for it.
+    exact = np.reshape(block_means(array, *picture.shape), picture.shape)
+    np.testing.assert_allclose(picture, exact, atol=shape[0] / 30)
+
+
+def test_areas_of_a_treemap_are_sizes():
+    sizes = [60, 30, 20, 10, 5, 5, 1, 0]
+    places = lay_out(sizes, 400, 300)
+    assert [place.width * place.height for place in places] == pytest.approx([size * 400 * 300 / 131 for size in sizes])
+    assert max(place.x + place.width for place in places) == pytest.approx(400)
+    assert max(place.y + place.height for place in places) == pytest.approx(300)
+
+
+def test_a_treemap_of_nothing_is_empty():
+    assert lay_out([], 10, 10) == []
+    assert [place.width * place.height for place in lay_out([0, 0], 10, 10)] == [0, 0]

@@ -1,0 +1,203 @@
+"""The server of the page answers its own page only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import onnxwire
+from onnxwire.view.model import Queries
+from onnxwire.view.server import HEADER, Server
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture
+def server():
+    with Server(Queries(onnxwire.load(DIGITS))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server, path, headers=None, method="GET"):
+    """The status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    try:
+        connection.request(method, path, headers=headers or {})
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+    finally:
+        connection.close()
+
+
+def token_of(server):
+    return server.address.partition("#token=")[2]
+
+
+@pytest.fixture
+def key(server):
+    status, _, body = get(server, "/api/session", {HEADER: token_of(server)})
+    assert status == 200
+    return json.loads(body)["key"]
+
+
+def ask(server, key, question):
+    status, _, body = get(server, f"/api/{question}", {HEADER: key})
+    return status, json.loads(body)
+
+
+def test_it_is_on_the_loopback_only(server):
+    assert server.socket.getsockname()[0] == "127.0.0.1"
+    assert server.address.startswith(f"http://127.0.0.1:{server.server_port}/#token=")
+
+
+def test_two_servers_have_other_ports_and_tokens(server):
+    with Server(server.queries) as other:
+        assert (other.server_port, token_of(other)) != (server.server_port, token_of(server))
+
+
+def test_pages_hold_nothing_of_the_model(server):
+    for path in ("/", "/page.js", "/page.css", "/icon.svg"):
+        status, headers, body = get(server, path)
+        assert (status, b"digits" in body) == (200, False)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_pages_ask_nobody_else():
+    folder = Path(onnxwire.__file__).parent / "view" / "pages"
+    for page in folder.iterdir():
+        # The name of SVG's namespace is an address that nobody opens.
+        assert set(re.findall(r"\w+://[^\s\"'`]+", page.read_text())) <= {"http://www.w3.org/2000/svg"}, page.name
+
+
+def test_the_token_works_once(server):
+    token = token_of(server)
+    assert get(server, "/api/session", {HEADER: token})[0] == 200
+    status, _, body = get(server, "/api/session", {HEADER: token})
+    assert status == 403
+    assert "start `onnxwire view` again" in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize("token", ["", "None", "x" * 32, "é"])
+def test_another_token_gives_no_key(server, token):
+    assert get(server, "/api/session", {HEADER: token.encode("utf-8")})[0] == 403
+    assert get(server, "/api/session", {HEADER: token_of(server)})[0] == 200
+
+
+def test_questions_need_the_key(server, key):
+    for headers in ({}, {HEADER: "x"}, {HEADER: token_of(server)}, {"Cookie": f"key={key}"}):
+        assert get(server, "/api/summary", headers)[0] == 403
+    assert ask(server, key, "summary")[1]["nodes"]["count"] == 17
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example:80", "", "0.0.0.0:80"])
+def test_a_foreign_name_is_refused(server, key, host):
+    assert get(server, "/api/summary", {HEADER: key, "Host": host})[0] == 403
+    assert get(server, "/", {"Host": host})[0] == 403
+
+
+def test_this_machine_has_two_names(server, key):
+    for host in ("localhost", f"localhost:{server.server_port}", "127.0.0.1:9"):
+        assert get(server, "/api/summary", {HEADER: key, "Host": host})[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "NONE"])
+def test_only_get_is_answered(server, key, method):
+    assert get(server, "/api/summary", {HEADER: key}, method)[0] == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../model.py", "/pages/", "/page.js/..", "/..%2fmodel.py", "//etc/passwd", "/%2e%2e/server.py", "/api/", "/x",
+        "/api/_keep", "/api/model",
+    ],
+)  # fmt: skip
+def test_there_is_nothing_else(server, key, path):
+    assert get(server, path, {HEADER: key})[0] == 404
+
+
+def test_questions_are_answered(server, key):
+    assert ask(server, key, "nodes?search=conv&count=1")[1]["rows"][0]["op_type"] == "Conv"
+    node = quote("graph.node[2]")
+    assert ask(server, key, f"around?path={node}&hops=1")[1]["focus"] == 0
+    weight = quote("graph.initializer[0]")
+    assert sum(ask(server, key, f"histogram?path={weight}&bins=8")[1]["counts"]) == 16 * 9
+    assert ask(server, key, f"heat_map?path={weight}&axes=0,3&at=0,0,1,0&size=4,4&window=0,0,8,3")[1]["width"] == 3
+    assert ask(server, key, f"raw?path={weight}&payload=1&start=4&count=4")[1]["start"] == 4
+
+
+@pytest.mark.parametrize(
+    ("question", "status"),
+    [
+        ("node?path=graph.node[99]", 404),
+        ("node", 400),
+        ("nodes?start=x", 400),
+        ("nodes?start=99999999999999999999", 400),
+        ("heat_map?path=graph.initializer[0]&axes=1", 400),
+        ("heat_map?path=graph.initializer[0]&axes=7,9", 400),
+        ("histogram?path=graph", 404),
+    ],
+)
+def test_a_wrong_question_is_told_what_is_wrong(server, key, question, status):
+    found, answer = ask(server, key, question)
+    assert (found, list(answer)) == (status, ["error"])
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "nodes?count=1000000000&start=-5",
+        "raw?path=&count=999999999",
+        "heat_map?path=graph.initializer[0]&size=9999999,-4",
+    ],
+)
+def test_no_answer_is_longer_than_a_page(server, key, question):
+    status, answer = ask(server, key, question)
+    assert status == 200
+    assert len(json.dumps(answer)) < 200_000
+
+
+def test_what_is_no_http_ends_the_connection_only(server, key):
+    for data in (
+        b"\0\1\2\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+    assert ask(server, key, "summary")[0] == 200
+
+
+def test_a_file_that_was_cut_is_not_touched(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    with Server(Queries(onnxwire.load(path))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            key = json.loads(get(server, "/api/session", {HEADER: token_of(server)})[2])["key"]
+            with open(path, "r+b") as file:
+                file.truncate(100)
+            status, answer = ask(server, key, "histogram?path=graph.initializer[0]")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert status == 400
+    assert "start `onnxwire view` again" in answer["error"]
