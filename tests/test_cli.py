@@ -13,6 +13,8 @@ from onnx import helper
 from wire import varint
 
 import onnxwire
+from onnxwire.cli import main
+from onnxwire.cli.commands import SUMMARIES
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
@@ -295,3 +297,79 @@ def test_reading_a_pipe_works() -> None:
         pytest.skip("needs /dev/stdin")
     done = subprocess.run(command, input=FOREST.read_bytes(), capture_output=True, check=False, cwd=ROOT)
     assert b"TreeEnsembleClassifier" in done.stdout
+
+
+def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    for name, summary in SUMMARIES.items():
+        assert f"  {name:<12}{summary}" in lines
+    assert max(map(len, lines)) <= 100
+    for status in ("0    yes", "1    no", "2    trouble", "130  ended by Ctrl-C"):
+        assert f"\n  {status}" in done.stdout
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert f"usage: onnxwire {command}" in done.stdout and "examples:" in done.stdout
+    for arguments in (["--no-such-option"], ["x", "y", "-o", "z", "--no-such-option"]):
+        done = run(command, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("onnxwire: ") and done.stderr.count("\n") == 1
+        assert f"`onnxwire {command} --help`" in done.stderr
+
+
+ABSENT = {
+    "diff": ["absent.onnx", "absent.onnx"],
+    "set": ["absent.onnx", "doc_string=x", "-i"],
+    "rename": ["absent.onnx", "x", "y", "-i"],
+    "rm": ["absent.onnx", "doc_string", "-i"],
+    "extract": ["absent.onnx", "--outputs", "y", "-o", "out.onnx"],
+    "pack": ["absent.onnx", "-o", "out.onnx"],
+    "unpack": ["absent.onnx", "-o", "out.onnx"],
+}
+
+
+@pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "completion"])
+def test_every_command_says_in_one_line_that_a_file_is_absent(command: str) -> None:
+    done = run(command, *ABSENT.get(command, ["absent.onnx"]))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", DIGITS, "graph.nodes"],
+        ["show", DIGITS, "tensor:absent"],
+        ["set", DIGITS, "graph.nodes=1", "-o", "-"],
+        ["rm", DIGITS, "node:absent", "-o", "-"],
+        ["rename", DIGITS, "absent", "x", "-o", "-"],
+        ["extract", DIGITS, "--outputs", "absent", "-o", "-"],
+        ["extract", DIGITS, "--tensor", "absent", "-o", "-"],
+        ["ls", DIGITS, "--filter", "size>1"],
+        ["ls", DIGITS, "--sort", "size"],
+    ],
+)
+def test_a_path_that_leads_nowhere_is_one_line(arguments: list[object]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("onnxwire: ")
+
+
+def test_no_command_of_that_name_is_one_line_with_the_nearest() -> None:
+    done = run("inof", DIGITS)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "onnxwire: there is no command 'inof'; the nearest is info; see `onnxwire --help`\n"
+
+
+def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onnxwire.cli.info.run", interrupted)
+    assert main(["info", str(DIGITS)]) == 130
+    assert capsys.readouterr() == ("", "")

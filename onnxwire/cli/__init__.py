@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 import warnings
+from collections.abc import Iterable
+from importlib import import_module
 
 from onnxwire._version import __version__
-from onnxwire.cli import check, diff, dump, encode, extract, info, ls, meta, pack, rename, rm, show, stats, view
-from onnxwire.cli import set as set_command
-from onnxwire.cli.options import CommandParser
+from onnxwire.cli.commands import GROUPS, SUMMARIES
+from onnxwire.cli.options import CommandParser, Parser
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -31,6 +31,12 @@ examples:
   onnxwire encode model.txt -o m.onnx   the model that a text describes
   onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
   onnxwire pack m.onnx -o one.onnx      a model and the files beside it as one file
+
+exit status:
+  0    yes, done
+  1    no: a difference, a problem, nothing found
+  2    trouble: a file that can't be read or written, a path that leads nowhere, a wrong option
+  130  ended by Ctrl-C
 """
 # What errors and warnings of the library advise, as the commands have it.
 _ADVICE = {
@@ -43,37 +49,44 @@ _ADVICE = {
 OK, TROUBLE = 0, 2
 
 
+class _Parser(Parser):
+    """The parser of `onnxwire` itself, whose help lists every command without importing one."""
+
+    def format_help(self) -> str:
+        lines = ["Look into ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
+        for group, commands in GROUPS.items():
+            lines += ["", f"{group}:", *(f"  {name:<12}{summary}" for name, summary in commands.items())]
+        lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` tells more of a command"]
+        lines += ["  --version   the version", "", _EXAMPLES]
+        return "\n".join(lines)
+
+
+def make_parser(names: Iterable[str]) -> Parser:
+    """Make a parser of some commands, whose modules are imported."""
+    parser = _Parser(prog="onnxwire")
+    parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="onnxwire", parser_class=CommandParser)
+    for name in names:
+        import_module(f"onnxwire.cli.{name}").add_parser(commands)
+    return parser
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
     arguments: the words after the program's name, by default the process's own.
-    Returns the exit status: 0, 1 where a check found something, or 2 where something could not be done.
+    Returns the exit status: 0 for yes, 1 for no, 2 where something could not be done, 130 after Ctrl-C.
     """
-    parser = argparse.ArgumentParser(
-        prog="onnxwire",
-        description="Look into ONNX files of any size, without protobuf.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
-    info.add_parser(commands)
-    check.add_parser(commands)
-    ls.add_parser(commands)
-    show.add_parser(commands)
-    stats.add_parser(commands)
-    dump.add_parser(commands)
-    encode.add_parser(commands)
-    pack.add_unpack_parser(commands)
-    pack.add_pack_parser(commands)
-    view.add_parser(commands)
-    diff.add_parser(commands)
-    extract.add_parser(commands)
-    set_command.add_parser(commands)
-    rename.add_parser(commands)
-    rm.add_parser(commands)
-    meta.add_parser(commands)
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    name = next((word for word in words if not word.startswith("-")), None)
+    parser = make_parser([name] if name in SUMMARIES else [])
+    if name is not None and name not in SUMMARIES:
+        parser.parse_known_args(words[: words.index(name)])
+        parser.error(f"there is no command {name!r}{_like(name)}")
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        parser.prog += f" {name}" if name is not None else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.command is None:
         parser.print_help()
         return TROUBLE
@@ -98,6 +111,14 @@ def main(arguments: list[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return 128 + 2
+
+
+def _like(name: str) -> str:
+    """What follows the name of no command: the one that was perhaps meant."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, SUMMARIES, 1)
+    return f"; the nearest is {close[0]}" if close else ""
 
 
 def _complain(text: str) -> None:

@@ -10,8 +10,9 @@ import sys
 import warnings
 from typing import IO, TYPE_CHECKING, Any
 
-from onnxwire.cli.paint import add_color
+from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SaveError
 from onnxwire.messages import SCHEMA
 
@@ -43,13 +44,7 @@ exit status: 0 nothing found as severe as --fail-on, 1 something found, 2 a file
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = commands.add_parser(
-        "check",
-        help="the rules of the ONNX IR that files break",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "check", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="a path, a pattern such as 'models/*.onnx', or - for stdin")
     form = parser.add_mutually_exclusive_group()
@@ -58,13 +53,7 @@ def add_parser(commands: Any) -> None:
     add("--select", metavar="RULES", action="append", help="only these rules or severities, with commas between")
     add("--ignore", metavar="RULES", action="append", help="not these")
     add("--ir-version", metavar="N", type=int, help="judge by this version, not the file's own")
-    add(
-        "--type",
-        metavar="MESSAGE",
-        default="ModelProto",
-        choices=[name.partition(".")[2] for name in SCHEMA.messages],
-        help="the message that the files hold, such as SequenceProto; by default ModelProto",
-    )
+    add_type(parser, "the message that the files hold, such as SequenceProto; by default ModelProto")
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
     add(
         "--fail-on",

@@ -12,8 +12,9 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.terminal import Paint, add_color, count_text, painter, safe_text, table_lines
+from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.difference import Difference, diff
+from onnxwire.sizes import count_text
 
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, of which
@@ -37,7 +38,7 @@ SAME, DIFFERENT = 0, 1
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "diff", "what two models differ in", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "diff", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("old", metavar="A", help="the model as it was")
     parser.add_argument("new", metavar="B", help="the model as it is; + is what only B has, - what only A has")
     form = parser.add_mutually_exclusive_group()

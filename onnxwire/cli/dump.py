@@ -30,7 +30,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "dump", "a whole file as text or JSON", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "dump", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")

@@ -29,7 +29,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "encode", "a binary file from text or JSON", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "encode", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="the text; - for stdin, which is the default"
     )

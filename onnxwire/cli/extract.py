@@ -38,7 +38,7 @@ _FORMATS = (".npy", ".npz", ".safetensors")
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "extract", "a part of a model, or tensors", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "extract", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument(
         "--inputs", metavar="NAMES", action="append", help="values that are given to the part: a,b; repeatable"

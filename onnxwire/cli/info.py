@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.raw import print_raw
-from onnxwire.cli.terminal import safe_text, size_text
+from onnxwire.cli.terminal import safe_text
 from onnxwire.model import load
+from onnxwire.sizes import size_text
 from onnxwire.summary import summarize
 
 _DESCRIPTION = """\
@@ -28,7 +28,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "info", "what is in a model", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "info", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -46,6 +46,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the summary; returns the exit status."""
     if options.raw:
+        from onnxwire.cli.raw import print_raw
+
         return print_raw(options.file, options.type, sys.stdout)
     if options.type is not None:
         options.parser.error("--type goes with --raw")

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnxwire._message import Message
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import Paint, add_color, count_text, painter, safe_text, size_text, table_lines
+from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.listing import (
     Branch,
     Row,
@@ -25,6 +25,7 @@ from onnxwire.listing import (
 )
 from onnxwire.messages import SCHEMA
 from onnxwire.model import load
+from onnxwire.sizes import count_text, size_text
 
 _DESCRIPTION = """\
 List the tensors of a model: name, type, shape, size and where it is stored; or its nodes, or values. Weights are not
@@ -48,7 +49,7 @@ _LONG = 48  # characters of a list of names in a row
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "ls", "tensors, nodes or values, with their sizes", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "ls", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="list what has such a name")
     what = parser.add_mutually_exclusive_group()

@@ -30,7 +30,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "meta", "list, set and remove metadata", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "meta", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("entries", metavar="KEY[=VALUE]", nargs="*", help="an entry to print, or with = to set")
     parser.add_argument("--delete", metavar="KEY", action="append", default=[], help="an entry to remove; repeatable")

@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-from typing import Any
+from typing import Any, NoReturn
 
+from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SourceError
 from onnxwire.messages import SCHEMA
 
 
-class CommandParser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with one line, where argparse's has the usage before it."""
+        text = f"onnxwire: {message}; see `{self.prog} --help`"
+        self.exit(2, text.replace("\n", "\\n") + "\n")
+
+
+class CommandParser(Parser):
     """A parser that takes words and options in any order: `ls FILE --nodes PATTERN` as well as `ls FILE PATTERN`."""
 
     _is_inside = False
@@ -35,11 +45,11 @@ class CommandParser(argparse.ArgumentParser):
             self._is_inside = False
 
 
-def add_command(commands: Any, name: str, help: str, description: str, examples: str) -> argparse.ArgumentParser:
+def add_command(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Add a command to the parser's `commands`; examples: what its help ends with."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=help,
+        help=SUMMARIES[name],
         description=description,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,

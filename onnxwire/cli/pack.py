@@ -9,10 +9,12 @@ import re
 import sys
 from typing import IO, Any
 
+from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError
 from onnxwire.index import tensors
 from onnxwire.model import load, save
+from onnxwire.sizes import count_text
 
 _UNPACK = """\
 Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool
@@ -40,7 +42,7 @@ _UNITS = "KMGT"
 
 def add_unpack_parser(commands: Any) -> None:
     """Add `unpack` to the parser's `commands`."""
-    parser = _add_parser(commands, "unpack", "weights out of a model, into files beside it", _UNPACK, _UNPACK_EXAMPLES)
+    parser = _add_parser(commands, "unpack", _UNPACK, _UNPACK_EXAMPLES)
     parser.add_argument(
         "--data",
         metavar="NAME",
@@ -63,9 +65,9 @@ def add_unpack_parser(commands: Any) -> None:
     parser.set_defaults(run=run_unpack)
 
 
-def add_pack_parser(commands: Any) -> None:
+def add_parser(commands: Any) -> None:
     """Add `pack` to the parser's `commands`."""
-    parser = _add_parser(commands, "pack", "one file of a model and its weights", _PACK, _PACK_EXAMPLES)
+    parser = _add_parser(commands, "pack", _PACK, _PACK_EXAMPLES)
     parser.add_argument(
         "--inline-align",
         metavar="N",
@@ -83,15 +85,10 @@ def add_pack_parser(commands: Any) -> None:
     parser.set_defaults(run=run_pack)
 
 
-def _add_parser(commands: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+def _add_parser(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Add a command with what both have."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=f"{examples}\nSizes are in bytes; K, M, G and T stand for powers of 1024.\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    sizes = "Sizes are in bytes; K, M, G and T stand for powers of 1024."
+    parser = add_command(commands, name, description, f"{examples}\n{sizes}\n")
     stdout = "; - for stdout" if name == "pack" else ""
     parser.add_argument("file", metavar="MODEL")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout}")
@@ -157,4 +154,4 @@ def _tell(path: str) -> None:
         file = tensor.file or path
         counts[file] = counts.get(file, 0) + 1
     for file, count in counts.items():
-        print(f"{file}: {os.path.getsize(file):,} bytes, {count:,} tensor{'' if count == 1 else 's'}", file=sys.stderr)
+        print(f"{file}: {os.path.getsize(file):,} bytes, {count_text(count, 'tensor')}", file=sys.stderr)

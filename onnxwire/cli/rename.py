@@ -27,7 +27,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "rename", "new names for values or nodes", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "rename", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("names", metavar="OLD NEW", nargs="+", help="a name as it is, and as it shall be; and so on")
     parser.add_argument("--nodes", action="store_true", help="the names are those of nodes")

@@ -7,7 +7,8 @@ import json
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from onnxwire.cli.paint import Paint, printable
+from onnxwire.cli.terminal import painter, safe_text
+from onnxwire.sizes import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,8 +66,8 @@ class _TextReporter:
 
     def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
         self.out = out
-        self.paint = Paint(options.color, out)
-        self.is_grouped = self.paint.is_terminal
+        self.paint = painter(options.color, out)
+        self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
         self.is_dry = options.dry_run
         self.files = files
@@ -77,7 +78,7 @@ class _TextReporter:
             return
         word = "would repair" if self.is_dry else "repair"
         if self.is_grouped:
-            self._print(f"{self.paint(printable(file), 'bold')}: {self.paint(word, 'green')}")
+            self._print(f"{self.paint(safe_text(file), 'bold')}: {self.paint(word, 'green')}")
         for fix in fixes:
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
 
@@ -87,12 +88,12 @@ class _TextReporter:
             counts[problem.severity] += 1
         for severity, count in counts.items():
             self.totals[severity] += count
-        name = printable(file)
+        name = safe_text(file)
         if self.is_grouped or not problems:
             self._print(f"{self.paint(name, 'bold')}: {self._counted(counts)}")
         for severity, some in groupby(problems, key=lambda problem: problem.severity):
             if self.is_grouped:
-                self._print(self.paint(f"{severity}s", "bold", _COLORS[severity]))
+                self._print(self.paint(f"{severity}s", f"bold {_COLORS[severity]}"))
             for rule, same in groupby(some, key=lambda problem: problem.rule):
                 self._add_rule(file, severity, rule, list(same))
 
@@ -109,15 +110,13 @@ class _TextReporter:
             self._print(self.paint(f"    {rule}: {rules()[rule].text} ({rules()[rule].source})", "dim"))
 
     def _line(self, file: str, kind: str, text: str, rule: str, more: int = 0) -> None:
-        start = "  " if self.is_grouped else f"{printable(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
+        start = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
         rest = f" and {more:,} more (-v prints all)" if more else ""
-        self._print(f"{start}{printable(text)} {self.paint(f'[{rule}]{rest}', 'dim')}")
+        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{rest}', 'dim')}")
 
     def _counted(self, counts: dict[str, int]) -> str:
         words = [
-            self.paint(f"{count:,} {severity}{'' if count == 1 else 's'}", _COLORS[severity])
-            for severity, count in counts.items()
-            if count
+            self.paint(count_text(count, severity), _COLORS[severity]) for severity, count in counts.items() if count
         ]
         return ", ".join(words) or self.paint("no problem", "green")
 
@@ -217,7 +216,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         json.dump(entries, out, indent=1)
         out.write("\n")
         return
-    paint = Paint(options.color, out)
+    paint = painter(options.color, out)
     width = max((len(rule.id) for rule in chosen), default=0)
     for scope, some in groupby((rule for rule in chosen if rule.id in checks()), key=lambda rule: rule.scope):
         out.write(paint(scope, "bold") + "\n")

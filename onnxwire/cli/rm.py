@@ -28,7 +28,7 @@ _SHOWN = 5
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "rm", "remove nodes, tensors, entries or fields", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "rm", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("paths", metavar="PATH", nargs="+", help="what to remove")
     add_result(parser)

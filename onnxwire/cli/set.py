@@ -34,7 +34,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "set", "change fields of a model", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "set", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("assignments", metavar="PATH=VALUE", nargs="+", help="what to set, in the order that they have")
     add_result(parser)

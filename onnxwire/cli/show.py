@@ -16,17 +16,7 @@ from onnxwire._view import Payload
 from onnxwire.cli.ls import place_of
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.terminal import (
-    Paint,
-    add_color,
-    count_text,
-    json_numbers,
-    number_text,
-    painter,
-    safe_text,
-    size_text,
-    table_lines,
-)
+from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.descriptor import FieldDescriptor
 from onnxwire.dtypes import STRING
 from onnxwire.errors import PathError
@@ -36,6 +26,7 @@ from onnxwire.listing import tensor_rows
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.model import load
 from onnxwire.paths import Found, Part, resolve
+from onnxwire.sizes import count_text, size_text
 from onnxwire.statistics import Histogram, Statistics, measure
 from onnxwire.summary import describe_type
 from onnxwire.tensor import count_elements, expand_index, kind_of
@@ -70,7 +61,7 @@ _BARS = "▏▎▍▌▋▊▉█"
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "show", "any message, value or tensor, by its path", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "show", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("path", metavar="PATH", nargs="?", default="")
     parser.add_argument("--json", action="store_true", help="print JSON")

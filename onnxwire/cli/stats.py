@@ -47,7 +47,7 @@ _PLOT_BINS = 64
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "stats", "range, mean, NaNs, ... of every tensor", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "stats", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only tensors that have such a name")
     form = parser.add_mutually_exclusive_group()

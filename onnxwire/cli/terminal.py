@@ -1,4 +1,4 @@
-"""What commands print for people: colors, tables, sizes, and text of a file that must not steer the terminal."""
+"""What commands print for people: colors, tables, numbers, and text of a file that must not steer the terminal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import IO, Any
 
 Paint = Callable[[str, str], str]
-"""A function from a text and the name of a style, such as "bold" or "red", to what is printed."""
-
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+"""A function from a text and a style, such as "bold" or "bold red", to what is printed."""
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +23,15 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def painter(choice: str = "auto") -> Paint:
-    """What puts colors on text for stdout; nothing does without rich (the `cli` extra).
+def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
+    """What puts colors on text for a stream; nothing does without rich (the `cli` extra).
 
     choice: what --color was. With auto only a terminal gets colors, and none where NO_COLOR is set or TERM is dumb.
+    out: the stream, by default stdout.
     """
     if choice == "auto":
         no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        choice = "never" if no_color or not sys.stdout.isatty() else "always"
+        choice = "never" if no_color or not (out or sys.stdout).isatty() else "always"
     if choice == "always":
         try:
             from rich.color import ColorSystem
@@ -47,20 +46,6 @@ def painter(choice: str = "auto") -> Paint:
 def safe_text(text: str) -> str:
     """Text of a file, without what a terminal would obey."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def size_text(n: int) -> str:
-    """A number of bytes for people: 512 B, 1.50 MiB."""
-    if n < 1024:
-        return f"{n} B"
-    power = min((n.bit_length() - 1) // 10, len(_UNITS))
-    value = n / 1024**power
-    return f"{value:.2f} {_UNITS[power - 1]}" if value < 10 else f"{value:.1f} {_UNITS[power - 1]}"
-
-
-def count_text(n: int, noun: str) -> str:
-    """A number of things: 1 node, 1,204 nodes."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def number_text(value: float | None) -> str:

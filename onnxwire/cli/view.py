@@ -31,7 +31,7 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "view", "a model in the browser, or as a report", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(commands, "view", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file, there; - for stdout")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")

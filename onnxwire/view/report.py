@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from onnxwire._version import __version__
-from onnxwire.cli.terminal import count_text, size_text
 from onnxwire.messages import ModelProto
+from onnxwire.sizes import count_text, size_text
 from onnxwire.summary import summarize
 from onnxwire.view.model import largest_tensors
 from onnxwire.view.treemap import Rectangle, lay_out

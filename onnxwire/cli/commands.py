@@ -1,0 +1,36 @@
+"""The commands: each is the module of its name in this package, imported when it is called."""
+
+from __future__ import annotations
+
+GROUPS = {
+    "look": {
+        "info": "what is in a model",
+        "ls": "tensors, nodes or values, with their sizes",
+        "show": "any message, value or tensor, by its path",
+        "stats": "range, mean, NaNs, ... of every tensor",
+        "view": "a model in the browser, or as a report",
+        "dump": "a whole file as text or JSON",
+    },
+    "check": {
+        "check": "the rules of the ONNX IR that files break",
+        "diff": "what two models differ in",
+    },
+    "edit": {
+        "set": "change fields of a model",
+        "rename": "new names for values or nodes",
+        "rm": "remove nodes, tensors, entries or fields",
+        "meta": "list, set and remove metadata",
+        "encode": "a binary file from text or JSON",
+    },
+    "move": {
+        "extract": "a part of a model, or tensors",
+        "unpack": "weights out of a model, into files beside it",
+        "pack": "one file of a model and its weights",
+    },
+    "set up": {
+        "completion": "a script that lets a shell complete commands, options and files",
+    },
+}
+"""What each command does, in a line, by what one wants to do."""
+
+SUMMARIES = {name: summary for group in GROUPS.values() for name, summary in group.items()}

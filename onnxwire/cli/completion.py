@@ -1,0 +1,57 @@
+"""`onnxwire completion`: a script that lets a shell complete the command line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from onnxwire.cli.options import add_command
+from onnxwire.errors import MissingPackageError
+
+_DESCRIPTION = """\
+Print a script for a shell, which then completes commands, options, their choices and the names of files. Needs shtab.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire completion bash > ~/.local/share/bash-completion/completions/onnxwire
+  onnxwire completion zsh > ~/.zfunc/_onnxwire            with fpath+=~/.zfunc before compinit in ~/.zshrc
+  onnxwire completion fish > ~/.config/fish/completions/onnxwire.fish
+"""
+_FILES = {"FILE", "MODEL", "OUT", "A", "B"}  # what options and words for files are called in the help
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "completion", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script; returns the exit status."""
+    try:
+        import shtab  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        reason = "this needs shtab, which is not installed; `pip install shtab`"
+        raise MissingPackageError(reason) from None
+
+    from onnxwire.cli import make_parser
+    from onnxwire.cli.commands import SUMMARIES
+
+    parser = make_parser(SUMMARIES)
+    for action in _actions(parser):
+        if action.metavar in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(parser, options.shell), end="")
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The options and words of a parser and of its commands."""
+    found = list(parser._actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found += [inner for command in action.choices.values() for inner in _actions(command)]
+    return found

@@ -1,0 +1,51 @@
+"""What commands do not import: the libraries of other commands, and numpy where no element is read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnxwire.cli.commands import SUMMARIES
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+CODE = """\
+import contextlib, io, sys
+from onnxwire.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+print(*sys.modules)
+"""
+
+
+def modules(*arguments: object) -> set[str]:
+    """What is imported after a command."""
+    command = [sys.executable, "-c", CODE, *map(str, arguments)]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def commands(imported: set[str]) -> set[str]:
+    return {name for name in SUMMARIES if f"onnxwire.cli.{name}" in imported}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
+    imported = modules(*arguments)
+    assert commands(imported) == set()
+    assert imported.isdisjoint({"numpy", "rich", "json", "onnxwire.text", "onnxwire.statistics", "onnxwire.listing"})
+
+
+@pytest.mark.parametrize("command", ["info", "ls", "dump"])
+def test_what_reads_no_elements_imports_neither_numpy_nor_other_commands(command: str) -> None:
+    imported = modules(command, DIGITS)
+    assert commands(imported) == {command}
+    assert imported.isdisjoint({"numpy", "ml_dtypes", "rich", "onnxwire.statistics", "onnxwire.difference"})
+
+
+def test_info_imports_no_listing_and_no_text_form() -> None:
+    assert modules("info", DIGITS).isdisjoint({"onnxwire.listing", "onnxwire.text", "onnxwire.cli.raw"})
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_no_command_needs_numpy_for_its_help(command: str) -> None:
+    assert modules(command, "--help").isdisjoint({"numpy", "ml_dtypes", "rich", "matplotlib", "pyarrow", "shtab"})

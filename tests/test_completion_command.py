@@ -1,0 +1,83 @@
+"""`onnxwire completion` prints a script for a shell."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnxwire.cli import main, make_parser
+from onnxwire.cli.commands import SUMMARIES
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SHELLS = ["bash", "zsh", "fish"]
+# What bash does when Tab is pressed after the last word.
+ASK = """\
+source "$1"; shift
+cd "$1"; shift
+function=$(complete -p onnxwire | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+"$function" onnxwire "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+
+def script(capsys, shell: str) -> str:
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+def options() -> dict[str, set[str]]:
+    """The long options of each command, as its parser has them."""
+    (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
+    return {
+        name: {word for word in parser._option_string_actions if word.startswith("--")}
+        for name, parser in commands.choices.items()
+    }
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_script_knows_all_commands_and_options(shell: str, capsys) -> None:
+    text = script(capsys, shell)
+    for command, words in options().items():
+        assert command in text
+        for word in words:
+            assert (f"-l {word[2:]}" if shell == "fish" else word) in text
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_takes_the_script(shell: str, capsys, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    path = tmp_path / "script"
+    path.write_text(script(capsys, shell))
+    subprocess.run([shell, "-n", path], check=True)
+
+
+@needs_bash
+def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "script"
+    path.write_text(script(capsys, "bash"))
+
+    def ask(*words: str) -> set[str]:
+        command = ["bash", "-c", ASK, "bash", path, EXAMPLES, "onnxwire", *words]
+        return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+    assert ask("") == set(SUMMARIES)
+    for command, words in options().items():
+        assert ask(command, "--") == words
+    assert ask("check", "--color", "") == {"auto", "always", "never"}
+    for words in (["info", "dig"], ["check", "dig"], ["diff", "digits_cnn.onnx", "dig"], ["dump", "x", "-o", "dig"]):
+        assert "digits_cnn.onnx" in ask(*words)
+
+
+def test_without_shtab_one_line_says_what_to_install(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "pip install shtab" in err
