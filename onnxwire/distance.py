@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 
 from onnxwire.dtypes import STRING
-from onnxwire.external import ExternalFile
 from onnxwire.tensor import Storage, little_endian, tensor_error, unpacked
 
 TYPE_CHECKING = False
@@ -95,34 +94,26 @@ class _Elements:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._kind = storage.kind
-        self._file: ExternalFile | None = None
-        self._offset = 0
         self._data: memoryview | None = None
         self.origin: tuple[_Pair, int] | None = None
-        payload = storage.tensor._payload("raw_data") if storage.field == "raw_data" else None
-        if storage.file is not None:
-            self._file, self._offset, _ = storage.file
-        elif payload is not None and payload.document is not None and payload.span is not None:
-            # Of bytes that were made in memory, the place tells nothing.
-            if payload.document.root is not None and payload.document.descriptor >= 0:
-                self._file, self._offset = ExternalFile(payload.document), payload.span[0]
-        elif storage.field != "raw_data":
+        self._place = storage.place
+        if self._place is not None:
+            file, offset = self._place
+            status = os.fstat(file.descriptor)
+            self.origin = (status.st_dev, status.st_ino), offset
+        elif storage.field not in ("raw_data", "external_data"):
             # Decoded once, not for each block.
             self._data = storage.payload()
-        if self._file is not None and self._file.descriptor >= 0:
-            status = os.fstat(self._file.descriptor)
-            self.origin = (status.st_dev, status.st_ino), self._offset
-        else:
-            self._file = None
         self._buffer = bytearray()
 
     def read(self, start: int, count: int) -> bytes | bytearray:
         """The bytes of elements from place `start`, a multiple of _BLOCK; they are there until the next call."""
         first, size = self._kind.count_bytes(start), self._kind.count_bytes(count)
-        if self._file is not None:
+        if self._place is not None:
             if len(self._buffer) != size:
                 self._buffer = bytearray(size)
-            self._file.read_into(self._offset + first, self._buffer)
+            file, offset = self._place
+            file.read_into(offset + first, self._buffer)
             return self._buffer
         if self._data is not None:
             return bytes(self._data[first : first + size])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire._message import Message
 from onnxwire.dtypes import STRING, Kind
-from onnxwire.external import ExternalFile
 from onnxwire.index import TensorInfo, describe, find_tensors
 from onnxwire.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
 
@@ -154,21 +153,11 @@ class _Reader:
         self.count = storage.count
         self.nbytes = self.kind.count_bytes(self.count)
         self._storage = storage
-        self._file: ExternalFile | None = None
-        self._offset = 0
+        self._place = storage.place
         self._array: Array | None = None
-        self._is_typed = False
+        self._is_typed = storage.field not in ("raw_data", "external_data") and self.count > 0
         self._lock = Lock()
         self.pending = 0  # tasks that are not done
-        payload = tensor._payload("raw_data") if storage.field == "raw_data" else None
-        if storage.file is not None:
-            self._file, self._offset, _ = storage.file
-        elif payload is not None and payload.document is not None and payload.span is not None:
-            # An excerpt of a document has its memory without its file.
-            if payload.document.root is not None and payload.document.descriptor >= 0:
-                self._file, self._offset = ExternalFile(payload.document), payload.span[0]
-        elif storage.field != "raw_data" and self.count:
-            self._is_typed = True
 
     def read(self, start: int, count: int, buffer: bytearray) -> Array:
         """Elements from place `start` on, a multiple of 8, as numbers; they may stand in the buffer."""
@@ -182,9 +171,10 @@ class _Reader:
             return _numbers(array[start : start + count], self.kind)
         first, size = self.kind.count_bytes(start), self.kind.count_bytes(count)
         data: memoryview
-        if self._file is not None and self._file.descriptor >= 0:
+        if self._place is not None:
+            file, offset = self._place
             data = memoryview(buffer)[:size]
-            self._file.read_into(self._offset + first, data)
+            file.read_into(offset + first, data)
         else:
             data = self._storage.payload(first, first + size)
         if self.kind.is_packed:

@@ -274,6 +274,20 @@ class Storage:
         """The external file, the offset in it and the length, in bytes; None where the data is in the message."""
         return self._external
 
+    @property
+    def place(self) -> tuple[ExternalFile, int] | None:
+        """The open file that the payload can be read from, and the byte it begins at there; None for one in memory."""
+        if self._external is not None:
+            file, offset, _ = self._external
+        else:
+            payload = self.tensor._payload("raw_data") if self.field == "raw_data" else None
+            if payload is None or payload.document is None or payload.span is None:
+                return None
+            from onnxwire.external import ExternalFile
+
+            file, offset = ExternalFile(payload.document), payload.span[0]
+        return (file, offset) if file.descriptor >= 0 else None
+
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
         """The bytes as raw_data has them, from start to end; a window where they stand so."""
         if self._external is not None:

@@ -117,18 +117,11 @@ class _Frame:
 
     def _place(self, storage: Storage) -> tuple[str, int]:
         """The location and offset of a payload that is in a file, or "" and 0."""
-        if storage.file is not None:
-            file, offset, _ = storage.file
-            return "" if storage.is_remote else self._locate(file.descriptor, file.name), offset
-        payload = storage.tensor._payload("raw_data") if storage.field == "raw_data" else None
-        if payload is None or payload.document is None or payload.span is None:
-            return "", 0
-        return self._locate(payload.document.descriptor, payload.document.name), payload.span[0]
+        place = None if storage.is_remote else storage.place
+        return ("", 0) if place is None else (self._locate(place[0].descriptor, place[0].name), place[1])
 
     def _locate(self, descriptor: int, name: str) -> str:
         """How onnxruntime finds an open file, or "" where it can't."""
-        if descriptor < 0:
-            return ""
         if descriptor not in self._locations:
             self._locations[descriptor] = self._location(descriptor, name)
         return self._locations[descriptor]
