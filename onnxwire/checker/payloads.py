@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxwire.checker._payloads import measure_bytes, measure_numbers, measure_strings
+from onnxwire.checker.small_payloads import products
 from onnxwire.dtypes import BY_NAME, FIELDS, KINDS, name_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class Payloads:
         self.own_place = _PLACE[self.numbers]
         self.bits = _BITS[self.numbers]
         self.is_negative = np.zeros(tensors.n, bool)
-        self.is_too_much = np.zeros(tensors.n, bool)
         self.elements = self._count_elements()
         self.is_inline = tensors.data_location != EXTERNAL
         self.has_segment = tensors.segment >= 0
@@ -83,25 +82,10 @@ class Payloads:
 
     def _count_elements(self) -> Any:
         tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
-        elements = np.ones(tensors.n, np.int64)
-        if dims.n == 0:
-            return elements
-        starts = np.flatnonzero(np.diff(dims.parent, prepend=-1))
-        rows = dims.parent[starts]
-        self.is_negative[rows] = np.minimum.reduceat(dims.value, starts) < 0
-        with np.errstate(over="ignore", invalid="ignore"):
-            products = np.multiply.reduceat(dims.value, starts)
-            near = np.multiply.reduceat(dims.value.astype(np.float64), starts)
-        is_empty = np.logical_or.reduceat(dims.value == 0, starts)
-        # A zero ends it, whatever the others are; what is near the limit as a float is multiplied without one.
-        for i in np.flatnonzero(~is_empty & (np.abs(near) > 0.9 * MAX_COUNT)).tolist():
-            end = starts[i + 1] if i + 1 < len(starts) else dims.n
-            product = math.prod(dims.value[starts[i] : end].tolist()) if abs(near[i]) < 1.1 * MAX_COUNT else math.inf
-            self.is_too_much[rows[i]] = product > MAX_COUNT
-        elements[rows] = np.where(is_empty, 0, products)
-        self.is_too_much |= elements > _LIMIT[self.numbers]
-        self.is_too_much &= ~self.is_negative
-        elements[self.is_negative | self.is_too_much] = -1
+        elements = products(tensors.dims, tensors.first("dims"), dims.value)
+        self.is_negative[dims.parent[dims.value < 0]] = True
+        self.is_too_much = ((elements < 0) | (elements > _LIMIT[self.numbers])) & ~self.is_negative
+        elements[self.is_too_much] = -1
         return elements
 
     def _count_segments(self) -> Any:
