@@ -5,10 +5,11 @@ import shutil
 import subprocess
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.data import FOLDER
-from benchmarks.row import Skip
+from benchmarks.row import Row, Skip
 
 ROOM = 3 << 30  # bytes: a source of 1 GiB, the output, and some
 
@@ -37,6 +38,34 @@ def copy_durably(source: Path, output: Path) -> Callable[[], object]:
     command = 'cp "$1" "$2" && sync "$2" "$3"'  # sync with names is fsync of each
     make_room(output)
     return lambda: subprocess.run(["sh", "-c", command, "sh", source, output, output.parent], check=True)
+
+
+def rows_beside_cp(
+    source: Path,
+    output: Path,
+    prepare: Callable[[], None],
+    ours: Callable[[], Callable[[], object]],
+    fingerprint: Callable[[object], object],
+) -> list[Row]:
+    """The rows that hold what writes an output beside `cp` of the source, which does not wait for the disk, and beside
+    `cp` and fsync, which does."""
+    sides = {
+        "the same (with fsync), beside `cp` of the file (without)": ("cp", copy),
+        "the same, beside `cp` of the file and fsync": ("cp, fsync", copy_durably),
+    }
+    return [
+        Row(
+            title,
+            prepare=prepare,
+            inputs=(source,),
+            ours=ours,
+            official=partial(side, source, output),
+            fingerprint=fingerprint,
+            goal=1 / 1.3,
+            beside=name,
+        )
+        for title, (name, side) in sides.items()
+    ]
 
 
 def checksum(path: Path) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import list_initializers
-from benchmarks.copy_file import checksum, copy, copy_durably, make_room, require_room
+from benchmarks.copy_file import checksum, make_room, require_room, rows_beside_cp
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
@@ -61,24 +61,5 @@ ROWS = [
         memory_goal=20e6,
         repeats=5,
     ),
-    Row(
-        "the same (with fsync), beside `cp` of the file (without)",
-        prepare=prepare,
-        inputs=(SOURCE,),
-        ours=ours,
-        official=lambda: copy(SOURCE, OUTPUT),
-        fingerprint=lambda _: take_output(False),
-        goal=1 / 1.3,
-        beside="cp",
-    ),
-    Row(
-        "the same, beside `cp` of the file and fsync",
-        prepare=prepare,
-        inputs=(SOURCE,),
-        ours=ours,
-        official=lambda: copy_durably(SOURCE, OUTPUT),
-        fingerprint=lambda _: take_output(False),
-        goal=1 / 1.3,
-        beside="cp, fsync",
-    ),
+    *rows_beside_cp(SOURCE, OUTPUT, prepare, ours, lambda _: take_output(False)),
 ]
