@@ -1,6 +1,5 @@
 """`onnxwire check` tells what `onnxwire.check` finds: to people, to other programs, to CI systems."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from check_case import OPSET, model, node, value
+from terminal import shown_on_terminal
 
 import onnxwire
 from onnxwire.checker.registry import checks, rules, unchecked
@@ -43,19 +43,9 @@ def check(*arguments, stdin=b"", cwd=None, environment=None):
 
 def check_on_terminal(*arguments, environment=None):
     """What the command prints where stdout is a terminal, and its exit status."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "", **(environment or {})}
-    command = [sys.executable, "-m", "onnxwire", "check", *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=theirs, env=environment, cwd=ROOT)
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # the end, as Linux tells it
-        while piece := os.read(ours, 1 << 16):
-            shown += piece
-    os.close(ours)
-    return shown.decode().replace("\r\n", "\n"), process.wait()
+    environment = {"NO_COLOR": "", **(environment or {})}
+    status, shown = shown_on_terminal("check", *arguments, stream="stdout", cwd=ROOT, environment=environment)
+    return shown.decode().replace("\r\n", "\n"), status
 
 
 # --- the report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 from google.protobuf import json_format, text_format
+from terminal import shown_on_terminal
 
 from onnxwire.cli import main
 
@@ -140,17 +140,9 @@ def test_help_shows_examples(capsys):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
 def test_a_progress_bar_is_drawn_on_a_terminal(tmp_path, option, is_drawn):
-    import pty
-
     (tmp_path / "m.txt").write_text("ir_version: 10")
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "onnxwire", "encode", "m.txt", "-o", "m.onnx", *option]
-    subprocess.run(command, cwd=tmp_path, stderr=theirs, check=True, env={**os.environ, "TERM": "xterm"})
-    os.close(theirs)
-    drawn = b""
-    with contextlib.suppress(OSError):  # the end, as Linux tells it
-        while piece := os.read(ours, 1 << 16):
-            drawn += piece
-    os.close(ours)
+    words = ["encode", "m.txt", "-o", "m.onnx", *option]
+    status, drawn = shown_on_terminal(*words, stream="stderr", cwd=tmp_path)
+    assert status == 0
     assert (b"writing m.onnx" in drawn) == is_drawn
     assert (tmp_path / "m.onnx").read_bytes() == b"\x08\x0a"

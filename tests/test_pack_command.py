@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import subprocess
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from terminal import shown_on_terminal
 
 import onnxwire
 from onnxwire.cli import main
@@ -257,16 +257,8 @@ def test_help_shows_examples(command, capsys):
 @pytest.mark.parametrize("command", ["unpack", "pack"])
 @pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
 def test_a_progress_bar_is_drawn_on_a_terminal(folder, command, option, is_drawn):
-    import pty
-
-    ours, theirs = pty.openpty()
-    line = [sys.executable, "-m", "onnxwire", command, "m.onnx", "-o", "out.onnx", *option]
-    subprocess.run(line, cwd=folder, stderr=theirs, check=True, env={**os.environ, "TERM": "xterm"})
-    os.close(theirs)
-    drawn = b""
-    with contextlib.suppress(OSError):  # the end, as Linux tells it
-        while piece := os.read(ours, 1 << 16):
-            drawn += piece
-    os.close(ours)
+    words = [command, "m.onnx", "-o", "out.onnx", *option]
+    status, drawn = shown_on_terminal(*words, stream="stderr", cwd=folder)
+    assert status == 0
     assert (b"writing out.onnx" in drawn) == is_drawn
     check_model(folder / "out.onnx")

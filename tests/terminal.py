@@ -1,0 +1,25 @@
+"""Runs commands whose output, or errors, go to a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+
+
+def shown_on_terminal(*words, stream, cwd, environment=None):
+    """Run `onnxwire` with "stdout" or "stderr" on a terminal; returns the exit status and what is shown there."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onnxwire", *map(str, words)]
+    environment = {**os.environ, "TERM": "xterm", **(environment or {})}
+    with subprocess.Popen(command, cwd=cwd, env=environment, **{stream: theirs}) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end, as Linux tells it
+            while piece := os.read(ours, 1 << 16):
+                shown += piece
+        os.close(ours)
+    return process.returncode, shown
