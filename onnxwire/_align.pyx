@@ -387,6 +387,7 @@ cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
 
 cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
     cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
+    document.check_open()
     document.root = cls
     # An empty document may have no address at all.
     if document.start < document.end:
@@ -414,19 +415,26 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
     Raises DecodeError at the first damaged record of what is looked into, and FieldValueError for a field, number or
     alignment that can't be.
     """
-    cdef Layout layout = laid_out(document, cls, targets, threshold, alignment)
-    return layout.total, layout.pieces()
+    cdef Layout layout
+    # The lists that are made here may have the garbage collector run code that closes the document.
+    document.pins += 1
+    try:
+        layout = laid_out(document, cls, targets, threshold, alignment)
+        return layout.total, layout.pieces()
+    finally:
+        document.pins -= 1
 
 
 def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
     """Do what `align_payloads` does, with ranges as Pieces, for `write_pieces`."""
-    cdef Layout layout = laid_out(document, cls, targets, threshold, alignment)
     cdef list pieces = []
     cdef uint64_t offset = 0
     cdef uint64_t start
     cdef Py_ssize_t n
     cdef Piece piece
-    for part in layout.pieces():
+    total, parts = align_payloads(document, cls, targets, threshold, alignment)
+    for part in parts:
+        document.check_open()
         if isinstance(part, bytes):
             pieces.append(part)
             offset += <uint64_t>len(part)
@@ -437,4 +445,4 @@ def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t
         piece.payload = new_payload(document, document.start + start, n, 1, b"B", None)
         pieces.append(piece)
         offset += <uint64_t>n
-    return layout.total, pieces
+    return total, pieces

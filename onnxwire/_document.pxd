@@ -10,6 +10,14 @@ cdef enum:
     FAR = 1 << 18        # bytes that a walk steps over at once without wanting them mapped
 
 
+cdef enum Cache:
+    # What a document keeps because asking again costs a walk over all records of a message, and by which address.
+    SLOTS                # a message's first byte -> the slots of a message of many records, as bytes
+    INDEX                # first record of a repeated field -> Spans of its elements
+    NUMBERS              # first record of a repeated number -> its decoded array
+    PARTS                # last piece of a message in many pieces -> Spans of all of them
+
+
 cdef struct Span:
     const uint8_t* p
     uint64_t n
@@ -23,11 +31,12 @@ cdef struct Steps:
 
 
 cdef class Spans:
-    """An array of spans in C memory."""
+    """An array of spans in C memory, by ascending address."""
     cdef Span* items
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef int append(self, const uint8_t* p, uint64_t n) except -1
+    cdef Py_ssize_t last_up_to(self, const uint8_t* p) noexcept
 
 
 cdef class Backing:
@@ -52,20 +61,18 @@ cdef class Document:
     cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef public object root             # class of the message that the whole document is
-    # Kept because asking again costs a walk over all records of the message. Keys are addresses of wire bytes; None
-    # until there is one.
-    cdef dict fills                     # start of a message of many records -> its slots as bytes
-    cdef dict indexes                   # first record of a repeated field -> Spans of its elements
-    cdef dict numbers                   # first record of a repeated number -> its decoded array
+    cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
     # The edits: start of a message -> its Overlay. A message's first byte is no other's, so it tells which one it is;
-    # that of a further piece of a message in several pieces leads to None.
-    cdef dict overlays
+    # that of a further piece of a message in several pieces leads to the address at which the piece ends.
+    cdef dict overlays                  # None until there is one
     cdef object edited                  # the overlays by ascending address; None where it is to be made anew
 
     cdef void take(self, Backing backing)
     cdef int check_open(self) except -1
     cdef void release(self) noexcept
     cdef void next_epoch(self) noexcept
+    cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1
+    cdef object cached(self, Cache cache, const uint8_t* p)
     cdef Document excerpt(self, uint32_t depth)
 
 

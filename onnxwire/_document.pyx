@@ -60,6 +60,19 @@ cdef class Spans:
         self.n += 1
         return 0
 
+    cdef Py_ssize_t last_up_to(self, const uint8_t* p) noexcept:
+        """The index of the last span that begins at p or before it; 0 where none does."""
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.n - 1
+        cdef Py_ssize_t middle
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.items[middle].p <= p:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
     def __dealloc__(self):
         free(self.items)
 
@@ -160,12 +173,33 @@ cdef class Document:
         return 0
 
     cdef void next_epoch(self) noexcept:
-        """Make every view look again at what it stands for."""
-        self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
+        """Make every view look again at what it stands for; a closed document stays closed."""
+        if self.epoch != EPOCH_CLOSED:
+            self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
+
+    cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1:
+        """Keep what was made of the bytes at an address.
+
+        Making the dict may have the garbage collector run other code, which may edit messages, and may close the
+        document: then this raises ClosedError, so that nobody goes on with addresses of bytes that are gone.
+        """
+        cdef dict kept
+        if self.kept is None:
+            kept = {}
+            self.check_open()
+            if self.kept is None:
+                self.kept = kept
+        self.kept[cache_key(cache, p)] = value
+        return 0
+
+    cdef object cached(self, Cache cache, const uint8_t* p):
+        """What is kept of the bytes at an address, or None."""
+        return None if self.kept is None else self.kept.get(cache_key(cache, p))
 
     def _kept(self):
-        """How many slots, indexes, arrays of numbers and overlays the document keeps."""
-        return tuple(len(kept or ()) for kept in (self.fills, self.indexes, self.numbers, self.overlays))
+        """How many slots, indexes, arrays of numbers, lists of pieces and overlays the document keeps."""
+        caches = [key & 3 for key in self.kept or ()]
+        return (*[caches.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 
     def close(self):
         """Let go of the bytes; every view raises ClosedError from then on.
@@ -175,6 +209,7 @@ cdef class Document:
         bytes or into one of those.
         """
         cdef Backing backing = self.backing
+        cdef uint32_t epoch = self.epoch
         if self.epoch == EPOCH_CLOSED or self.is_part:
             return
         if self.pins:
@@ -182,16 +217,25 @@ cdef class Document:
                 f"{self.name} is still in use, by {self.pins} array(s) or memoryview(s) that look into it or calls "
                 "that are under way; delete or copy the arrays before closing it"
             )
-        if backing.files is not None and backing.documents == 1:
-            backing.files.close()
+        # From here on other code may run, which must not begin to read what is let go of.
         self.epoch = EPOCH_CLOSED
-        self.fills = self.indexes = self.numbers = self.overlays = self.edited = None
+        if backing.files is not None and backing.documents == 1:
+            try:
+                backing.files.close()
+            except BaseException:
+                self.epoch = epoch
+                raise
+        self.kept = self.overlays = self.edited = None
         self.release()
         self.start = self.end = NULL
         if backing.documents == 0:
             backing.release()
             if backing.mapping is not None:
                 backing.mapping.close()
+
+
+cdef inline object cache_key(Cache cache, const uint8_t* p):
+    return <uint64_t><size_t>p << 2 | cache
 
 
 cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):

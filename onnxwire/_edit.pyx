@@ -11,17 +11,17 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire._document cimport EMPTY, Spans, part_of_bytes
+from onnxwire._document cimport EMPTY, part_of_bytes
 from onnxwire._encode cimport encode_small
 from onnxwire._overlay cimport (
-    CLEARED, TOUCHED, copy_overlay, copy_span, drop_value, exchange, index_overlay, new_overlay, owned,
+    copy_overlay, copy_span, count_clear, exchange, new_overlay, owned, put_value, register_overlay, unlist_absent,
 )
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
     STRING, UINT32, UINT64, has_value,
 )
 from onnxwire._view cimport (
-    Payload, attach, document_of, field_value, fill, is_edited, named_field, new_view, overlay_view,
+    Payload, attach, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
 )
 
 cdef extern from "Python.h":
@@ -49,48 +49,55 @@ cdef object field_error(const Field* field, type kind, str reason):
 # --- the overlay of a message
 
 cdef Overlay start_edit(View self):
-    """The overlay of the message, made now where it has none; a message that is not there is put there."""
-    cdef Document document = <Document>self.document
+    """The overlay of the message, made now where it has none; a message that is not there is put there.
+
+    Some steps may run other code, which may do the same: after each the message is looked at again.
+    """
+    cdef Document document
     cdef Overlay overlay
-    cdef Spans parts
-    cdef Py_ssize_t i
-    fill(self)
-    if self.overlay != NULL:
-        if (<Overlay>self.overlay).parent != NULL:
-            put_in_place(<Overlay>self.overlay)
-            fill(self)
-        return <Overlay>self.overlay
-    if document.overlays is None:
-        document.overlays = {}
-    overlay = new_overlay(self.table, document.depth + 1)
+    cdef View parent
+    while True:
+        fill(self)
+        if self.overlay == NULL:
+            document = <Document>self.document
+            if document.overlays is not None:
+                return make_overlay(self, document)
+            overlays = {}
+            if document.epoch == self.epoch and document.overlays is None:
+                document.overlays = overlays
+            continue
+        overlay = <Overlay>self.overlay
+        if overlay.parent == NULL:
+            return overlay
+        parent = <View>overlay.parent
+        if parent.overlay != NULL and (<Overlay>parent.overlay).parent == NULL:
+            put_in_place(overlay, parent)
+        else:
+            start_edit(parent)
+
+
+cdef Overlay make_overlay(View self, Document document):
+    """The overlay of a message that has its bytes in a document, which knows of it from now on."""
+    cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     memcpy(overlay.slots, self.slots, self.table.n_fields * sizeof(self.slots[0]))
     overlay.start = self.start
     overlay.end = self.end
     overlay.flags = self.flags
-    document.overlays[<size_t>self.start] = overlay
-    index_overlay(document, self.start, <PyObject*>overlay)
     if self.parts != NULL:
-        parts = <Spans>self.parts
-        overlay.parts = owned(parts)
-        for i in range(1, parts.n):
-            document.overlays[<size_t>parts.items[i].p] = None
-            index_overlay(document, parts.items[i].p, <PyObject*>None)
+        overlay.parts = owned(<object>self.parts)
+    register_overlay(document, overlay)
     document.next_epoch()
     attach(self, overlay)
     self.epoch = document.epoch
     return overlay
 
 
-cdef int put_in_place(Overlay self) except -1:
-    """Put a message that was not there into the field of its parent."""
-    cdef View parent = <View>self.parent
-    cdef Field* field = self.field
-    cdef Overlay above = start_edit(parent)
-    claim(above, field)
-    above.held[field.slot] = owned(self)
-    above.slots[field.slot].p = set_mark()
-    Py_CLEAR(self.parent)
+cdef int put_in_place(Overlay self, View parent) except -1:
+    """Put a message that was not there into the field of its parent, which is edited."""
+    unlist_absent(self)
     (<Document>parent.document).next_epoch()
+    put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
+    Py_CLEAR(self.parent)
     return 0
 
 
@@ -102,18 +109,6 @@ cdef uint32_t depth_of(View self):
 cdef object new_message(Table* table):
     """A message without bytes and without values."""
     return overlay_view(table, EMPTY, new_overlay(table, 0))
-
-
-cdef void claim(Overlay self, const Field* field) noexcept:
-    """Make ready for a new value of a singular field: none of its oneof is there, none comes from the bytes."""
-    cdef uint32_t i
-    for i in range(field.n_peers):
-        drop_value(self, field.peers[i])
-        # Also of a member that is not there: its records would come after the new value's.
-        self.touched[field.peers[i]] |= TOUCHED
-    if self.held[field.slot] != NULL:
-        drop_value(self, field.slot)
-    self.touched[field.slot] |= TOUCHED
 
 
 # --- values of singular fields
@@ -272,16 +267,10 @@ cdef object name_of(const Field* field):
 cdef int set_number(View self, PyObject* value, void* closure) except -1:
     cdef Field* field = <Field*>closure
     cdef uint64_t raw = 0
-    cdef Overlay overlay
     if value == NULL:
         raise no_deletion(field)
     read_number(field, <object>value, &raw)
-    overlay = edit(self)
-    if field.n_peers:
-        claim(overlay, field)
-    overlay.slots[field.slot].p = set_mark()
-    overlay.slots[field.slot].n = raw
-    overlay.touched[field.slot] |= TOUCHED
+    put_value(edit(self), field, set_mark(), raw, NULL)
     return 0
 
 
@@ -289,15 +278,10 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     cdef Field* field = <Field*>closure
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
-    cdef Overlay overlay
     if value == NULL:
         raise no_deletion(field)
     owner = read_text(field, <object>value, &p, &n)
-    overlay = edit(self)
-    claim(overlay, field)
-    overlay.held[field.slot] = owned(owner)
-    overlay.slots[field.slot].p = p
-    overlay.slots[field.slot].n = n
+    put_value(edit(self), field, p, n, <PyObject*>owner)
     return 0
 
 
@@ -306,14 +290,9 @@ cdef int share_memory(View self, const Field* field, view) except -1:
     cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(view).buf
     cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(view).len
     cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
-    cdef Overlay overlay
     # What is in a document stays when that is closed, and can be saved from file to file.
     owner = view if document is None else document.excerpt(depth_of(self))
-    overlay = edit(self)
-    claim(overlay, field)
-    overlay.held[field.slot] = owned(owner)
-    overlay.slots[field.slot].p = p if n else set_mark()
-    overlay.slots[field.slot].n = n
+    put_value(edit(self), field, p if n else set_mark(), n, <PyObject*>owner)
     return 0
 
 
@@ -342,7 +321,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     """A copy of a message, to be held by an overlay of `depth`: an Overlay, or a document and the span in it."""
     cdef Document document
     cdef int is_collecting
-    if is_edited(source) or source.parts != NULL:
+    if find_overlay(source) or source.parts != NULL:
         data = encode_small(source, None)
         if data is not None:
             document = part_of_bytes(data, type(source), depth + 1, document_of(source))
@@ -377,9 +356,10 @@ cdef Overlay content_copy(View source, uint32_t depth):
 
 
 cdef Overlay content_copy_undisturbed(View source, uint32_t depth):
-    cdef Document document = <Document>source.document
+    cdef Document document
     cdef Overlay content
     fill(source)
+    document = <Document>source.document
     if source.overlay != NULL:
         return copy_overlay(<Overlay>source.overlay, document, depth)
     content = new_overlay(source.table, depth)
@@ -412,9 +392,9 @@ cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
     is_new: views of what was not there are then of what is no longer the message's, as with protobuf.
     """
     cdef Overlay overlay = edit(self)
-    exchange(overlay, content)
-    overlay.generation += is_new
     (<Document>self.document).next_epoch()
+    overlay.generation += is_new
+    exchange(overlay, content)
     return 0
 
 
@@ -425,11 +405,8 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     # The copy comes first: a message that is put in place by this may be part of the source.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
-    claim(overlay, field)
-    overlay.held[field.slot] = owned(held)
-    overlay.slots[field.slot].p = p
-    overlay.slots[field.slot].n = n
     (<Document>self.document).next_epoch()
+    put_value(overlay, field, p, n, <PyObject*>held)
     return 0
 
 
@@ -437,14 +414,15 @@ cdef int clear_field(View self, const Field* field) except -1:
     """Make a field absent."""
     cdef Overlay overlay
     fill(self)
-    if self.slots[field.slot].p != NULL:
+    if field.repeated or field.kind == MESSAGE:
         overlay = edit(self)
-        claim(overlay, field)
-        drop_value(overlay, field.slot)
-    elif field.repeated or field.kind == MESSAGE:
-        # Views of what is not there, that were handed out, are no longer the message's.
-        overlay = edit(self)
-        overlay.touched[field.slot] |= CLEARED
+        # Views that were handed out, also of what is not there, are no longer the message's.
+        count_clear(overlay, field.slot)
+        (<Document>self.document).next_epoch()
+        if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
+            put_value(overlay, field, NULL, 0, NULL)
+    elif self.slots[field.slot].p != NULL:
+        put_value(edit(self), field, NULL, 0, NULL)
     elif self.overlay != NULL:
         edit(self)
     return 0

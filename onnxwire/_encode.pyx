@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._canonical cimport canonical, is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
-from onnxwire._overlay cimport DEEPEST, TOUCHED, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
 from onnxwire._table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
@@ -21,7 +21,7 @@ from onnxwire._varint cimport (
     WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
 )
 from onnxwire._view cimport (
-    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, is_edited, is_unknown, new_payload,
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, new_payload,
     next_record, next_usable, scan_slots, start_records,
 )
 
@@ -90,7 +90,7 @@ cdef class Encoder:
 
     cdef int emit_root(self, View message) except -1:
         cdef Content content
-        is_edited(message)
+        find_overlay(message)
         content = content_of_view(message)
         self.depth = 0
         return emit_sized(self, &content, 0)
@@ -356,11 +356,10 @@ cdef int emit_span(
     if index is not None:
         i = index.first(p)
         if i < index.n and index.pairs[i].address == <size_t>p:
-            overlay = <object>index.pairs[i].overlay
-            if overlay is None:
+            if index.pairs[i].overlay == NULL:
                 return 0  # a further piece of a message that was put already
             # Where the bytes were changed, the address may have come to hold another message.
-            if (<Overlay>overlay).table == field.sub:
+            if (<Overlay>index.pairs[i].overlay).table == field.sub:
                 content.overlay = index.pairs[i].overlay
     return emit_sized(self, &content, field.number)
 
@@ -399,14 +398,16 @@ cdef int emit_records(Encoder self, Content* content) except -1:
     cdef bint drops = overlay is not None and overlay.flags & DROPS_UNKNOWN
     cdef const uint8_t* run = NULL       # where records begin that are copied as they stand
     cdef const uint8_t* run_end = NULL
-    cdef bytearray state = bytearray(content.table.n_fields)
-    cdef uint8_t* states = <uint8_t*><char*>state
+    # Of each field. As bytes, because making anything that the garbage collector tracks could have it run other code.
+    cdef bytes state = PyBytes_FromStringAndSize(NULL, content.table.n_fields)
+    cdef uint8_t* states = <uint8_t*>PyBytes_AS_STRING(state)
     cdef Py_ssize_t known = 0
     cdef uint32_t first = 0              # fields before it are done
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
     cdef int found
+    memset(states, 0, content.table.n_fields)
     if overlay is not None:
         known = find_known(content, states)
         if known == 0:
@@ -437,7 +438,7 @@ cdef int emit_records(Encoder self, Content* content) except -1:
                 first = emit_new(self, content, overlay, states, first, field.number)
                 run = run_end = record.start
             known -= 1
-        if overlay is not None and overlay.touched[field.slot] & TOUCHED:
+        if overlay is not None and overlay.touched[field.slot]:
             flush_run(self, content, &run, run_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops:
                 emit_hidden(self, field, &record)
@@ -486,7 +487,7 @@ cdef int64_t emit_new(
 ) except -1:
     """Put the touched fields below a number that have no records; returns the place of the next field."""
     while first < content.table.n_fields and content.table.fields[first].number < number:
-        if overlay.touched[first] & TOUCHED and not states[first] & IN_BYTES:
+        if overlay.touched[first] and not states[first] & IN_BYTES:
             emit_touched(self, content, overlay, &content.table.fields[first])
         first += 1
     return first
@@ -629,7 +630,7 @@ cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t
         field = &table.fields[i]
         if slots[i].p == NULL:
             continue
-        if overlay is not None and overlay.touched[i] & TOUCHED:
+        if overlay is not None and overlay.touched[i]:
             emit_touched(self, content, overlay, field)
         else:
             emit_read(self, content, field, &slots[i], flags)

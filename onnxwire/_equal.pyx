@@ -17,7 +17,8 @@ from onnxwire._varint cimport (
     read_length, read_varint, skip_value,
 )
 from onnxwire._view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, is_touched, new_view, next_usable, start_cursor,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, is_touched, new_view, next_usable,
+    start_cursor,
 )
 
 from onnxwire.errors import DecodeError
@@ -25,8 +26,8 @@ from onnxwire.errors import DecodeError
 
 cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value; raises DecodeError where one is damaged or nested too deep."""
-    cdef Document ours = document_of(a)
-    cdef Document theirs = document_of(b)
+    cdef Document ours = filled(a)
+    cdef Document theirs = filled(b)
     # Comparing may run other code, in other threads or in finalizers, which must not close what is compared.
     ours.pins += 1
     theirs.pins += 1
@@ -87,6 +88,11 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
 
 cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
     """Compare the elements of a repeated string, bytes or message, pair by pair."""
+    # What the cursors stand in, which may become another message's while elements are compared.
+    cdef Document ours = document_of(a)
+    cdef Document theirs = document_of(b)
+    cdef object our_parts = None if a.parts == NULL else <object>a.parts
+    cdef object their_parts = None if b.parts == NULL else <object>b.parts
     cdef Cursor[2] cursors
     cdef Record[2] records
     cdef uint64_t n = a.slots[field.slot].n
@@ -99,8 +105,8 @@ cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
             return False
         if field.kind == MESSAGE:
             if not equal_messages(
-                new_view(field.sub, document_of(a), records[0].value, records[0].value + records[0].n, None),
-                new_view(field.sub, document_of(b), records[1].value, records[1].value + records[1].n, None),
+                new_view(field.sub, ours, records[0].value, records[0].value + records[0].n, None),
+                new_view(field.sub, theirs, records[1].value, records[1].value + records[1].n, None),
                 depth - 1,
             ):
                 return False
@@ -129,6 +135,9 @@ cdef bint equal_numbers(RepeatedScalar a, RepeatedScalar b) except -1:
     """Whether two sequences of one field hold the same bits."""
     a.decode()
     b.decode()
+    # Both may have let other code run, which may have changed, and moved, what was put in.
+    a.look_at_bound()
+    b.look_at_bound()
     return a.n == b.n and memcmp(a.items, b.items, <size_t>a.n * a.field.size) == 0
 
 

@@ -2,5 +2,5 @@
 """Messages that are merged into others, and unknown fields that are discarded."""
 from onnxwire._view cimport View
 
-cdef int merge(View self, View other, int depth) except -1
+cdef int merge(View self, View other, bint is_read, int depth) except -1
 cdef int discard_unknown(View self, int depth) except -1

@@ -7,21 +7,25 @@ from libc.string cimport memcpy
 
 from onnxwire._canonical cimport canonical
 from onnxwire._document cimport Document, Spans
-from onnxwire._edit cimport claim, edit, put_message
+from onnxwire._edit cimport edit, put_message
 from onnxwire._encode cimport unknown_fields
 from onnxwire._numbers cimport RepeatedScalar, get_numbers
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, set_mark
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
 from onnxwire._repeated cimport RepeatedSpan
-from onnxwire._table cimport MESSAGE, Field, Slot
-from onnxwire._view cimport DROPS_UNKNOWN, HAS_UNKNOWN, document_of, field_value, fill, get_message, held_value
+from onnxwire._table cimport MESSAGE, Field, Slot, find_field
+from onnxwire._view cimport (
+    DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,
+    is_unknown, next_record, start_cursor,
+)
 
 from onnxwire.errors import EditError
 
 
-cdef int merge(View self, View other, int depth) except -1:
+cdef int merge(View self, View other, bint is_read, int depth) except -1:
     """Merge a message into another; `other` must be a copy that nobody else knows of.
 
     Singular values replace those that are there, messages are merged, elements and unknown fields are added.
+    is_read: `other` is what was just read from bytes, whose records count one after another, not a message.
     """
     cdef Overlay overlay
     cdef Field* field
@@ -45,20 +49,16 @@ cdef int merge(View self, View other, int depth) except -1:
         elif field.repeated:
             add_texts(field_value(self, field), field_value(other, field))
         elif field.kind == MESSAGE:
-            if overlay.slots[i].p == NULL:
+            if overlay.slots[i].p == NULL or is_read and field.n_peers and has_peer(other, field):
                 put_message(self, field, get_message(other, field))
             else:
-                merge(get_message(self, field), get_message(other, field), depth - 1)
+                merge(get_message(self, field), get_message(other, field), is_read, depth - 1)
         elif field.size:
-            claim(overlay, field)
-            overlay.slots[i].p = set_mark()
-            overlay.slots[i].n = canonical(field, slot.n)
+            put_value(overlay, field, set_mark(), canonical(field, slot.n), NULL)
         else:
             held = held_value(other, field)
             owner = <object>held if held != NULL else document_of(other)
-            claim(overlay, field)
-            overlay.held[i] = owned(owner)
-            overlay.slots[i] = slot[0]
+            put_value(overlay, field, slot.p, slot.n, <PyObject*>owner)
     unknown = unknown_fields(other)
     if unknown:
         if overlay.unknown != NULL:
@@ -67,6 +67,19 @@ cdef int merge(View self, View other, int depth) except -1:
         overlay.flags |= HAS_UNKNOWN
         (<Document>self.document).next_epoch()
     return 0
+
+
+cdef bint has_peer(View self, const Field* field):
+    """Whether the bytes of a message have another member of a field's oneof, after which what was there is gone."""
+    cdef Cursor cursor
+    cdef Record record
+    cdef Field* other
+    start_cursor(&cursor, self, NULL)
+    while next_record(&cursor, 0, &record) > 0:
+        other = find_field(self.table, record.tag >> 3)
+        if not is_unknown(other, &record) and is_peer(field, other):
+            return True
+    return False
 
 
 cdef int add_numbers(RepeatedScalar target, RepeatedScalar source) except -1:

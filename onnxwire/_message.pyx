@@ -15,7 +15,7 @@ from onnxwire._overlay cimport DEEPEST, Overlay, new_overlay
 from onnxwire._table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire._varint cimport WIRE_LEN
 from onnxwire._view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, held_value, is_touched,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched,
     named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
@@ -28,7 +28,7 @@ cdef enum:
 
 cdef str brief(View self, Field* field):
     """One field for a repr; big values are counted, not read."""
-    cdef Slot* slot = &self.slots[field.slot]
+    cdef Slot slot = self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
     cdef Cursor cursor
@@ -96,8 +96,7 @@ cdef class Message(View):
     @property
     def _span(self):
         """Where in the document the message stands: (start, end); None where it was edited or stands in pieces."""
-        cdef Document document = document_of(self)
-        fill(self)
+        cdef Document document = filled(self)
         if self.parts != NULL or self.overlay != NULL:
             return None
         return self.start - document.start, self.end - document.start
@@ -201,7 +200,7 @@ cdef class Message(View):
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
         cdef Document document = own_part(self, data)
-        merge(self, root_view(document, type(self)), DEEPEST)
+        merge(self, root_view(document, type(self)), True, DEEPEST)
         return len(document)
 
     def MergeFrom(self, other):
@@ -211,12 +210,12 @@ cdef class Message(View):
         elements and unknown fields are added.
         """
         require_same_class(self, other, "MergeFrom")
-        merge(self, detached_copy(other), DEEPEST)
+        merge(self, detached_copy(other), False, DEEPEST)
 
     def CopyFrom(self, other):
         """Make the message a copy of another of the same class; the bytes are shared, not copied."""
         require_same_class(self, other, "CopyFrom")
-        if self is not other:
+        if not is_same_message(self, other):
             exchange_content(self, content_copy(other, depth_of(self)), False)
 
     def Clear(self):
@@ -248,7 +247,7 @@ cdef class Message(View):
 
     def IsInitialized(self, errors=None):
         """True: no message of this syntax has required fields."""
-        document_of(self).check_open()
+        fill(self)
         return True
 
     def FindInitializationErrors(self):
@@ -332,6 +331,15 @@ cdef View detached_copy(View self):
     """A message of its own with what another has."""
     cdef Overlay content = content_copy(self, 0)
     return overlay_view(self.table, EMPTY, content)
+
+
+cdef bint is_same_message(View self, View other) except -1:
+    """Whether two views of one class are of the same message."""
+    fill(self)
+    fill(other)
+    if self.overlay != NULL or other.overlay != NULL:
+        return self.overlay == other.overlay
+    return self.document == other.document and self.start == other.start
 
 
 cdef int require_same_class(View self, other, str method) except -1:

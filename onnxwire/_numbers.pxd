@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated numbers."""
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._overlay cimport Numbers
@@ -9,13 +10,16 @@ from onnxwire._view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    cdef const uint8_t* items    # the elements, NULL before they are asked for; may be unaligned
-    cdef Py_ssize_t n            # elements
+    # What `decode` found: the elements, which may be unaligned, and how many; NULL before. They are the document's, or
+    # those of `store` or `bound`; of the last they hold until other code runs, which may exchange or move them.
+    cdef const uint8_t* items
+    cdef Py_ssize_t n
 
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
-    cdef void start(self, Cursor* cursor) noexcept
-    cdef bint looks_at_records(self) except -1
+    cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
+    cdef void look_at_bound(self) noexcept
+    cdef Numbers copy(self)
     cdef int decode_records(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
@@ -24,12 +28,9 @@ cdef class RepeatedScalar(Repeated):
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
-    cdef bint is_bound           # its numbers may change
-    cdef uint32_t changes
-    cdef uint32_t epoch
+    cdef PyObject* document      # of the message when it was last looked at; borrowed, to be compared only
+    cdef uint32_t epoch          # the same
     cdef Py_ssize_t i
-
-    cdef int look_again(self) except -1
 
 
 cdef object get_numbers(View self, void* closure)

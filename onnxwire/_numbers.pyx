@@ -4,10 +4,10 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport Document, decode_error, packed_error
+from onnxwire._document cimport NUMBERS, Document, decode_error, packed_error
 from onnxwire._edit cimport edit, read_number
-from onnxwire._overlay cimport TOUCHED, Overlay, owned
-from onnxwire._repeated cimport bind, changed_error, is_of_records, iterable, place_of, tell_length
+from onnxwire._overlay cimport Overlay, put_value, set_mark
+from onnxwire._repeated cimport bind, changed_error, index_in, iterable, refresh, tell_length
 from onnxwire._table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -15,9 +15,7 @@ from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
     decode_varints, load32, load64, zigzag32, zigzag64,
 )
-from onnxwire._view cimport (
-    Payload, expose, fill, new_payload, next_usable, start_cursor, start_records,
-)
+from onnxwire._view cimport Payload, expose, fill, new_payload, next_usable
 
 from sys import byteorder
 
@@ -121,16 +119,10 @@ cdef class RepeatedScalar(Repeated):
                     window[0] = record.value
         return total
 
-    cdef void start(self, Cursor* cursor) noexcept:
-        """Stand at the first record, which is not always one that the message still has."""
-        if self.end == NULL:
-            start_cursor(cursor, self.message, self.first)
-        else:
-            start_records(cursor, self.first, self.end, NULL, NULL)
-
-    cdef bint looks_at_records(self) except -1:
+    cdef bint refresh_records(self) except -1:
+        """Look at the message again, as `refresh`."""
         cdef const uint8_t* first = self.first
-        if not is_of_records(self):
+        if not refresh(self):
             return False
         if self.first != first:
             # What was not there is there now.
@@ -140,40 +132,51 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int decode(self) except -1:
         """Make `items` and `n` what the sequence is of now."""
-        if self.looks_at_records():
-            return self.decode_records()
-        self.items = (<Numbers>self.bound).items
-        self.n = (<Numbers>self.bound).n
+        while self.refresh_records():
+            if self.items != NULL:
+                return 0
+            # This may let other threads run: then what the sequence is of is looked for again.
+            self.decode_records()
+        self.look_at_bound()
         return 0
 
+    cdef void look_at_bound(self) noexcept:
+        """Make `items` and `n` those of the numbers that were put in, where the sequence is of such; runs no other code."""
+        if self.bound is not None:
+            self.items = (<Numbers>self.bound).items
+            self.n = (<Numbers>self.bound).n
+
     def _detach(self):
-        cdef Numbers numbers
-        if self.items == NULL and self.end == NULL and self.first != NULL:
-            raise changed_error(self.field)
-        self.decode_records()
-        numbers = Numbers.allocate(self.n, self.field)
+        while self.items == NULL:
+            self.decode_records()
+        self.bound = self.copy()
+
+    cdef Numbers copy(self):
+        """The elements that `decode` found."""
+        cdef Numbers numbers = Numbers.allocate(self.n, self.field)
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
-        self.bound = numbers
+        return numbers
 
     cdef int decode_records(self) except -1:
         """Make `items` and `n` what the records say."""
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
+        cdef object parts
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
-        cdef object parts
         cdef uint64_t total
         cdef uint64_t done = 0
         cdef uint64_t count
+        cdef uint64_t n_records
         cdef uint64_t _i
-        if self.items != NULL:
-            return 0
+        cdef const uint8_t* first = self.first
         if self.first == NULL:
             self.items = <const uint8_t*>""
+            self.n = 0
             return 0
-        numbers = document.numbers.get(<size_t>self.first) if document.numbers is not None else None
+        numbers = document.cached(NUMBERS, self.first)
         # Where the bytes were changed, the address may have come to hold another field.
         if numbers is not None and numbers.kind == field.kind:
             self.adopt(numbers)
@@ -184,12 +187,14 @@ cdef class RepeatedScalar(Repeated):
             self.items = window
             return 0
         numbers = Numbers.allocate(total, field)
-        # Held while other threads run, which may exchange the message's.
-        parts = None if self.message.parts == NULL else <object>self.message.parts
+        # `document` holds the bytes while other threads run, which may close it, and may have the sequence be of others;
+        # `parts` the pieces that they are in.
+        parts = self.parts
+        n_records = self.n_records
         self.start(&cursor)
         document.pins += 1
         try:
-            for _i in range(self.n_records):
+            for _i in range(n_records):
                 if next_usable(&cursor, field, &record) <= 0:
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
@@ -207,10 +212,9 @@ cdef class RepeatedScalar(Repeated):
                 done += count
         finally:
             document.pins -= 1
-            parts = None
         numbers.n = done
         # While a long run was decoded, another thread may have been first, and handed its numbers out.
-        if self.items == NULL:
+        if self.items == NULL and self.first == first:
             self.adopt(numbers)
         return 0
 
@@ -245,7 +249,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
-        if not self.looks_at_records() or self.field.closed:
+        if not self.refresh_records() or self.field.closed:
             self.decode()
             return self.n > 0
         if self.first == NULL:
@@ -258,7 +262,7 @@ cdef class RepeatedScalar(Repeated):
 
     def __len__(self):
         cdef const uint8_t* window = NULL
-        if self.looks_at_records() and self.items == NULL and self.first != NULL and not self.field.closed:
+        if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             return self.count_elements(&window)
         self.decode()
         return self.n
@@ -267,32 +271,30 @@ cdef class RepeatedScalar(Repeated):
         cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
         self.decode()
         iterator.sequence = self
-        iterator.epoch = self.message.epoch
-        if self.bound is not None:
-            iterator.is_bound = True
-            iterator.changes = (<Numbers>self.bound).changes
         return iterator
 
     def __getitem__(self, place):
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, n, start, step, last
         if self.items == NULL:
             self.decode()
-            # Asked for by place: likely to be asked again, through another sequence of the same field.
-            if self.n > SHORT_NUMBERS and self.store is not None:
-                if self.document.numbers is None:
-                    self.document.numbers = {}
-                self.document.numbers[<size_t>self.first] = self.store
+            # Asked for by index: likely to be asked again, through another sequence of the same field.
+            if self.bound is None and self.store is not None and self.n > SHORT_NUMBERS:
+                self.document.keep(NUMBERS, self.first, self.store)
         self.decode()
         if isinstance(place, slice):
-            places = range(*place.indices(self.n))
+            indices = range(*place.indices(self.n))
             elements = []
+            start, step = indices.start, indices.step
+            n = len(indices)
+            last = max(start, start + (n - 1) * step)
+            # What the slice's own code, or the list's making, may have changed.
             self.decode()
-            if len(places) and max(places[0], places[len(places) - 1]) >= self.n:
+            if n and last >= self.n:
                 raise changed_error(self.field)
-            for i in places:
-                elements.append(self.item(i))
+            for i in range(n):
+                elements.append(self.item(start + i * step))
             return elements
-        i = place_of(self.field, place, self.n)
+        i = index_in(self.field, place, self.n)
         self.decode()
         if i >= self.n:
             raise changed_error(self.field)
@@ -316,18 +318,17 @@ cdef class RepeatedScalar(Repeated):
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef Payload window
-        cdef Numbers numbers
+        cdef const uint8_t* items
         cdef object owner = None
         self.decode()
+        items = self.items
         if self.bound is not None:
             # They may change, and move, while an array looks at them.
-            numbers = Numbers.allocate(self.n, self.field)
-            memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
-            owner = numbers
-            self.items = numbers.items
+            owner = self.copy()
+            items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:
             owner = self.store or self
-        window = new_payload(self.document, self.items, self.n, self.field.size, buffer_format(self.field.kind), owner)
+        window = new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.kind), owner)
         expose(window, view, flags)
 
     # --- changes
@@ -335,18 +336,15 @@ cdef class RepeatedScalar(Repeated):
     cdef Numbers start_edit(self):
         """The numbers, to be changed."""
         cdef Numbers numbers
-        cdef Overlay overlay
         self.decode()
         if self.is_detached:
             return self.bound
-        overlay = edit(self.message)
+        edit(self.message)
         self.decode()
         if self.bound is not None:
             return self.bound
-        numbers = Numbers.allocate(self.n, self.field)
-        memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
-        numbers.origin = self.first
-        hold(self, overlay, numbers)
+        numbers = self.copy()
+        hold(self, numbers)
         return numbers
 
     cdef object take(self, values):
@@ -364,7 +362,6 @@ cdef class RepeatedScalar(Repeated):
         )
         memcpy(numbers.items + start * size, incoming.items, <size_t>incoming.n * size)
         numbers.n += incoming.n - (stop - start)
-        numbers.changes += 1
         return tell_length(self, numbers.n)
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
@@ -393,7 +390,6 @@ cdef class RepeatedScalar(Repeated):
             memcpy(numbers.items + n * size, old.items + place * size, size)
             n += 1
         numbers.n = n
-        numbers.changes += 1
         tell_length(self, n)
 
     def append(self, value):
@@ -405,7 +401,6 @@ cdef class RepeatedScalar(Repeated):
         numbers.reserve(1)
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
-        numbers.changes += 1
         tell_length(self, numbers.n)
 
     def extend(self, values):
@@ -432,7 +427,6 @@ cdef Numbers take_numbers(Field* field, values):
 cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     """Add numbers at the end; they may become the field's own."""
     cdef Py_ssize_t n
-    cdef Overlay overlay
     if incoming.n == 0:
         if not self.is_detached:
             edit(self.message)
@@ -440,21 +434,22 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     n = len(self)
     if n or self.bound is not None:
         return self.splice(n, n, incoming)
-    overlay = edit(self.message)
-    if not self.looks_at_records():
+    edit(self.message)
+    if not self.refresh_records():
         return self.splice(n, n, incoming)
-    incoming.origin = self.first
-    hold(self, overlay, incoming)
+    hold(self, incoming)
     return 0
 
 
-cdef void hold(RepeatedScalar self, Overlay overlay, Numbers numbers):
-    """Make numbers the field's."""
-    overlay.held[self.field.slot] = owned(numbers)
-    overlay.touched[self.field.slot] |= TOUCHED
+cdef int hold(RepeatedScalar self, Numbers numbers) except -1:
+    """Make numbers the field's, of a message that is edited, in the place of the records that they were at first."""
+    cdef Overlay overlay = <Overlay>self.message.overlay
+    numbers.origin = self.first
     self.bound = numbers
     self.store = None
-    tell_length(self, numbers.n)
+    self.items = NULL
+    put_value(overlay, self.field, set_mark() if numbers.n else NULL, <uint64_t>numbers.n, <PyObject*>numbers)
+    return 0
 
 
 cdef char* buffer_format(int kind) noexcept:
@@ -504,24 +499,22 @@ cdef class ScalarIterator:
         return self
 
     def __length_hint__(self):
-        return self.sequence.n - self.i
+        return 0 if self.sequence is None else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
-        cdef View message = self.sequence.message
+        cdef RepeatedScalar sequence = self.sequence
+        cdef View message
+        if sequence is None:
+            raise StopIteration
+        message = sequence.message
         fill(message)
-        if message.epoch != self.epoch or self.is_bound:
-            self.look_again()
-        if self.i >= self.sequence.n:
+        # As lists do: what comes next is what the sequence has at the next index now.
+        if message.overlay != NULL or message.epoch != self.epoch or message.document != self.document:
+            sequence.decode()
+            self.epoch = message.epoch
+            self.document = message.document
+        if self.i >= sequence.n:
+            self.sequence = None
             raise StopIteration
         self.i += 1
-        return self.sequence.item(self.i - 1)
-
-    cdef int look_again(self) except -1:
-        """Raise ChangedError where elements came, went or moved; go on where some were replaced."""
-        self.sequence.decode()
-        self.epoch = self.sequence.message.epoch
-        if self.sequence.bound is not None:
-            self.is_bound = True
-            if (<Numbers>self.sequence.bound).changes != self.changes:
-                raise changed_error(self.sequence.field)
-        return 0
+        return sequence.item(self.i - 1)

@@ -11,9 +11,6 @@ from onnxwire._document cimport Document
 from onnxwire._table cimport Field, Slot, Table
 
 cdef enum:
-    # What `touched` tells of a field: it is no longer what the bytes say; it was cleared while it was not there.
-    TOUCHED = 1
-    CLEARED = 2
     DEEPEST = 500        # overlays in one another, so that no chain of them can use up the stack
 
 
@@ -35,11 +32,20 @@ cdef inline PyObject* owned(object o) noexcept:
     return <PyObject*>o
 
 
+cdef struct AbsentKey:
+    # A message that is not there: the field that it would be, of the message that has its first byte at `place` in a
+    # document, or whose Overlay is the owner where it has no bytes. The owner is borrowed; NULL for what is not listed.
+    const void* owner
+    const uint8_t* place
+    const Field* field
+
+
 cdef class Overlay:
     # Made by `new_overlay`, in one piece of memory with its fields; it has no methods, hence no table of them.
     # Its slots are what the views of the message read. Of each field: `held` owns the value that was put in, if that
     # is an object: str, bytes, Overlay or Document (an excerpt, with the slot as the span) of a singular field,
     # Elements or Numbers of a repeated one; `touched` tells that the field is no longer what the bytes say.
+    # What is registered in a document stays so when its content is exchanged for another message's.
     # The members are C pointers because overlays are not tracked by the garbage collector; objects are owned.
     cdef Table* table
     cdef PyObject* base          # Document of the bytes, where that is not the one of the views
@@ -47,8 +53,13 @@ cdef class Overlay:
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # the view of the message that it would stand in, of one that is not there; else NULL
     cdef Field* field            # the field of `parent`
-    cdef uint32_t expected       # the state_of `parent` in which it may be put there
+    cdef uint64_t expected       # the state_of `parent` in which it may be put there
+    cdef AbsentKey key           # by which it is listed as long as it is not there; `next` is of the list's bucket
+    cdef PyObject* next
     cdef uint32_t generation     # how often the message was exchanged for another
+    cdef uint32_t* clears        # of each field, how often it was cleared; NULL as long as none was
+    cdef const uint8_t* place    # where the document has it registered, NULL for a new message
+    cdef const uint8_t* place_end    # the end of the bytes that it was registered for, of its first piece
     cdef const uint8_t* start    # the bytes, NULL where there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # as of a view
@@ -71,7 +82,6 @@ cdef class Elements:
     cdef Element* items
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    cdef uint32_t changes        # how often elements came, went or moved
     cdef const uint8_t* origin   # the first record of what they were at first, or NULL
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
@@ -86,7 +96,6 @@ cdef class Numbers:
     cdef Py_ssize_t capacity
     cdef int kind
     cdef uint8_t size            # bytes of a number
-    cdef uint32_t changes        # as of Elements
     cdef const uint8_t* origin   # as of Elements
 
     cdef int reserve(self, Py_ssize_t n) except -1
@@ -97,7 +106,8 @@ cdef class Numbers:
 
 cdef struct Pair:
     size_t address
-    PyObject* overlay            # or None; borrowed from the document
+    size_t end                   # of the bytes that were registered
+    PyObject* overlay            # NULL for a further piece of a message; borrowed from the document
 
 
 cdef class OverlayIndex:
@@ -110,10 +120,14 @@ cdef class OverlayIndex:
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth)
-cdef void drop_value(Overlay self, uint32_t slot) noexcept
+cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept
+cdef int count_clear(Overlay self, uint32_t slot) except -1
+cdef Overlay find_absent(const AbsentKey* key)
+cdef void list_absent(Overlay self, const AbsentKey* key)
+cdef void unlist_absent(Overlay self) noexcept
 cdef void exchange(Overlay self, Overlay other) noexcept
 cdef OverlayIndex index_of(Document document)
-cdef int index_overlay(Document document, const uint8_t* start, PyObject* overlay) except -1
+cdef int register_overlay(Document document, Overlay overlay) except -1
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
 cdef Overlay overlay_at(Document document, const uint8_t* start)
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)

@@ -4,8 +4,8 @@ cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_XDECREF
-from libc.stdlib cimport free, malloc, qsort, realloc
+from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._document cimport Spans
@@ -26,6 +26,8 @@ cdef class Overlay:
 
     def __dealloc__(self):
         cdef uint32_t i
+        unlist_absent(self)
+        free(self.clears)
         for i in range(self.table.n_fields):
             Py_XDECREF(self.held[i])
         Py_XDECREF(self.base)
@@ -56,13 +58,42 @@ cdef Overlay new_overlay(Table* table, uint32_t depth):
     return overlay
 
 
-cdef void drop_value(Overlay self, uint32_t slot) noexcept:
-    """Forget the value that was put into a field."""
-    cdef PyObject* held = self.held[slot]
-    self.slots[slot].p = NULL
-    self.slots[slot].n = 0
-    self.held[slot] = NULL
-    Py_XDECREF(held)
+cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept:
+    """Give a field a value, with the object that owns it or NULL; p is NULL for none. No other of its oneof has one then.
+
+    What goes is let go of at the end, because that can run other code.
+    """
+    cdef PyObject* old = self.held[field.slot]
+    cdef PyObject* peer = NULL
+    cdef uint32_t slot
+    cdef uint32_t i
+    for i in range(field.n_peers):
+        slot = field.peers[i]
+        if self.held[slot] != NULL:
+            Py_XDECREF(peer)  # never there: one of a oneof at most has a value
+            peer = self.held[slot]
+        self.held[slot] = NULL
+        self.slots[slot].p = NULL
+        self.slots[slot].n = 0
+        # Also of a member that is not there: its records would come after the new value's.
+        self.touched[slot] = True
+    Py_XINCREF(held)
+    self.held[field.slot] = held
+    self.slots[field.slot].p = p
+    self.slots[field.slot].n = n
+    self.touched[field.slot] = True
+    Py_XDECREF(peer)
+    Py_XDECREF(old)
+
+
+cdef int count_clear(Overlay self, uint32_t slot) except -1:
+    """Remember that a field was cleared, so that what was taken from it before is no longer the message's."""
+    if self.clears == NULL:
+        self.clears = <uint32_t*>calloc(self.table.n_fields, sizeof(uint32_t))
+        if self.clears == NULL:
+            raise MemoryError
+    self.clears[slot] += 1
+    return 0
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
@@ -81,6 +112,85 @@ cdef void exchange(Overlay self, Overlay other) noexcept:
     self.start, other.start = other.start, self.start
     self.end, other.end = other.end, self.end
     self.flags, other.flags = other.flags, self.flags
+
+
+# --- messages that are not there
+
+# By their keys, so that all views of one of them are of one Overlay: chains of the overlays themselves.
+cdef PyObject** ABSENT = NULL
+cdef size_t N_BUCKETS = 0        # a power of two
+cdef size_t N_ABSENT = 0
+
+
+cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
+    cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
+    mixed = (mixed ^ <uint64_t><size_t>key.place) * <uint64_t>0xC2B2AE3D27D4EB4F
+    mixed = (mixed ^ <uint64_t><size_t>key.field) * <uint64_t>0x9E3779B97F4A7C15
+    return &ABSENT[(mixed >> 32) & (N_BUCKETS - 1)]
+
+
+cdef Overlay find_absent(const AbsentKey* key):
+    """The overlay that is listed by a key, or None."""
+    cdef PyObject* overlay = bucket_of(key)[0] if N_BUCKETS else NULL
+    cdef AbsentKey* theirs
+    while overlay != NULL:
+        theirs = &(<Overlay>overlay).key
+        if theirs.owner == key.owner and theirs.place == key.place and theirs.field == key.field:
+            return <Overlay>overlay
+        overlay = (<Overlay>overlay).next
+    return None
+
+
+cdef void list_absent(Overlay self, const AbsentKey* key):
+    """List an overlay; without memory for the list it is not found, which is no more than a lack of comfort."""
+    global N_ABSENT
+    cdef PyObject** bucket
+    if N_ABSENT >= N_BUCKETS and not widen_absent():
+        return
+    self.key = key[0]
+    bucket = bucket_of(key)
+    self.next = bucket[0]
+    bucket[0] = <PyObject*>self
+    N_ABSENT += 1
+
+
+cdef bint widen_absent() noexcept:
+    global ABSENT, N_BUCKETS
+    cdef PyObject** old = ABSENT
+    cdef size_t n = N_BUCKETS
+    cdef size_t i
+    cdef PyObject* overlay
+    cdef PyObject* following
+    cdef PyObject** bucket
+    cdef PyObject** wider = <PyObject**>calloc(2 * n or 64, sizeof(PyObject*))
+    if wider == NULL:
+        return False
+    ABSENT = wider
+    N_BUCKETS = 2 * n or 64
+    for i in range(n):
+        overlay = old[i]
+        while overlay != NULL:
+            following = (<Overlay>overlay).next
+            bucket = bucket_of(&(<Overlay>overlay).key)
+            (<Overlay>overlay).next = bucket[0]
+            bucket[0] = overlay
+            overlay = following
+    free(old)
+    return True
+
+
+cdef void unlist_absent(Overlay self) noexcept:
+    """Take an overlay off the list, where it is on it."""
+    global N_ABSENT
+    cdef PyObject** link
+    if self.key.owner == NULL:
+        return
+    link = bucket_of(&self.key)
+    while link[0] != <PyObject*>self:
+        link = &(<Overlay>link[0]).next
+    link[0] = self.next
+    self.key.owner = NULL
+    N_ABSENT -= 1
 
 
 # --- repeated fields
@@ -179,7 +289,7 @@ cdef class OverlayIndex:
         free(self.pairs)
 
     cdef Py_ssize_t first(self, const uint8_t* p) noexcept:
-        """The place of the first overlay at p or behind it."""
+        """The index of the first overlay at p or after it."""
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.n
         cdef Py_ssize_t middle
@@ -197,7 +307,7 @@ cdef OverlayIndex index_of(Document document):
     cdef OverlayIndex index
     cdef PyObject* address
     cdef PyObject* overlay
-    cdef Py_ssize_t place = 0
+    cdef Py_ssize_t position = 0
     cdef Py_ssize_t i = 0
     cdef bint ascending = True
     if document.edited is not None or document.overlays is None:
@@ -207,9 +317,9 @@ cdef OverlayIndex index_of(Document document):
     if index.pairs == NULL:
         raise MemoryError
     # Nothing is allocated here that could make the garbage collector run other code.
-    while PyDict_Next(document.overlays, &place, &address, &overlay):
+    while PyDict_Next(document.overlays, &position, &address, &overlay):
         index.pairs[i].address = <object>address
-        index.pairs[i].overlay = overlay
+        set_pair(&index.pairs[i], <object>overlay)
         ascending = ascending and (i == 0 or index.pairs[i - 1].address < index.pairs[i].address)
         i += 1
     index.n = index.capacity = i
@@ -219,11 +329,35 @@ cdef OverlayIndex index_of(Document document):
     return index
 
 
-cdef int index_overlay(Document document, const uint8_t* start, PyObject* overlay) except -1:
-    """Keep the index, where there is one, in step with an overlay, or None, that the document got."""
+cdef void set_pair(Pair* pair, object registered):
+    if isinstance(registered, Overlay):
+        pair.overlay = <PyObject*>registered
+        pair.end = <size_t>(<Overlay>registered).place_end
+    else:
+        pair.overlay = NULL
+        pair.end = registered
+
+
+cdef int register_overlay(Document document, Overlay overlay) except -1:
+    """Have a document, which has its dict of overlays, know the overlay of a message of its bytes."""
+    cdef Spans parts
+    cdef Py_ssize_t i
+    overlay.place = overlay.start
+    overlay.place_end = overlay.end
+    register(document, overlay.start, overlay)
+    if overlay.parts != NULL:
+        parts = <Spans>overlay.parts
+        for i in range(1, parts.n):
+            register(document, parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n))
+    return 0
+
+
+cdef int register(Document document, const uint8_t* start, object registered) except -1:
+    """Register what stands for an address, and keep the index, where there is one, in step with it."""
     cdef OverlayIndex index = document.edited
     cdef Py_ssize_t i
     cdef Pair* pairs
+    document.overlays[<size_t>start] = registered
     if index is None:
         return 0
     i = index.first(start)
@@ -237,7 +371,7 @@ cdef int index_overlay(Document document, const uint8_t* start, PyObject* overla
         memmove(&index.pairs[i + 1], &index.pairs[i], <size_t>(index.n - i) * sizeof(Pair))
         index.n += 1
     index.pairs[i].address = <size_t>start
-    index.pairs[i].overlay = overlay
+    set_pair(&index.pairs[i], registered)
     return 0
 
 
@@ -258,27 +392,36 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
     if document.overlays is None:
         return None
     overlay = PyDict_GetItemWithError(document.overlays, <size_t>start)
-    return None if overlay == NULL else <object>overlay
+    return <Overlay>overlay if overlay != NULL and isinstance(<object>overlay, Overlay) else None
 
 
 # --- copies
 
 cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end, Document excerpt) except -1:
-    """Copy into an excerpt the overlays of messages that start from `start` to `end`, both included."""
+    """Copy into an excerpt the overlays of messages that start from `start` to `end`, both included.
+
+    Those inside the bytes of another are that one's business: it copies them, or has other bytes by now.
+    """
     cdef OverlayIndex index = index_of(document)
+    cdef Overlay copy
+    cdef Pair pair
     cdef Py_ssize_t i
     if index is None:
         return 0
     i = index.first(start)
     while i < index.n and index.pairs[i].address <= <size_t>end:
+        pair = index.pairs[i]
         if excerpt.overlays is None:
             excerpt.overlays = {}
-        overlay = <object>index.pairs[i].overlay
-        if overlay is not None:
-            overlay = copy_overlay(<Overlay>overlay, document, excerpt.depth + 1)
-        excerpt.overlays[index.pairs[i].address] = overlay
+        if pair.overlay == NULL:
+            excerpt.overlays[pair.address] = pair.end
+        else:
+            copy = copy_overlay(<Overlay>pair.overlay, document, excerpt.depth + 1)
+            copy.place = <const uint8_t*>pair.address
+            copy.place_end = <const uint8_t*>pair.end
+            excerpt.overlays[pair.address] = copy
         excerpt.edited = None
-        i += 1
+        i = index.first(<const uint8_t*>pair.end + 1)
     return 0
 
 

@@ -16,13 +16,15 @@ cdef class Repeated:
     cdef Field* field
     cdef Document document       # of the bytes
     cdef const uint8_t* first    # the first record, NULL where there is none
-    cdef const uint8_t* end      # of the records, NULL for a message in several pieces
+    cdef const uint8_t* end      # of the records, where the message is in one piece
+    cdef object parts            # Spans of a message in several pieces, else None
     cdef uint64_t n_records
     cdef object store            # what was made of the records on the way: Spans, or Numbers; else None
     cdef object bound            # Elements or Numbers that the sequence is of; None as long as it is of records
-    cdef uint32_t state          # of the field, where there was nothing yet; see state_of
+    cdef uint64_t state          # of the field when the sequence was taken; see state_of
     cdef bint is_detached        # they are no longer the message's
 
+    cdef void start(self, Cursor* cursor) noexcept
     cdef object take(self, values)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
@@ -33,7 +35,7 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Elements elements(self)
     cdef Spans make_index(self)
-    cdef Spans walk(self, Cursor* cursor)
+    cdef Spans walk(self)
     cdef Elements gather(self, Spans index)
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self)
@@ -43,19 +45,19 @@ cdef class SpanIterator:
     cdef RepeatedSpan sequence
     cdef Cursor cursor
     cdef object parts            # Spans that the cursor points into, or None
-    cdef Elements elements       # None as long as it is of records
-    cdef uint32_t changes
-    cdef uint32_t epoch
+    cdef const uint8_t* first    # the first record, NULL as long as the cursor does not stand in records
+    cdef PyObject* document      # of the message when it was last looked at; borrowed, to be compared only
+    cdef uint32_t epoch          # the same
     cdef Py_ssize_t i
-    cdef uint64_t left
     cdef uint8_t tag             # of the records, where it is one byte; else 0, which is no tag
 
-    cdef int look_again(self) except -1
+    cdef object next_bound(self)
+    cdef int stand(self) except -1
 
 
 cdef void bind(Repeated self, View message, Field* field)
-cdef bint is_of_records(Repeated self) except -1
-cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1
+cdef bint refresh(Repeated self) except -1
+cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1
 cdef object changed_error(const Field* field)
 cdef object iterable(const Field* field, values)
 cdef int tell_length(Repeated self, Py_ssize_t n) except -1

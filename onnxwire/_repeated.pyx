@@ -7,15 +7,15 @@ element by its place in a long sequence makes an index once, which the document 
 cimport cython
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport EMPTY, Document, decode_error, files_of, part_of_bytes
+from onnxwire._document cimport EMPTY, INDEX, Document, decode_error, files_of, part_of_bytes
 from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
 from onnxwire._encode cimport Encoder, encode_small
-from onnxwire._overlay cimport TOUCHED, Element, Numbers, Overlay, has_edits, new_overlay, owned, set_mark
+from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
 from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire._view cimport (
-    Record, bytes_at, document_of, fill, generation_of, held_message, held_value, is_edited, new_payload, new_view,
-    next_usable, overlay_view, start_cursor, start_records, state_of, text_at,
+    Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_payload, new_view,
+    next_usable, overlay_view, start_records, state_of, text_at,
 )
 
 from sys import maxsize
@@ -27,29 +27,29 @@ cdef enum:
     SHORT = 8             # elements of a sequence that is walked rather than indexed
 
 
-cdef Py_ssize_t place_of(const Field* field, place, uint64_t n) except -1:
-    """The place that an index means in a sequence of n.
+cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
+    """The index, counted from the front, that a Python index means in a sequence of n.
 
     This runs the index's own code, which may do anything, even close the document.
     """
     cdef Py_ssize_t i
-    if not hasattr(place, "__index__"):
-        raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(place).__name__}")
+    if not hasattr(index, "__index__"):
+        raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(index).__name__}")
     try:
-        i = place.__index__()
+        i = index.__index__()
     except OverflowError:
         i = maxsize
     if i < 0:
         i += n
     if i < 0 or <uint64_t>i >= n:
-        raise field_error(field, FieldIndexError, f"list index out of range: there is no element {place} of {n:,}")
+        raise field_error(field, FieldIndexError, f"list index out of range: there is no element {index} of {n:,}")
     return i
 
 
 cdef object changed_error(const Field* field):
     return field_error(
         field, ChangedError,
-        "elements came or went while the field was in use; iterate over a copy, such as list(...)"
+        "elements came or went while the field was read or changed, by code that this ran or in another thread"
     )
 
 
@@ -62,20 +62,21 @@ cdef void bind(Repeated self, View message, Field* field):
     self.message = message
     self.field = field
     self.store = None
+    self.state = state_of(message, field)
     if held != NULL:
         self.bound = <object>held
         self.document = document_of(message)
         return
     self.first = slot.p
     self.n_records = 0
-    self.state = state_of(message, field)
     if slot.p != NULL:
         self.document = document_of(message)
         self.n_records = slot.n
-        self.end = message.end if message.parts == NULL else NULL
+        self.end = message.end
+        self.parts = None if message.parts == NULL else <object>message.parts
 
 
-cdef bint is_of_records(Repeated self) except -1:
+cdef bint refresh(Repeated self) except -1:
     """Look at the message again; tells whether the sequence is still of records, not of what is `bound`.
 
     A sequence stays with its elements: where the message has others by now, because the field was cleared or the
@@ -89,17 +90,15 @@ cdef bint is_of_records(Repeated self) except -1:
     if self.bound is not None:
         self.is_detached = held != <PyObject*>self.bound
         return False
-    if self.first != NULL and self.document is not document_of(self.message):
-        pass  # a message of other bytes by now, though they may be equal
-    elif held == NULL and self.message.slots[self.field.slot].p == self.first:
-        if self.first != NULL or self.state == state_of(self.message, self.field):
-            return True
-    elif (
-        self.first == NULL and self.state >> 1 == generation_of(self.message)
-        or held != NULL and origin_of(self.field, held) == self.first
+    # Else it is a new message, its field was cleared, or it has other bytes by now, though they may be equal.
+    if self.state == state_of(self.message, self.field) and (
+        self.first == NULL or self.document is document_of(self.message)
     ):
-        bind(self, self.message, self.field)
-        return self.bound is None
+        if held == NULL and self.message.slots[self.field.slot].p == self.first:
+            return True
+        if self.first == NULL or held != NULL and origin_of(self.field, held) == self.first:
+            bind(self, self.message, self.field)
+            return self.bound is None
     self._detach()
     self.is_detached = True
     return False
@@ -182,7 +181,7 @@ cdef class Repeated:
         Raises IndexError where there is none.
         """
         cdef Py_ssize_t i
-        i = place_of(self.field, place, len(self))
+        i = index_in(self.field, place, len(self))
         element = self[i]
         del self[i]
         return element
@@ -222,7 +221,7 @@ cdef class Repeated:
             )
         if not isinstance(place, slice):
             incoming = self.take((value,))
-            i = place_of(self.field, place, len(self))
+            i = index_in(self.field, place, len(self))
             self.replace(i, 1, 1, incoming)
             return
         incoming = self.take(iterable(self.field, value))
@@ -242,7 +241,7 @@ cdef class Repeated:
         cdef Py_ssize_t n = len(self)
         cdef Py_ssize_t i
         if not isinstance(place, slice):
-            i = place_of(self.field, place, n)
+            i = index_in(self.field, place, n)
             self.splice(i, i + 1, self.take(()))
             return
         places = range(*place.indices(n))
@@ -253,6 +252,13 @@ cdef class Repeated:
             self.splice(i, i + len(places), self.take(()))
         else:
             self._arrange([i for i in range(n) if i not in places], n)
+
+    cdef void start(self, Cursor* cursor) noexcept:
+        """Stand at the first record; the message may have others by now."""
+        if self.parts is None:
+            start_records(cursor, self.first, self.end, NULL, NULL)
+        else:
+            start_records(cursor, NULL, NULL, <PyObject*>self.parts, self.first)
 
     # --- what the two kinds do each in its own way; `incoming`: the Elements or Numbers that `take` made
 
@@ -299,54 +305,40 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Elements elements(self):
         """The elements where they were changed, else None."""
-        return None if is_of_records(self) else self.bound
+        return None if refresh(self) else self.bound
 
     def __len__(self):
-        return self.n_records if is_of_records(self) else (<Elements>self.bound).n
+        return self.n_records if refresh(self) else (<Elements>self.bound).n
 
     def __iter__(self):
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
+        fill(self.message)
         iterator.sequence = self
-        iterator.elements = self.elements()
-        iterator.epoch = self.message.epoch
-        if iterator.elements is not None:
-            iterator.changes = iterator.elements.changes
-            iterator.left = iterator.elements.n
-            return iterator
-        iterator.left = self.n_records
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
-        if iterator.left:
-            if self.message.parts != NULL:
-                iterator.parts = <object>self.message.parts
-            start_cursor(&iterator.cursor, self.message, self.first)
         return iterator
 
     cdef Spans make_index(self):
-        """The spans of all elements of an unchanged field, from the document's store where it has them."""
-        cdef object key = <size_t>self.first
+        """The spans of all elements of an unchanged field; the document keeps them where they are not few."""
         cdef Spans index
-        cdef Cursor cursor
-        if self.store is None and self.n_records and self.document.indexes is not None:
-            self.store = self.document.indexes.get(key)
+        if self.store is None and self.n_records:
+            self.store = self.document.cached(INDEX, self.first)
         # Where the bytes were changed, the address may have come to hold another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
             return self.store
-        if self.n_records:
-            start_cursor(&cursor, self.message, self.first)
-        index = self.walk(&cursor)
+        index = self.walk()
         if index.n > SHORT:
-            if self.document.indexes is None:
-                self.document.indexes = {}
-            self.document.indexes[key] = index
+            self.document.keep(INDEX, self.first, index)
         self.store = index
         return index
 
-    cdef Spans walk(self, Cursor* cursor):
-        cdef Spans index = Spans()
+    cdef Spans walk(self):
+        cdef Spans index = Spans.__new__(Spans)
+        cdef Cursor cursor
         cdef Record record
         cdef uint64_t left = self.n_records
+        self.start(&cursor)
         while left:
-            if next_usable(cursor, self.field, &record) <= 0:
+            if next_usable(&cursor, self.field, &record) <= 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
             index.append(record.value, record.n)
             left -= 1
@@ -363,19 +355,12 @@ cdef class RepeatedSpan(Repeated):
         return elements
 
     def _detach(self):
-        cdef Cursor cursor
-        if self.store is None and self.first == NULL:
-            self.store = Spans()
         if self.store is None:
-            if self.end == NULL:
-                raise changed_error(self.field)
-            # The message's own bytes may be others by now.
-            start_records(&cursor, self.first, self.end, NULL, NULL)
-            self.store = self.walk(&cursor)
+            self.store = self.walk()
         self.bound = self.gather(self.store)
 
     cdef object element(self, Py_ssize_t i):
-        """The element at a place that there is."""
+        """The element at an index that there is."""
         cdef Element* element
         cdef Spans index
         if self.bound is not None:
@@ -394,7 +379,7 @@ cdef class RepeatedSpan(Repeated):
                     raise changed_error(self.field)
                 elements.append(self.element(i))
             return elements
-        i = place_of(self.field, place, len(self))
+        i = index_in(self.field, place, len(self))
         if i >= len(self):
             raise changed_error(self.field)
         if self.store is None and i < SHORT and self.bound is None:
@@ -424,20 +409,25 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Elements start_edit(self):
         """The elements, to be changed."""
-        cdef Elements elements = self.elements()
+        cdef Elements elements
         cdef Overlay overlay
-        if self.is_detached:
-            return elements
-        overlay = edit(self.message)
-        elements = self.elements()
-        if elements is None:
-            elements = self.gather(self.make_index())
-            overlay.held[self.field.slot] = owned(elements)
-            overlay.touched[self.field.slot] |= TOUCHED
-            self.bound = elements
-            self.document = document_of(self.message)
-            tell_length(self, elements.n)
-        return elements
+        cdef Spans index
+        while True:
+            elements = self.elements()
+            if self.is_detached:
+                return elements
+            overlay = edit(self.message)
+            elements = self.elements()
+            if elements is not None:
+                return elements
+            index = self.make_index()
+            # Making it may have run other code, which may have been first.
+            if self.elements() is None and self.store is index and edit(self.message) is overlay:
+                elements = self.gather(index)
+                put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
+                self.bound = elements
+                self.document = document_of(self.message)
+                return elements
 
     cdef object take(self, values):
         return take_values(self.message, self.field, values)
@@ -464,7 +454,6 @@ cdef class RepeatedSpan(Repeated):
         elements.n += incoming.n - n
         gone.n = n
         incoming.n = 0  # they have moved
-        elements.changes += 1
         tell_length(self, elements.n)
         return 0
 
@@ -499,7 +488,6 @@ cdef class RepeatedSpan(Repeated):
             elements.items[i] = old.items[place]
             old.items[place].held = NULL
         elements.n = len(places)
-        elements.changes += 1
         old.n = n
         tell_length(self, elements.n)
 
@@ -539,7 +527,6 @@ cdef class RepeatedSpan(Repeated):
         elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
         elements.insert(elements.n, set_mark(), 0, overlay)
-        elements.changes += 1
         tell_length(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
@@ -571,7 +558,7 @@ cdef Elements take_values(View message, Field* field, values):
                 field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
             )
         source = <View>value
-        if is_edited(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
+        if find_overlay(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
             encoder = encoder or Encoder(False)
             data = encode_small(source, encoder)
             if data is not None:
@@ -640,47 +627,64 @@ cdef class SpanIterator:
         return self
 
     def __length_hint__(self):
-        return self.left
+        return 0 if self.sequence is None else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
         cdef RepeatedSpan sequence = self.sequence
-        cdef View message = sequence.message
+        cdef View message
         cdef Cursor* cursor = &self.cursor
-        cdef Element* element
         cdef const uint8_t* p
         cdef Record record
         cdef uint64_t n
-        fill(message)
-        if message.epoch != self.epoch or self.elements is not None:
-            self.look_again()
-        if self.left == 0:
+        if sequence is None:
             raise StopIteration
-        if self.elements is not None:
-            element = &self.elements.items[self.i]
-            self.i += 1
-            self.left -= 1
-            return make_element(sequence, element.p, element.n, element.held)
+        message = sequence.message
+        fill(message)
+        # As lists do: what comes next is what the sequence has at the next index now.
+        if message.overlay != NULL or message.epoch != self.epoch or message.document != self.document:
+            if not refresh(sequence):
+                return self.next_bound()
+            self.stand()
+        if <uint64_t>self.i >= sequence.n_records:
+            self.sequence = None
+            raise StopIteration
         # The common case: the next record is of the same field, with a tag of one byte.
         if cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
             if p != NULL:
                 self.i += 1
-                self.left -= 1
                 cursor.p = p + n
                 return make_element(sequence, p, n, NULL)
         if next_usable(cursor, sequence.field, &record) <= 0:
             raise decode_error(sequence.document, cursor.p, cursor.end)
         self.i += 1
-        self.left -= 1
         return make_element(sequence, record.value, record.n, NULL)
 
-    cdef int look_again(self) except -1:
-        """Raise ChangedError where elements came, went or moved; go on with the elements where some were replaced."""
-        cdef Elements elements = self.sequence.elements()
-        self.epoch = self.sequence.message.epoch
-        if elements is None:
+    cdef object next_bound(self):
+        """The next of the elements that the sequence is of."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Elements elements = sequence.bound
+        cdef Py_ssize_t i = self.i
+        if i >= elements.n:
+            self.sequence = None
+            raise StopIteration
+        self.i += 1
+        return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
+
+    cdef int stand(self) except -1:
+        """Stand before the next of the records that the sequence is of."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
+        cdef Record record
+        cdef Py_ssize_t i
+        self.epoch = message.epoch
+        self.document = message.document
+        if self.first == sequence.first and self.first != NULL:
             return 0
-        if elements.changes != self.changes:
-            raise changed_error(self.sequence.field)
-        self.elements = elements
+        self.first = sequence.first
+        self.parts = sequence.parts
+        sequence.start(&self.cursor)
+        for i in range(self.i):
+            if next_usable(&self.cursor, sequence.field, &record) <= 0:
+                raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
         return 0

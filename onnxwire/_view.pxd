@@ -6,7 +6,7 @@ from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._document cimport Document, Span, Spans, Steps
-from onnxwire._overlay cimport TOUCHED, Overlay
+from onnxwire._overlay cimport Overlay
 from onnxwire._table cimport Field, Slot, Table
 from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
 
@@ -60,16 +60,17 @@ cdef struct Record:
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
 cdef void attach(View self, Overlay overlay) noexcept
-cdef uint32_t state_of(View self, const Field* field) noexcept
+cdef uint64_t state_of(View self, const Field* field) noexcept
 cdef void dealloc_view(PyObject* o) noexcept
 cdef int refresh(View self) except -1
-cdef bint is_edited(View self) except -1
+cdef bint find_overlay(View self) except -1
 cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     Steps* steps
 ) noexcept nogil
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
+cdef bint is_peer(const Field* field, const Field* other) noexcept nogil
 cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
 cdef object get_message(View self, void* closure)
 cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held)
@@ -81,8 +82,17 @@ cdef Table* table_of(cls) except NULL
 cdef void* singular_getter(int kind) noexcept
 
 
+cdef inline Document filled(View self):
+    """The document whose bytes the message has, after its slots were filled.
+
+    Filling can make the view one of another document, so this is how to ask for it before anything is done with it.
+    """
+    fill(self)
+    return document_of(self)
+
+
 cdef inline Document document_of(View self):
-    """The document whose bytes the message has."""
+    """The document whose bytes the message had when it was last looked at."""
     if self.overlay != NULL and (<Overlay>self.overlay).base != NULL:
         return <Document>(<Overlay>self.overlay).base
     return <Document>self.document
@@ -114,7 +124,7 @@ cdef inline uint32_t generation_of(View self) noexcept:
 
 cdef inline bint is_touched(View self, const Field* field) noexcept:
     """Whether the field is no longer what the bytes say."""
-    return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot] & TOUCHED
+    return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
 
 
 cdef inline int fill(View self) except -1:
@@ -138,11 +148,11 @@ cdef inline void start_records(
     cursor.end = end
     cursor.last_part = NULL
     if parts != NULL:
-        part = (<Spans>parts).items
-        cursor.last_part = part + (<Spans>parts).n - 1
         # Bytes that were changed meanwhile may have moved the record out of every part: then there are no records.
-        while first != NULL and part != cursor.last_part and not part.p <= first < part.p + part.n:
-            part += 1
+        part = (<Spans>parts).items
+        if first != NULL:
+            part += (<Spans>parts).last_up_to(first)
+        cursor.last_part = (<Spans>parts).items + (<Spans>parts).n - 1
         cursor.p = part.p
         cursor.end = part.p + part.n
     cursor.part = part
@@ -159,11 +169,11 @@ cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) 
             return found
 
 
-cdef inline uint64_t total_size(View self) noexcept:
-    """Bytes of the message, of all its parts."""
-    cdef uint64_t size = <uint64_t>(self.end - self.start)
-    cdef Py_ssize_t i
-    if self.parts != NULL:
-        for i in range(1, (<Spans>self.parts).n):
-            size += (<Spans>self.parts).items[i].n
-    return size
+cdef inline bint is_long(View self, uint64_t size) noexcept:
+    """Whether the message has at least so many bytes, all its parts together."""
+    cdef uint64_t found = <uint64_t>(self.end - self.start)
+    cdef Py_ssize_t i = 1
+    while found < size and self.parts != NULL and i < (<Spans>self.parts).n:
+        found += (<Spans>self.parts).items[i].n
+        i += 1
+    return found >= size

@@ -10,8 +10,10 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from onnxwire._document cimport FAR, decode_error, prepare_step
-from onnxwire._overlay cimport new_overlay, overlay_at, owned
+from onnxwire._document cimport FAR, PARTS, SLOTS, decode_error, prepare_step
+from onnxwire._overlay cimport (
+    AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
+)
 from onnxwire._table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
@@ -31,6 +33,7 @@ ctypedef object (*Getter)(object view, void* field)
 cdef enum:
     KEEP_RECORDS = 64     # slots of a message with at least so many records are kept by the document
     KEEP_BYTES = 256      # and are looked for where the message is at least so long
+    KEEP_PARTS = 8        # so are the pieces of a message in at least so many
 
 
 # --- making and unmaking views
@@ -76,9 +79,15 @@ cdef object overlay_view(Table* table, Document document, Overlay overlay):
     return view
 
 
-cdef uint32_t state_of(View self, const Field* field) noexcept:
-    """Changes when the message is exchanged for another, or a field of it is cleared that is not there."""
-    return 0 if self.overlay == NULL else generation_of(self) << 1 | (<Overlay>self.overlay).touched[field.slot] >> 1
+cdef uint64_t state_of(View self, const Field* field) noexcept:
+    """Changes when the message becomes a new one, or the field is cleared."""
+    cdef uint64_t state
+    if self.overlay == NULL:
+        return 0
+    state = <uint64_t>(<Overlay>self.overlay).generation << 32
+    if (<Overlay>self.overlay).clears != NULL:
+        state |= (<Overlay>self.overlay).clears[field.slot]
+    return state
 
 
 cdef void dealloc_view(PyObject* o) noexcept:
@@ -187,8 +196,8 @@ cdef struct Kept:
 
 
 cdef int refresh(View self) except -1:
-    """Fill the slots: from the overlay where there is one, or from the document's store, or from the bytes."""
-    cdef Document document = <Document>self.document
+    """Fill the slots: from the overlay where there is one, or from what the document keeps, or from the bytes."""
+    cdef Document document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
     cdef const uint8_t* fault
@@ -197,11 +206,12 @@ cdef int refresh(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef Kept tail
-    if is_edited(self):
-        fill(self)
+    # A view of what was not there may be one of other bytes after this, with its slots filled.
+    if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
         return 0
-    if document.fills is not None and table.wide and total_size(self) >= KEEP_BYTES:
-        kept = document.fills.get(<size_t>self.start)
+    document = <Document>self.document
+    if table.wide and is_long(self, KEEP_BYTES):
+        kept = document.cached(SLOTS, self.start)
         if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
             memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
             if tail.table == table:
@@ -221,22 +231,23 @@ cdef int refresh(View self) except -1:
             fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
-    if records >= KEEP_RECORDS and total_size(self) >= KEEP_BYTES:
+    self.epoch = document.epoch
+    if records >= KEEP_RECORDS and is_long(self, KEEP_BYTES):
         table.wide = True
         tail.table = table
         tail.flags = self.flags
         kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))
         memcpy(PyBytes_AS_STRING(kept), self.slots, size)
         memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
-        if document.fills is None:
-            document.fills = {}
-        document.fills[<size_t>self.start] = kept
-    self.epoch = document.epoch
+        document.keep(SLOTS, self.start, kept)
     return 0
 
 
-cdef bint is_edited(View self) except -1:
-    """Find the overlay of the message, without a look at its bytes; tells whether it has one."""
+cdef bint find_overlay(View self) except -1:
+    """Find the overlay of the message, without a look at its bytes; tells whether it has one.
+
+    A view that has an overlay, or had one before, has its slots filled by this.
+    """
     cdef Document document = <Document>self.document
     cdef Overlay overlay
     document.check_open()
@@ -283,6 +294,7 @@ cdef int follow(View self) except -1:
     fill(parent)
     if overlay.expected != state_of(parent, overlay.field):
         # What was not there in a message that is another one by now is a message of its own.
+        unlist_absent(overlay)
         overlay.parent = NULL
         Py_DECREF(parent)
         self.epoch = (<Document>self.document).epoch
@@ -484,10 +496,9 @@ cdef object get_bytes(View self, void* closure):
 cdef object get_message(View self, void* closure):
     fill(self)
     cdef Field* field = <Field*>closure
-    cdef Slot* slot = &self.slots[field.slot]
+    cdef Slot slot = self.slots[field.slot]
     cdef PyObject* held = held_value(self, field)
     cdef Document document
-    cdef Cursor cursor
     cdef Spans parts
     if held != NULL:
         return held_message(self, field, slot.p, slot.n, <object>held)
@@ -495,11 +506,25 @@ cdef object get_message(View self, void* closure):
         return absent_view(self, field)
     document = document_of(self)
     if self.flags & HAS_MERGE:
-        start_cursor(&cursor, self, NULL)
-        parts = collect_parts(&cursor, self.table, field)
+        parts = parts_of(self, field, document)
         if parts.n > 1:
             return new_view(field.sub, document, parts.items[0].p, parts.items[0].p + parts.items[0].n, parts)
     return new_view(field.sub, document, slot.p, slot.p + slot.n, None)
+
+
+cdef Spans parts_of(View self, Field* field, Document document):
+    """The pieces of a singular message field of a message that has such fields; of many the document keeps them."""
+    cdef Slot slot = self.slots[field.slot]
+    cdef Spans parts = document.cached(PARTS, slot.p)
+    cdef Cursor cursor
+    # Where the bytes were changed, the address may have come to hold something else.
+    if parts is not None and parts.items[parts.n - 1].p == slot.p and parts.items[parts.n - 1].n == slot.n:
+        return parts
+    start_cursor(&cursor, self, NULL)
+    parts = collect_parts(&cursor, self.table, field)
+    if parts.n >= KEEP_PARTS:
+        document.keep(PARTS, slot.p, parts)
+    return parts
 
 
 cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held):
@@ -510,13 +535,38 @@ cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, 
 
 
 cdef object absent_view(View self, Field* field):
-    """A view of a message that is not there; the first edit puts it there."""
-    cdef uint32_t depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
-    cdef Overlay overlay = new_overlay(field.sub, depth + 1)
+    """A view of a message that is not there; the first edit puts it there. All views of it are of one overlay."""
+    cdef uint32_t depth
+    cdef uint64_t state = state_of(self, field)
+    cdef AbsentKey key = absent_key(self, field)
+    cdef AbsentKey theirs
+    cdef Overlay overlay = find_absent(&key)
+    if overlay is not None:
+        # What a key was made of may be gone, and its memory something else's: the parent tells.
+        theirs = absent_key(<View>overlay.parent, field)
+        if overlay.expected == state and theirs.owner == key.owner and theirs.place == key.place:
+            return overlay_view(field.sub, <Document>self.document, overlay)
+        unlist_absent(overlay)
+    depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
+    overlay = new_overlay(field.sub, depth + 1)
     overlay.parent = owned(self)
-    overlay.expected = state_of(self, field)
+    overlay.expected = state
     overlay.field = field
+    list_absent(overlay, &key)
     return overlay_view(field.sub, <Document>self.document, overlay)
+
+
+cdef AbsentKey absent_key(View self, const Field* field) noexcept:
+    """Which message it is that a field of a message would be."""
+    cdef AbsentKey key
+    key.field = field
+    key.owner = self.document
+    key.place = self.start
+    if self.overlay != NULL:
+        key.place = (<Overlay>self.overlay).place
+        if key.place == NULL:
+            key.owner = self.overlay
+    return key
 
 
 cdef void* singular_getter(int kind) noexcept:

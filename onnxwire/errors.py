@@ -148,7 +148,7 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
 
 
 class ChangedError(EditError, RuntimeError):
-    """A repeated field gained or lost elements while it was iterated over."""
+    """A repeated field changed while one of its own methods ran: by an index's or a key's code, or in another thread."""
 
 
 class FileError(Error, OSError):

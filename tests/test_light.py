@@ -89,4 +89,4 @@ def test_asking_by_place_through_fresh_views_does_not_walk_again(n: int) -> None
     assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
     assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
     # Kept: the slots of the graph and of the attribute, the index of the nodes, the numbers. Nothing else.
-    assert model._document._kept() == (2, 1, 1, 0)
+    assert model._document._kept() == (2, 1, 1, 0, 0)

@@ -1,0 +1,353 @@
+"""Iterators, children, sequences and arrays that are held while the message that they are of is edited or closed."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+import wire
+from wire import same
+
+import onnxwire
+from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnxwire.errors import ChangedError
+
+# --- iterators
+
+
+def test_a_loop_that_assigns_to_what_it_iterates_over_reads_what_is_there():
+    def body(m):
+        tensor = m.TensorProto.FromString(m.TensorProto(int64_data=range(11, 400)).SerializeToString())
+        tensor.name = "renamed"
+        numbers = tensor.int64_data
+        for i, number in enumerate(numbers):
+            numbers[i] = number * 2
+            if i == 7:
+                tensor.int64_data.append(5)
+                del tensor.int64_data[20]
+        yield numbers, tensor
+
+    same(body)
+
+
+def test_an_iterator_over_records_goes_on_over_what_was_put_in_their_place():
+    def body(m):
+        graph = m.GraphProto.FromString(m.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
+        graph.name = "edited"
+        nodes = iter(graph.node)
+        yield next(nodes)
+        graph.node.insert(0, m.NodeProto(name="new"))
+        yield next(nodes)
+        del graph.node[4:]
+        yield list(nodes), list(nodes)
+
+    same(body)
+
+
+def test_an_iterator_over_what_was_not_there_finds_what_came():
+    def body(m):
+        model = m.ModelProto()
+        graph = model.graph
+        names, numbers, nodes = iter(model.functions), iter(graph.quantization_annotation), iter(graph.node)
+        model.CopyFrom(m.ModelProto(graph={"node": [{"name": "a"}]}, functions=[{"name": "f"}]))
+        yield list(names), list(numbers), list(nodes)
+
+    same(body)
+
+
+# --- children
+
+
+def test_a_child_that_was_absent_when_its_parent_was_copied_over_is_the_parent_s_own():
+    def body(m):
+        other = m.ModelProto(graph={"name": "other", "node": [{"name": "n"}]})
+        for source in (other, m.ModelProto.FromString(other.SerializeToString())):
+            model = m.ModelProto()
+            graph = model.graph
+            model.CopyFrom(source)
+            graph.name = "edited"
+            graph.node[0].name = "edited too"
+            yield model.graph, graph, source
+            copied = m.GraphProto()
+            copied.CopyFrom(graph)
+            yield graph == copied, graph == model.graph
+            del model, graph
+            gc.collect()
+            yield copied
+
+    same(body)
+
+
+def test_the_message_that_new_ones_are_views_of_keeps_nothing():
+    source = ModelProto.FromString(ModelProto(graph={"name": "g"}).SerializeToString())
+    for _ in range(50):
+        model = ModelProto()
+        graph = model.graph
+        model.CopyFrom(source)
+        graph.name = "edited"
+    assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)
+
+
+def test_views_of_what_is_not_there_are_views_of_one_message():
+    def body(m):
+        model = m.ModelProto()
+        one, two = model.graph, model.graph
+        model.ParseFromString(b"")
+        one.name = "one"
+        yield two, model
+        three, four = model.graph, model.graph
+        model.ClearField("graph")
+        three.name = "three"
+        yield four, model
+        five, six = model.graph, model.graph
+        model.graph.SetInParent()
+        five.name = "five"
+        yield six, model
+
+    same(body)
+
+
+def test_clearing_again_lets_go_of_what_was_taken_in_between():
+    def body(m):
+        model = m.ModelProto.FromString(m.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString())
+        for _ in range(3):
+            graph, functions = model.graph, model.functions
+            model.ClearField("graph")
+            model.ClearField("functions")
+            graph.doc_string = "gone"
+            functions.add(name="gone")
+            yield model, graph, functions
+        functions = model.functions
+        functions.add(name="f")
+        del functions[:]
+        model.ClearField("functions")
+        functions.add(name="gone")
+        yield model, functions
+
+    same(body)
+
+
+def test_a_message_copied_from_itself_stays_as_it_is():
+    def body(m):
+        node = m.NodeProto(attribute=[{"name": "a"}])
+        node.attribute[0].t.CopyFrom(node.attribute[0].t)
+        yield node.attribute[0].HasField("t"), node
+        node.attribute[0].t.name = "t"
+        node.attribute[0].t.CopyFrom(node.attribute[0].t)
+        yield node
+
+    same(body)
+
+
+def test_a_oneof_that_is_switched_inside_merged_bytes_begins_anew():
+    def body(m):
+        tensor = m.TypeProto(tensor_type={"elem_type": 1})
+        unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
+        switched = m.TypeProto(sequence_type={}).SerializeToString() + m.TypeProto(
+            tensor_type={"shape": {}}
+        ).SerializeToString()
+        for data in (switched, unknown + switched, unknown):
+            merged, outer = m.TypeProto(), m.ValueInfoProto(type=tensor)
+            merged.CopyFrom(tensor)
+            merged.MergeFromString(unknown)
+            merged.MergeFromString(data)
+            outer.MergeFromString(wire.span(2, data))
+            yield merged, outer
+            one = m.TypeProto.FromString(data)
+            whole = m.TypeProto.FromString(unknown)
+            whole.MergeFrom(one)
+            yield whole
+
+    same(body)
+
+
+# --- sequences and arrays
+
+
+@pytest.mark.parametrize("field", ["dims", "int32_data", "float_data"])
+def test_an_array_of_numbers_stays_as_it_was(field):
+    tensor = TensorProto.FromString(TensorProto(**{field: range(200)}).SerializeToString())
+    sequence = getattr(tensor, field)
+    before = np.asarray(sequence)
+    sequence.append(1)
+    edited, view = np.asarray(sequence), memoryview(sequence)
+    sequence.extend(range(10_000))
+    del sequence[:]
+    tensor.Clear()
+    del tensor, sequence
+    assert before.tolist() == list(range(200))
+    assert edited.tolist() == view.tolist() == [*range(200), 1]
+
+
+def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
+    pieces = [wire.span(7, wire.span(1, wire.span(3, b"%d" % i))) for i in range(300)]
+    model = ModelProto.FromString(b"".join(pieces))
+    for i, node in enumerate(model.graph.node):
+        node.doc_string = "edited"
+        assert model.graph.node[i].name == str(i)
+    assert model._document._kept()[3] == 1  # the pieces are looked for once
+    assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [*map(str, range(300))]
+
+
+# --- copies
+
+
+def nested(depth, edit):
+    """An If in an If, made or read from bytes, edited at each level."""
+    node = NodeProto(op_type="If")
+    for _ in range(depth):
+        outer = NodeProto(op_type="If")
+        outer.attribute.add(name="then_branch").g.node.append(node)
+        node = outer
+    node = NodeProto.FromString(node.SerializeToString())
+    inner = node
+    while inner.attribute:
+        edit(inner)
+        inner = inner.attribute[0].g.node[0]
+    edit(inner)
+    return node
+
+
+def blocks(act):
+    """How many bytes an act allocates at most at a time."""
+    tracemalloc.start()
+    try:
+        result = act()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "act", [copy.deepcopy, lambda node: GraphProto(node=[node]), lambda node: AttributeProto(g={"node": [node]})]
+)
+def test_what_a_copy_of_nested_edits_takes_grows_with_the_depth_and_no_faster(act):
+    def edit(node):
+        node.name = "n" * 5000  # so that a copy shares values, and does not encode what is small
+
+    taken = {}
+    for depth in (10, 20, 40):
+        node = nested(depth, edit)
+        taken[depth], copied = blocks(lambda node=node: act(node))
+        assert copied.ByteSize() > 5000 * depth
+    assert taken[40] < 3 * taken[20] < 9 * taken[10]
+
+
+def test_a_copy_has_the_edits_inside_what_is_in_pieces():
+    def body(m):
+        def piece(name):
+            return wire.span(7, wire.span(1, wire.span(3, name) + wire.span(5, wire.span(1, b"k"))))
+
+        model = m.ModelProto.FromString(piece(b"a") + piece(b"b") + piece(b"c"))
+        for node in model.graph.node:
+            node.attribute[0].i = 5
+            node.op_type = "x" * 2000
+        copied = copy.deepcopy(model)
+        model.graph.node[1].attribute[0].i = 6
+        yield model, copied, copied == model
+        model.graph.name = "edited"
+        again = copy.deepcopy(model)
+        again.graph.node[2].attribute[0].name = "again"
+        yield model, again
+
+    same(body)
+
+
+# --- closing
+
+
+class Closes:
+    """Closes a document when the garbage collector finds it."""
+
+    def __init__(self, model):
+        self.model, self.itself = model, self
+
+    def __del__(self):
+        self.model.close()
+
+
+ASKED = {
+    "a name": lambda model: model.graph.name,
+    "a first edit": lambda model: setattr(model.graph, "name", "edited"),
+    "a node by its index": lambda model: model.graph.node[50].name,
+    "numbers by their index": lambda model: model.graph.initializer[0].int64_data[90],
+    "a slice": lambda model: model.graph.node[10:90],
+    "a new element": lambda model: model.graph.node.add().name,
+    "all nodes": lambda model: [node.input[0] for node in model.graph.node],
+    "the bytes": lambda model: model.SerializeToString(),
+    "a copy": copy.deepcopy,
+    "equality": lambda model: model == model,
+    "text": str,
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_finalizer_closes_is_closed_for_whoever_was_about_to_read(tmp_path, asked):
+    path = tmp_path / "model.onnx"
+    nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
+    tensor = TensorProto(int64_data=range(0, 10_000, 100))
+    onnxwire.save(ModelProto(graph=GraphProto(name="g", node=nodes, initializer=[tensor])), path)
+    thresholds = gc.get_threshold()
+    for count in range(1, 40):
+        model = onnxwire.load(path)
+        gc.collect()
+        Closes(model)
+        gc.set_threshold(count)
+        try:
+            ASKED[asked](model)
+        except onnxwire.ClosedError:
+            pass
+        finally:
+            gc.set_threshold(*thresholds)
+        gc.collect()
+        model.close()  # what is compared can't be closed meanwhile
+        with pytest.raises(onnxwire.ClosedError):
+            _ = model.graph
+
+
+# --- threads
+
+
+def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
+    """Long packed runs are decoded while other threads run; what they are read from must not go meanwhile."""
+    data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
+    holder = [TensorProto.FromString(data)]
+    failures: list[BaseException] = []
+    is_over = threading.Event()
+
+    def read():
+        other = TensorProto.FromString(data)
+        while not is_over.is_set():
+            tensor = holder[0]
+            try:
+                for sequence in (tensor.int64_data, tensor.int32_data):
+                    array = np.asarray(sequence)
+                    assert not len(array) or array[-1] in (39_999, 7), array[-1]
+                assert (tensor == other) in (True, False)
+            except ChangedError:
+                pass
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for step in range(60):
+        tensor = TensorProto.FromString(data)
+        holder[0] = tensor
+        tensor.int64_data.append(7)
+        tensor.int32_data.extend([7] * 5000)
+        if step % 2:
+            tensor.CopyFrom(TensorProto.FromString(data))
+        else:
+            tensor.Clear()
+    is_over.set()
+    for reader in readers:
+        reader.join()
+    assert not failures
