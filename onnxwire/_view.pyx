@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from onnxwire._document cimport FAR, decode_error, prepare_step
 from onnxwire._overlay cimport new_overlay, overlay_at, owned
 from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
 )
 from onnxwire._varint cimport (
@@ -28,9 +28,11 @@ from onnxwire.errors import FieldValueError
 
 ctypedef object (*Getter)(object view, void* field)
 
-cdef enum:
-    KEEP_RECORDS = 64     # slots of a message with at least so many records are kept by the document
-    KEEP_BYTES = 256      # and are looked for where the message is at least so long
+cdef extern from "_limits.h":
+    enum:
+        KEEP_RECORDS "OW_KEEP_RECORDS"
+        KEEP_BYTES "OW_KEEP_BYTES"
+        FREE_LIST "OW_FREE_LIST"
 
 
 # --- making and unmaking views
