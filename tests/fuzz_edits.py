@@ -28,6 +28,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -290,7 +291,16 @@ def shorten(mode, outcome, seconds=60) -> Outcome:
             else:
                 place += size
         size = size // 2 if size > 1 else int(len(best.lines) < was)
+    best.lines = [line for line in map(partial(named, best.lines), best.lines) if line]
     return best
+
+
+def named(lines, line) -> str:
+    """A line of a short program, without the variables that it no longer makes."""
+    if not line.startswith("gone("):
+        return line
+    names = [name for name in re.findall(r"v[0-9]+", line) if any(each.startswith(f"{name} =") for each in lines)]
+    return f"gone({', '.join(map(repr, names))})" if names else ""
 
 
 def main() -> int:

@@ -97,6 +97,11 @@ def text(value):
     str(value), repr(value)
 
 
+def numbers_of(window):
+    """What a buffer that was taken of a sequence holds now."""
+    return window.tolist() if hasattr(window, "tolist") else window
+
+
 def read(value):
     """All that a message shows."""
     return wire.plain(value)
@@ -121,7 +126,7 @@ class World:
             is_ours,
             is_bounded,
         )  # bounded: lines run again and again copy nothing that is large
-        functions = [failing, fail, during, collect, text, bytes_of, read, read_all, trap]
+        functions = [failing, fail, during, collect, text, bytes_of, numbers_of, read, read_all, trap]
         functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickled]
         functions += [self.apart, self.whole, self.cut]
         self.names = {function.__name__: function for function in functions}
@@ -208,7 +213,7 @@ class World:
 
     def cut(self, sequence, places):
         """Delete a slice; the official runtime writes past its end where steps are not 1."""
-        if self.is_ours:
+        if self.is_ours or places.step in (None, 1):
             del sequence[places]
         else:
             for place in sorted(range(*places.indices(len(sequence))), reverse=True):
