@@ -94,12 +94,24 @@ def _record(descriptor, chance, depth) -> bytes:
         return wire.span(of.number, data, pad)
     if not wire.is_number(of):
         texts = [b"", b"a", b"name", b"x" * 30, b"x" * 300, "ä".encode()]
-        return wire.span(of.number, chance.choice(texts if of.type == F.TYPE_STRING else [*texts, b"\xff\0"]), pad)
+        return wire.span(of.number, b"\xff\0" if chance.random() < 0.04 else chance.choice(texts), pad)
     if of.is_repeated and chance.random() < 0.6:
         return wire.span(
             of.number, b"".join(_number(of, chance) for _ in range(chance.choice([0, 1, 2, 3, 3, 80]))), pad
         )
     return wire.tag(of.number, wire.wire_of(of)) + _number(of, chance)
+
+
+def deep_bytes(descriptor, chance, depth) -> bytes:
+    """Messages in one another, as deep as their types allow, with a few more fields at each level."""
+    inner = [of for of in descriptor.fields if of.message_type is not None]
+    records = [_record(descriptor, chance, 0) for _ in range(chance.choice([0, 1, 2]))]
+    if inner and depth:
+        longer = [of for of in inner if any(each.message_type is not None for each in of.message_type.fields)]
+        of = chance.choice(longer or inner)
+        records.append(wire.span(of.number, deep_bytes(of.message_type, chance, depth - 1)))
+    chance.shuffle(records)
+    return b"".join(records)
 
 
 def _number(of, chance) -> bytes:
@@ -202,7 +214,7 @@ class Drawing:
             return self.define(f"{cls}({self.keywords(of)})", "message", of)
         if how == "empty":
             return self.define(f"{cls}()", "message", of)
-        data = made_bytes(of, self.chance)
+        data = made_bytes(of, self.chance) if self.chance.random() < 0.85 else deep_bytes(of, self.chance, 16)
         if how == "bytes" or not data:
             return self.define(f"{cls}.FromString({data!r})", "message", of)
         return self.define(f"load({cls}, {data!r})", "message", of)
@@ -359,7 +371,7 @@ class Drawing:
         act = self.chosen(
             (2, "Clear"), (4 * can_merge, "CopyFrom"), (4 * can_merge, "MergeFrom"), (2, "MergeFromString"),
             (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"), (2, "sizes"),
-            (3, "compare"), (2, "read"), (1, "text"), (2 if v.type.oneofs else 0, "WhichOneof"),
+            (1, "touch"), (3, "compare"), (2, "read"), (1, "text"), (2 if v.type.oneofs else 0, "WhichOneof"),
         )  # fmt: skip
         if act in ("CopyFrom", "MergeFrom"):
             return self.replaces(v, act, f"{v.name}.{act}(apart({other}, {v.name}))")
@@ -482,7 +494,7 @@ class Drawing:
         )
 
     def sort(self, v) -> str:
-        key = "bytes_of" if v.kind == "messages" else self.chance.choice(["repr", "str", "hash"])
+        key = "bytes_of" if v.kind == "messages" else self.chance.choice(["order", "str"])
         if self.chance.random() < 0.2 and self.length(v) > 1:
             key = "fail"
         elif not self.lockstep and self.chance.random() < 0.3:

@@ -15,6 +15,7 @@ import wire
 from google.protobuf import message
 
 import onnxwire
+from onnxwire.descriptor import FieldDescriptor as F
 
 # Where our behaviour is another on purpose, or the official runtime's is not to be had, and what programs do about it.
 DIFFERENCES = {
@@ -92,9 +93,30 @@ def collect():
     gc.collect()
 
 
+def order(value):
+    """A key by which strings that are not UTF-8 stand at the same place in both worlds."""
+    return wire.plain(value)
+
+
 def text(value):
     """What is printed is not the same, and need not be: ours is one line."""
     str(value), repr(value)
+    if isinstance(value, onnxwire.Message):
+        for form in (onnxwire.to_text, onnxwire.to_json):
+            with contextlib.suppress(onnxwire.Error):
+                form(value)
+
+
+def touch(value):
+    """Edit every message that is in a message, from the outside in."""
+    parts = [part for of, part in value.ListFields() if of.message_type is not None]
+    for of in value.DESCRIPTOR.fields:
+        if not of.is_repeated and of.containing_oneof is None and of.type in (F.TYPE_STRING, F.TYPE_INT64):
+            setattr(value, of.name, "touched" if of.type == F.TYPE_STRING else 7)
+            break
+    for part in parts:
+        for each in [part] if hasattr(part, "ListFields") else part:
+            touch(each)
 
 
 def numbers_of(window):
@@ -126,7 +148,7 @@ class World:
             is_ours,
             is_bounded,
         )  # bounded: lines run again and again copy nothing that is large
-        functions = [failing, fail, during, collect, text, bytes_of, numbers_of, read, read_all, trap]
+        functions = [failing, fail, during, collect, text, order, touch, bytes_of, numbers_of, read, read_all, trap]
         functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickled]
         functions += [self.apart, self.whole, self.cut]
         self.names = {function.__name__: function for function in functions}
