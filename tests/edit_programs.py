@@ -214,7 +214,7 @@ class Drawing:
             return self.define(f"{cls}({self.keywords(of)})", "message", of)
         if how == "empty":
             return self.define(f"{cls}()", "message", of)
-        data = made_bytes(of, self.chance) if self.chance.random() < 0.85 else deep_bytes(of, self.chance, 16)
+        data = made_bytes(of, self.chance) if self.chance.random() < 0.85 else deep_bytes(of, self.chance, 28)
         if how == "bytes" or not data:
             return self.define(f"{cls}.FromString({data!r})", "message", of)
         return self.define(f"load({cls}, {data!r})", "message", of)
