@@ -145,6 +145,8 @@ def threads(source, leader, trace) -> None:
                 for _ in range(ROUNDS if role == "editor" else 1):
                     for line in beside[role]:
                         check_own(line, world.run(line))
+                        if over.is_set():
+                            return
                 if role == "editor":
                     over.set()
         except BaseException as error:
@@ -189,7 +191,9 @@ def run(mode, seed, lines, trace) -> None:
     leader = World(mode != "lockstep")
     chance = random.Random(seed)
     source = Script(lines) if lines is not None else Drawing(chance, leader, mode, chance.choice([15, 30, LINES]))
-    signal.alarm(SECONDS * (10 if IS_SANITIZED else 1))
+    seconds = SECONDS * (5 if IS_SANITIZED else 1)
+    signal.alarm(seconds)
+    faulthandler.dump_traceback_later(seconds - 1, file=2)  # where it hangs
     {"lockstep": lockstep, "alone": alone, "threads": threads}[mode](source, leader, trace)
 
 

@@ -205,10 +205,14 @@ class World:
     def sizes(self, value):
         """The length of the encoding; ours has kept the form of what it has read, so it is held against itself."""
         if self.is_ours:
-            data = value.SerializeToString()
-            assert value.ByteSize() == len(data), f"ByteSize() is {value.ByteSize()}, of {len(data)} bytes"
-            official = classes()[value.DESCRIPTOR.full_name][1]
-            assert bytes_of(official.FromString(data)) == bytes_of(value), "the two forms of its encoding differ"
+            for _ in range(3):  # a trap may act in between
+                size, data, plain = value.ByteSize(), value.SerializeToString(), bytes_of(value)
+                official = bytes_of(classes()[value.DESCRIPTOR.full_name][1].FromString(data))
+                if size == len(data) and official == plain:
+                    break
+            else:
+                assert self.is_bounded or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
+                assert self.is_bounded or official == plain, "the two forms of its encoding differ"
         return len(bytes_of(value))
 
     def window(self, numbers):
@@ -225,7 +229,7 @@ class World:
 
     def apart(self, source, target=None):
         """What is copied; the official runtime would not end, or read freed memory, where the target lies in it."""
-        if self.is_bounded and (len(source) if hasattr(source, "__len__") else source.ByteSize()) > 1000:
+        if self.is_bounded and (len(source) if hasattr(source, "__len__") else source.ByteSize()) > 100:
             raise Planned
         if self.is_ours or source is target:
             return source
