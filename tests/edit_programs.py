@@ -392,9 +392,14 @@ class Drawing:
 
     def replaces(self, v, act, line) -> str:
         """The line that replaces a message: see `held` of DIFFERENCES."""
-        if not self.lockstep or act not in ("Clear", "CopyFrom", "ParseFromString"):
+        if not self.lockstep or act in ("SetInParent", "Discard"):
             return line
-        return self.lose([each for each in self.variables if self.is_within(each, v)], line)
+        within = [each for each in self.variables if self.is_within(each, v)]
+        if act in ("MergeFrom", "MergeFromString"):  # see `merged`
+            within = [
+                each for each in within if self.leader.names.get(each.parent.name) is not self.leader.names[v.name]
+            ]
+        return self.lose(within, line)
 
     def is_within(self, variable, v) -> bool:
         """Whether a variable was taken from what another holds now, or from a part of that."""

@@ -13,7 +13,7 @@ FUZZER = Path(__file__).with_name("fuzz_edits.py")
 @pytest.mark.parametrize("mode", ["lockstep", "alone", "threads"])
 def test_random_programs_of_edits_go_right(mode):
     # In a process of its own: what goes wrong with memory would be the end of this one. What is freed is overwritten.
-    environment = os.environ | {"PYTHONMALLOC": "debug"}
+    environment = {"PYTHONMALLOC": "debug"} | os.environ
     programs = {"lockstep": 120, "alone": 150, "threads": 40}[mode]
     command = [sys.executable, FUZZER, "--mode", mode, "--seed", "1", "--programs", str(programs), "--seconds", "600"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

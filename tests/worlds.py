@@ -26,6 +26,8 @@ DIFFERENCES = {
     "held": "Parts of a message that were taken before `Clear`, `CopyFrom` or `ParseFromString` on it officially belong"
     " to it no longer if they were there, and go on belonging to it if not. Ours stay what they are in their message."
     " Programs don't compare them after that (`gone`), and go on reading them.",
+    "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"
+    " the place of what was merged there when it is next edited: elements are lost. Ours are added to. Not compared.",
     "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"
     " and holds the other against itself.",
     "slices": "`del x[::2]` may crash officially: elements are deleted one by one there (`cut`).",
@@ -253,7 +255,7 @@ class World:
         except Exception:
             if before and not isinstance(before[0], message.Message):
                 sequence[:] = before
-            elif not self.is_ours:
+            elif not self.is_ours and len(sequence) > len(before):
                 del sequence[len(before) :]
             raise
 
