@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized sanitize docs dist clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,8 +59,13 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 	cp onnxwire/checker/__init__.py onnxwire/checker/*.pyx onnxwire/checker/*.pxd build/annotated/onnxwire/checker/
 	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 onnxwire/*.pyx onnxwire/checker/*.pyx && mv onnxwire/*.html onnxwire/checker/*.html .
 
-fuzz: $(VENV)/tested  ## damaged bytes against the official runtime, for ten minutes
-	$(BIN)/python tests/fuzz.py --seconds 600
+SECONDS := 600
+fuzz: $(VENV)/tested  ## damaged bytes and random edits against the official runtime, for SECONDS=600
+	$(BIN)/python tests/fuzz.py --seconds $(SECONDS) & bytes=$$!; \
+	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS); edits=$$?; wait $$bytes && exit $$edits
+
+fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize` makes, for SECONDS=600
+	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

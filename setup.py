@@ -24,6 +24,7 @@ if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
 if os.environ.get("ONNXWIRE_SANITIZE"):
     compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1"]
+    compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs go the long ways too
     link_args += ["-fsanitize=address,undefined"]
 
 
@@ -46,7 +47,7 @@ if __name__ == "__main__":
                     [f"onnxwire/{name}.pyx"],
                     extra_compile_args=compile_args,
                     extra_link_args=link_args,
-                    depends=[f"onnxwire/{name}.h" for name in ("_packed", "_advise", "_transfer", "_bits", "_dlpack")],
+                    depends=[f"onnxwire/{header.name}" for header in sorted((HERE / "onnxwire").glob("*.h"))],
                 )
                 for name in MODULES
             ],

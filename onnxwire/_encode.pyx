@@ -31,10 +31,11 @@ from onnxwire.errors import EditError
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
-cdef enum:
-    LONG = 1 << 16           # bytes that are handed on where they stand
-    SMALL = 1 << 12          # bytes of a message that is copied by encoding it
-    AT_ONCE = 1 << 24        # bytes of a message that is not measured first
+cdef extern from "_limits.h":
+    enum:
+        LONG "OW_LONG"
+        SMALL "OW_SMALL"
+        AT_ONCE "OW_AT_ONCE"
 
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
 

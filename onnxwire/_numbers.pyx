@@ -21,9 +21,10 @@ from sys import byteorder
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
-cdef enum:
-    SHORT_NUMBERS = 64    # numbers that are decoded again rather than kept
-    LONG_RUN = 1 << 16    # bytes of numbers whose decoding lets other threads run
+cdef extern from "_limits.h":
+    enum:
+        SHORT_NUMBERS "OW_SHORT_NUMBERS"
+        LONG_RUN "OW_LONG_RUN"
 
 
 cdef object get_numbers(View self, void* closure):

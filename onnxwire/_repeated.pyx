@@ -23,8 +23,9 @@ from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
 
-cdef enum:
-    SHORT = 8             # elements of a sequence that is walked rather than indexed
+cdef extern from "_limits.h":
+    enum:
+        SHORT "OW_SHORT"
 
 
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:

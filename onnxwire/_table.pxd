@@ -25,7 +25,7 @@ cdef enum Kind:
 
 cdef enum:
     DENSE = 64         # field numbers below this are looked up in one step
-    FREE_LIST = 32     # dead views kept for reuse, per class
+    DEAD = 32          # room for dead views that are kept for reuse, per class
 
 cdef struct Slot:
     # What one pass over a message leaves of a field. p == NULL: absent.
@@ -63,7 +63,7 @@ cdef struct Table:
     PyObject* names          # dict: name of a field -> its place in `fields`, of a oneof -> -1; borrowed from the owner
     bint has_closed_runs     # has a repeated closed enum, in whose packed runs unknown values may hide
     bint wide                # some message of this table had so many records that its slots are worth keeping
-    PyObject* dead[FREE_LIST]
+    PyObject* dead[DEAD]
     int n_dead
 
 

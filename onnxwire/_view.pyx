@@ -15,7 +15,7 @@ from onnxwire._overlay cimport (
     AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
 )
 from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, FREE_LIST, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
 )
 from onnxwire._varint cimport (
@@ -30,10 +30,12 @@ from onnxwire.errors import FieldValueError
 
 ctypedef object (*Getter)(object view, void* field)
 
-cdef enum:
-    KEEP_RECORDS = 64     # slots of a message with at least so many records are kept by the document
-    KEEP_BYTES = 256      # and are looked for where the message is at least so long
-    KEEP_PARTS = 8        # so are the pieces of a message in at least so many
+cdef extern from "_limits.h":
+    enum:
+        KEEP_RECORDS "OW_KEEP_RECORDS"
+        KEEP_BYTES "OW_KEEP_BYTES"
+        KEEP_PARTS "OW_KEEP_PARTS"
+        FREE_LIST "OW_FREE_LIST"
 
 
 # --- making and unmaking views

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Builds the extension modules with ASan and UBSan in a copy of the tree and runs the tests on them: `make sanitize`.
+# Builds the extension modules with ASan, UBSan and small limits (`onnxwire/_limits.h`) in a copy of the tree, and runs
+# Python on them: `make sanitize` all tests, `make fuzz-sanitized` what stands after the interpreter's name.
 # Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
 # is without them. Their reports go where pytest does not catch them.
 set -eu
 python=$1
+shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=$root/build/sanitize
 mkdir -p "$target"
@@ -12,6 +14,9 @@ mkdir -p "$target"
 cd "$target"
 ONNXWIRE_SANITIZE=1 "$python" setup.py -q build_ext --inplace
 preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
+if [ $# = 0 ]; then
+    set -- -m pytest -x --capture=sys -k 'not typing and not listing_the_tensors' tests
+fi
 # Python's own allocator hides overruns inside its arenas.
-LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$target \
-    "$python" -m pytest -x --capture=sys -k 'not typing and not listing_the_tensors' tests
+LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    PYTHONMALLOC=malloc PYTHONPATH=$target exec "$python" "$@"

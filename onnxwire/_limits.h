@@ -1,0 +1,26 @@
+/* Sizes from which a longer way is worth its while, each with the comment of what it counts.
+ *
+ * The build that is made for finding faults (`make sanitize`, `make fuzz-sanitized`) has small ones, so that short inputs
+ * go the long ways too, and keeps nothing that is dead, so that what uses it is caught.
+ */
+#ifndef ONNXWIRE_LIMITS_H
+#define ONNXWIRE_LIMITS_H
+
+#ifdef ONNXWIRE_SMALL_LIMITS
+#define OW_LIMIT(usual, small) (small)
+#else
+#define OW_LIMIT(usual, small) (usual)
+#endif
+
+#define OW_KEEP_RECORDS OW_LIMIT(64, 3)   /* slots of a message with at least so many records are kept by the document */
+#define OW_KEEP_BYTES OW_LIMIT(256, 16)   /* and are looked for where the message is at least so long */
+#define OW_KEEP_PARTS OW_LIMIT(8, 2)      /* so are the pieces of a message in at least so many */
+#define OW_SHORT OW_LIMIT(8, 1)           /* elements of a sequence that is walked rather than indexed */
+#define OW_SHORT_NUMBERS OW_LIMIT(64, 2)  /* numbers that are decoded again rather than kept */
+#define OW_LONG_RUN OW_LIMIT(1 << 16, 4)  /* bytes of numbers whose decoding lets other threads run */
+#define OW_LONG OW_LIMIT(1 << 16, 16)     /* bytes that are handed on where they stand */
+#define OW_SMALL OW_LIMIT(1 << 12, 24)    /* bytes of a message that is copied by encoding it */
+#define OW_AT_ONCE OW_LIMIT(1 << 24, 64)  /* bytes of a message that is not measured first */
+#define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of _table.pxd */
+
+#endif

@@ -1,0 +1,367 @@
+"""Random programs of edits on both runtimes, for as long as told: `make fuzz`, and under ASan `make fuzz-sanitized`.
+
+    python tests/fuzz_edits.py --seconds 600                  programs of new seeds
+    python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred each time
+    python tests/fuzz_edits.py --mode lockstep --run FILE     a program that was printed
+
+In lockstep each line is run in both worlds, and what it gives or raises is compared, and at the end all messages and
+their bytes. What the official runtime can't do, such as an edit or `close()` in the middle of something, is done alone:
+then errors must be our own, and the bytes sound. With threads, a reader runs beside an editor.
+
+Programs run in a process of their own. One that fails, by an error or by its death, is made shorter and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import wire
+from edit_programs import Drawing
+from worlds import DIFFERENCES, Planned, Skipped, World, classes
+
+import onnxwire
+
+MODES = ["lockstep", "alone", "threads"]
+LINES = 70
+BATCH = 50  # programs a process
+SECONDS = 20  # that a program may take
+MEMORY = 6 << 30
+ROUNDS = 20  # that an editor makes while it is read
+OWN = (onnxwire.Error, Planned, StopIteration, Skipped)
+IS_SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
+
+class Finding(Exception):
+    """What went wrong; `kind` is what a shorter program has to go wrong by, too."""
+
+    def __init__(self, kind, line, text, outcomes=""):
+        super().__init__(f"{kind}: {line}: {text}")
+        heads = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
+        head = "".join(heads[-1]) if heads else " = " if " = " in line else "[]" if "[" in line else "get"
+        self.kind = f"{kind} {head} {outcomes}".strip()
+
+
+# --- one program
+
+
+class Script:
+    """The lines of a program that was printed, in place of a drawing."""
+
+    def __init__(self, lines):
+        self.lines = list(lines)
+
+    def line(self, number):
+        return self.lines[number] if number < len(self.lines) else None
+
+    def done(self):
+        pass
+
+
+def lockstep(source, leader, trace) -> None:
+    """Run the same lines in both worlds and compare what comes of them."""
+    gc.disable()  # what it finds acts at the same line in both
+    ours, official = World(True), leader
+    for line in traced(source, trace):
+        before = ours.contents(), official.contents()
+        a, b = ours.run(line), official.run(line)
+        if not isinstance(b, Exception):
+            source.done()
+        if a is Skipped or b is Skipped:
+            continue
+        compare(line, a, b)
+        if isinstance(a, Exception):
+            if ours.contents() != before[0]:
+                raise Finding("half done", line, repr(a), type(a).__name__)
+            if official.contents() != before[1]:
+                return  # see `wholly` of DIFFERENCES
+    for name in ours.variables():
+        if name in official.names and name not in ours.gone and isinstance(ours.names[name], onnxwire.Message):
+            compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (ours, official)))
+            compare(f"sizes({name})", *(world.run(f"sizes({name})") for world in (ours, official)))
+
+
+def compare(line, ours, official) -> None:
+    a, b = wire.attempt(wire.plain, ours), wire.attempt(wire.plain, official)
+    if isinstance(a, wire.Raised) and not isinstance(b, wire.Raised) and isinstance(ours, AssertionError):
+        raise Finding("unsound", line, str(ours))
+    if b != a:
+        one, other = repr(b), repr(a)
+        same = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), 0)
+        parts = [text[max(0, same - 150) : same + 250] if len(text) > 400 else text for text in (one, other)]
+        told = [type(value).__name__ if isinstance(value, Exception) else "a value" for value in (official, ours)]
+        raise Finding("differs", line, f"\n#   officially {parts[0]}\n#   ours       {parts[1]}", ", ours ".join(told))
+
+
+def alone(source, leader, trace) -> None:
+    """Run lines in our world, with a collector that runs at any time."""
+    gc.set_threshold(7, 2, 2)
+    for line in traced(source, trace):
+        result = leader.run(line)
+        if not isinstance(result, Exception):
+            source.done()
+        check_own(line, result)
+    gc.disable()
+    for name in leader.variables():
+        if isinstance(leader.names[name], onnxwire.Message):
+            check_own(f"sizes({name})", leader.run(f"sizes({name})"))
+        leader.run(f"peek({name})")
+
+
+def threads(source, leader, trace) -> None:
+    """Run lines in our world; then those of a reader and an editor, again and again, at the same time."""
+    beside = {"reader": [], "editor": []}
+    for line in traced(source, trace):
+        role, is_beside, act = line.partition(": ")
+        if is_beside and role in beside:
+            beside[role].append(act)
+            continue
+        result = leader.run(line)
+        if not isinstance(result, Exception):
+            source.done()
+        check_own(line, result)
+    found, over = [], threading.Event()
+
+    def work(role):
+        world = leader.copy()
+        try:
+            while not over.is_set():
+                for _ in range(ROUNDS if role == "editor" else 1):
+                    for line in beside[role]:
+                        check_own(line, world.run(line))
+                        if over.is_set():
+                            return
+                if role == "editor":
+                    over.set()
+        except BaseException as error:
+            found.append(error)
+            over.set()
+
+    sys.setswitchinterval(1e-6)
+    workers = [threading.Thread(target=work, args=(role,)) for role in beside]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for error in found:
+        raise error
+    for name in leader.variables():
+        leader.run(f"peek({name})")
+
+
+def check_own(line, result) -> None:
+    if isinstance(result, AssertionError):
+        raise Finding("unsound", line, str(result))
+    if isinstance(result, Exception) and not isinstance(result, OWN) and not is_pythons(result):
+        raise Finding("foreign", line, "".join(traceback.format_exception_only(result)).strip(), type(result).__name__)
+
+
+def is_pythons(error) -> bool:
+    """Whether Python itself refuses a line, whatever the objects in it."""
+    return isinstance(error, TypeError) and "unhashable" in str(error)
+
+
+def traced(source, trace):
+    """The lines, each of them written down before it is run."""
+    number = 0
+    while (line := source.line(number)) is not None:
+        os.write(trace, line.encode("utf-8", "surrogatepass") + b"\n")
+        yield line
+        number += 1
+
+
+def run(mode, seed, lines, trace) -> None:
+    """Run one program: the lines, or what is drawn from the seed."""
+    leader = World(mode != "lockstep")
+    chance = random.Random(seed)
+    source = Script(lines) if lines is not None else Drawing(chance, leader, mode, chance.choice([15, 30, LINES]))
+    seconds = SECONDS * (5 if IS_SANITIZED else 1)
+    signal.alarm(seconds)
+    faulthandler.dump_traceback_later(seconds - 1, file=2)  # where it hangs
+    {"lockstep": lockstep, "alone": alone, "threads": threads}[mode](source, leader, trace)
+
+
+# --- in processes of their own
+
+
+class Outcome:
+    """How a process ended: the program it was in, and what is wrong with that, if something is."""
+
+    def __init__(self, status, trace, errors):
+        text = trace.decode("utf-8", "surrogatepass")
+        _, _, last = text.rpartition("# program ")
+        self.programs, self.n_lines = text.count("# program "), text.count("\n")
+        self.index = int(last.partition("\n")[0] or 0)
+        body = last.partition("\n")[2].splitlines()
+        self.lines = [line for line in body if not line.startswith("#")]
+        self.errors = errors
+        told = [line for line in body if line.startswith("#")]
+        self.kind, self.text = None, ""
+        if told:
+            self.kind, self.text = told[0][2:], "\n".join(told[1:])
+        elif status:
+            name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
+            self.kind = f"died {name} {self.cause()}"
+            self.text = "# " + "\n# ".join(self.errors.splitlines()[:60])
+
+    def cause(self) -> str:
+        """What the sanitizer or the interpreter says in one line."""
+        found = re.search(
+            r"ERROR: AddressSanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
+        )
+        frame = re.search(r"#\d+ \S+ in (__pyx\w+)", self.errors)
+        return " ".join([*(part for part in (found.groups() if found else ()) if part), frame[1] if frame else ""])
+
+
+def in_child(act) -> Outcome:
+    """Run `act(trace)` in a process of its own; what it writes to the trace is there even if it dies."""
+    with tempfile.TemporaryFile() as trace, tempfile.TemporaryFile() as errors:
+        pid = os.fork()
+        if not pid:
+            status = 70
+            try:
+                os.dup2(errors.fileno(), 2)
+                faulthandler.enable(errors)
+                if not IS_SANITIZED:
+                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                act(trace.fileno())
+                status = 0
+            except Finding as finding:
+                os.write(trace.fileno(), f"# {finding.kind}\n# {finding}\n".encode("utf-8", "backslashreplace"))
+                status = 1
+            except BaseException:
+                traceback.print_exc(file=sys.__stderr__)
+                sys.__stderr__.flush()
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(pid, 0)
+        trace.seek(0)
+        errors.seek(0)
+        return Outcome(status, trace.read(), errors.read().decode(errors="replace"))
+
+
+def run_batch(mode, seed, start, n, end) -> Outcome:
+    """Run programs that are drawn, until one fails or the time is over."""
+
+    def act(trace):
+        for index in range(start, start + n):
+            if time.monotonic() > end:
+                break
+            os.write(trace, b"# program %d\n" % index)
+            run(mode, f"{seed}:{mode}:{index}", None, trace)
+
+    return in_child(act)
+
+
+def run_lines(mode, lines) -> Outcome:
+    def act(trace):
+        os.write(trace, b"# program 0\n")
+        run(mode, 0, lines, trace)
+
+    return in_child(act)
+
+
+def shorten(mode, outcome, seconds=60) -> Outcome:
+    """Drop lines as long as what is left goes wrong the same way."""
+    end = time.monotonic() + seconds
+    best = run_lines(mode, outcome.lines)
+    if best.kind != outcome.kind:
+        return outcome
+    size = max(1, len(best.lines) // 2)
+    while size and time.monotonic() < end:
+        place, was = 0, len(best.lines)
+        while place < len(best.lines) and time.monotonic() < end:
+            lines = best.lines[:place] + [each for each in best.lines[place : place + size] if each.startswith("gone(")]
+            shorter = run_lines(mode, lines + best.lines[place + size :])
+            if shorter.kind == outcome.kind and len(shorter.lines) < len(best.lines):
+                best = shorter
+            else:
+                place += size
+        size = size // 2 if size > 1 else int(len(best.lines) < was)
+    best.lines = [line for line in map(partial(named, best.lines), best.lines) if line]
+    return best
+
+
+def named(lines, line) -> str:
+    """A line of a short program, without the variables that it no longer makes."""
+    if not line.startswith("gone("):
+        return line
+    names = [name for name in re.findall(r"v[0-9]+", line) if any(each.startswith(f"{name} =") for each in lines)]
+    return f"gone({', '.join(map(repr, names))})" if names else ""
+
+
+def main() -> int:
+    """Run until the time is over or the programs are done; returns 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--programs", type=int, default=1 << 60, help="of each mode")
+    parser.add_argument("--seed", type=int, default=time.time_ns())
+    parser.add_argument("--mode", choices=MODES, action="append", help="all, if none is named")
+    parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file, in the first mode")
+    parser.add_argument("--first", action="store_true", help="stop at the first finding")
+    parser.add_argument("--differences", action="store_true", help="tell where ours and the official runtime differ")
+    options = parser.parse_args()
+    if options.differences:
+        print("\n".join(f"{name}: {reason}" for name, reason in DIFFERENCES.items()))
+        return 0
+    modes = options.mode or MODES
+    if options.run:
+        outcome = run_lines(
+            modes[0], [line for line in options.run.read_text().splitlines() if line[:1] not in ("#", "")]
+        )
+        print(outcome.kind or "nothing found", outcome.text, sep="\n")
+        return int(outcome.kind is not None)
+    print(f"seed {options.seed}", flush=True)
+    began, end = time.monotonic(), time.monotonic() + options.seconds
+    kinds, counts, starts = Counter(), Counter(), dict.fromkeys(modes, 0)
+    while time.monotonic() < end and any(start < options.programs for start in starts.values()):
+        for mode in modes:
+            n = min(BATCH, options.programs - starts[mode])
+            if n <= 0:
+                continue
+            outcome = run_batch(mode, options.seed, starts[mode], n, end)
+            counts["programs"] += outcome.programs
+            counts["lines"] += outcome.n_lines
+            starts[mode] += n if outcome.kind is None else outcome.index + 1 - starts[mode]
+            if outcome.kind is not None:
+                kinds[outcome.kind] += 1
+                if kinds[outcome.kind] == 1:
+                    report(mode, options.seed, outcome)
+                if options.first:
+                    return 1
+    spent = os.times()
+    print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - began:.0f} s,", end=" ")
+    print(f"{spent.children_user + spent.children_system:.0f} s of processors: {sum(kinds.values())} failed")
+    for kind, n in kinds.most_common():
+        print(f"{n:8} {kind}")
+    return int(bool(kinds))
+
+
+def report(mode, seed, outcome) -> None:
+    shortest = shorten(mode, outcome)
+    print(f"\n# {shortest.kind}\n# seed {seed}, program {outcome.index}; run: --mode {mode} --run FILE")
+    print("\n".join(shortest.lines), shortest.text, sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    classes()
+    gc.freeze()  # so that each process collects only what its programs make
+    sys.exit(main())
