@@ -35,6 +35,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="the text is JSON")
     add_type(parser, "the message that the text holds, such as TensorProto; by default ModelProto")
+    parser.add_argument(
+        "--ignore-unknown", action="store_true", help="skip fields that there are not, such as those of a newer ONNX"
+    )
     add_output(parser)
     parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
     parser.set_defaults(run=run)
@@ -66,4 +69,4 @@ def _read(file: IO[bytes], options: argparse.Namespace) -> Message:
         from onnxwire.json_parser import from_json as parse
     else:
         from onnxwire.text_parser import from_text as parse
-    return parse(file, cls)
+    return parse(file, cls, ignore_unknown=options.ignore_unknown)
