@@ -18,6 +18,7 @@ import onnx
 import pytest
 from onnx import helper
 
+import onnxwire
 from onnxwire.cli import main
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
@@ -171,6 +172,21 @@ def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), path)
     assert "<section" in report_of(path, capsys)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "graph { sparse_initializer {} }",
+        "graph { node { attribute { type: FLOAT t { data_type: 1 dims: 4 raw_data: '0123456789abcdef' } } } }",
+        "graph { initializer { data_type: 99 dims: 3 } initializer { dims: -1 } }",
+        "graph { node { attribute { type: FLOAT sparse_tensor { indices { data_type: 7 dims: 2 } } } } }",
+    ],
+)
+def test_a_report_of_a_model_with_faults_is_drawn(text, tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(onnxwire.from_text(text).SerializeToString())
+    assert Reader(report_of(path, capsys)).open == []
 
 
 def test_the_report_does_not_take_the_place_of_the_model(tmp_path, capsys):
