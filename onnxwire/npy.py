@@ -62,7 +62,8 @@ def to_npz(
     with AtomicFile(path) as target, zipfile.ZipFile(_Writer(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed time, so that equal tensors make equal files.
-            info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            member = f"{name}.npy".encode("utf-8", "backslashreplace").decode()
+            info = zipfile.ZipInfo(member, (1980, 1, 1, 0, 0, 0))
             with archive.open(info, "w", force_zip64=True) as out:
                 for piece in entry.pieces():
                     out.write(piece)

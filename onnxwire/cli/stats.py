@@ -151,10 +151,7 @@ def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Nam
         for line in _table(rows, paint):
             out.write(line + "\n")
     if options.output == "-":
-        text = out.getvalue()
-        # A program gets the names themselves, a terminal what can't steer it.
-        is_raw = options.csv and sys.stdout.isatty()
-        sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+        sys.stdout.write(out.getvalue())
     else:
         _save(options.output, out.getvalue().encode("utf-8", "backslashreplace"))
 
