@@ -60,8 +60,7 @@ def clean_terminals() -> Iterator[None]:
     """Make terminals of stdout and stderr clean; what goes to files and pipes stays as it is."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
-        CleanTerminal(stream) if stream is not None and stream.isatty() else stream  # type: ignore[assignment]
-        for stream in before
+        CleanTerminal(stream) if stream is not None and stream.isatty() else stream for stream in before
     )
     try:
         yield
