@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from onnxwire.sparse_tensor import from_coo, from_dense
     from onnxwire.tensor import from_array, join_segments
     from onnxwire.text import to_text
-    from onnxwire.text_parser import from_text
+    from onnxwire.text_parser import RetiredFieldWarning, from_text
 else:
     _LAZY = {
         "Problem": "onnxwire.checker",
         "Difference": "onnxwire.difference",
+        "RetiredFieldWarning": "onnxwire.text_parser",
         "TensorInfo": "onnxwire.index",
         "check": "onnxwire.checker",
         "UntypedValueWarning": "onnxwire.extraction",
@@ -87,6 +88,7 @@ __all__ = [
     "Problem",
     "RepeatedScalar",
     "RepeatedSpan",
+    "RetiredFieldWarning",
     "SaveError",
     "SourceError",
     "TensorError",

@@ -262,6 +262,12 @@ class Descriptor:
         return {field.number: field for field in self.fields}
 
     @property
+    def retired_names(self) -> set[str]:
+        """The names of fields that were, and those that the table reserves, unless a field has the name now."""
+        names = {*self.reserved_names, *(field.name for field in self.retired_fields)}
+        return names - self.fields_by_name.keys()
+
+    @property
     def nested_types_by_name(self) -> dict[str, Descriptor]:
         """The messages declared inside this one, by their short names."""
         return {nested.name: nested for nested in self.nested_types}

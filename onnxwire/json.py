@@ -9,6 +9,7 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import IO, Any, overload
 
+from onnxwire._document import Document
 from onnxwire._message import Message
 from onnxwire.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.errors import DecodeError
@@ -38,15 +39,15 @@ def to_json(
     without one the JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
     elements, are elided: the objects that stand in their place ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
     no values of such fields, and no parser of messages takes them. indent: spaces a level; None for one line.
-    Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is no UTF-8, which
-    JSON can't hold; what stands before that is written.
+    Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
+    which JSON can't hold; what stands before that is written.
     """
     check_arguments(message, max_bytes)
     if out is not None:
-        _JsonPrinter(out, max_bytes, indent).print_message(message, 0)
+        _JsonPrinter(out, message._document, max_bytes, indent).print_message(message, 0)
         return None
     text = io.StringIO()
-    _JsonPrinter(text, max_bytes, indent).print_message(message, 0)
+    _JsonPrinter(text, message._document, max_bytes, indent).print_message(message, 0)
     return text.getvalue()
 
 
@@ -96,14 +97,16 @@ def _enum_format(enum: EnumDescriptor) -> Format:
 
 
 class _JsonPrinter:
-    def __init__(self, out: IO[str], max_bytes: int | None, indent: int | None) -> None:
+    def __init__(self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None) -> None:
         self.write = out.write
+        self.document = document
         self.max_bytes = max_bytes
         self.step = "" if indent is None else " " * indent
         self.outermost = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
         self.keys: dict[FieldDescriptor, str] = {}
         self.enum_formats: dict[EnumDescriptor, Format] = {}
+        self.path: list[tuple[FieldDescriptor, int]] = []  # from the first message down to the one being printed
 
     def print_message(self, message: Message, depth: int, line_break: str | None = None) -> None:
         """Print a message; `line_break`: what comes before the brace that closes it."""
@@ -120,19 +123,24 @@ class _JsonPrinter:
                 if field.is_repeated:
                     element_break = inner + self.step
                     bracket = "[" + element_break
-                    for value in values:
+                    for place, value in enumerate(values):
                         write(bracket)
-                        self.print_message(value, depth + 1, element_break)
+                        self._print_child(field, place, value, depth + 1, element_break)
                         bracket = self.comma + element_break
                     write(inner + "]")
                 else:
                     for value in values:
-                        self.print_message(value, depth + 1, inner)
+                        self._print_child(field, 0, value, depth + 1, inner)
             elif field.type == FieldDescriptor.TYPE_STRING or field.type == FieldDescriptor.TYPE_BYTES:
                 self._print_payloads(message, field, values, inner)
             else:
                 self._print_numbers(field, values, inner)
         write("{}" if before[0] == "{" else outer + "}")
+
+    def _print_child(self, field: FieldDescriptor, place: int, value: Message, depth: int, line_break: str) -> None:
+        self.path.append((field, place))
+        self.print_message(value, depth, line_break)
+        self.path.pop()
 
     def _key(self, field: FieldDescriptor) -> str:
         key = self.keys.get(field)
@@ -159,7 +167,7 @@ class _JsonPrinter:
             self.write(f'{before}{{"elidedBytes": {byte_count(value)}}}')
         elif isinstance(value, str):
             if not value.isascii():
-                _check_text(value, message, field, place)
+                self._check_text(value, message, field, place)
             self.write(before + encode_basestring_ascii(value))
         elif isinstance(value, bytes):
             self.write(f'{before}"{b2a_base64(value, newline=False).decode("ascii")}"')
@@ -167,7 +175,7 @@ class _JsonPrinter:
             self.write(before + '"')
             if field.type == FieldDescriptor.TYPE_STRING:
                 for text in value.read_text():
-                    _check_text(text, message, field, place)
+                    self._check_text(text, message, field, place)
                     self.write(encode_basestring_ascii(text)[1:-1])
             else:
                 for piece in value.read():
@@ -194,21 +202,24 @@ class _JsonPrinter:
             before = between
         self.write(line_break + "]")
 
+    def _check_text(self, text: str, message: Message, field: FieldDescriptor, place: int) -> None:
+        """Raise DecodeError for the text of a string that is not valid UTF-8, with its place."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return
+        from onnxwire.place import field_path
 
-def _check_text(text: str, message: Message, field: FieldDescriptor, place: int) -> None:
-    """Raise DecodeError for the text of a string that is no UTF-8, with its place."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        pass
-    else:
-        return
-    from onnxwire.place import field_path
-
-    document = message._document
-    payload = getattr(message, field.name)._payloads()[place] if field.is_repeated else message._payload(field.name)
-    span = None if payload is None else payload.span
-    offset = None if span is None else span[0]
-    path = field.name if offset is None else field_path(document, offset)
-    reason = "the string is no valid UTF-8, which JSON can't hold; the text form can (onnxwire dump without --json)"
-    raise DecodeError(reason, offset, path, document.name)
+        payload = getattr(message, field.name)._payloads()[place] if field.is_repeated else message._payload(field.name)
+        document = self.document
+        steps = [*self.path, (field, place)]
+        path = ".".join(step.name + (f"[{at}]" if step.is_repeated else "") for step, at in steps)
+        offset = None
+        # A string that was put in has a place in the message, and none in its file.
+        if payload is not None and payload.span is not None and payload.document is document and document.root:
+            offset = payload.span[0]
+            path = field_path(document, offset)
+        reason = "the string is not valid UTF-8, which JSON can't hold; text can (onnxwire dump without --json)"
+        raise DecodeError(reason, offset, path, document.name)

@@ -33,28 +33,35 @@ if TYPE_CHECKING:
     from onnxwire.text_parser import MessageT
 
 
-def from_json(text: Text, type: type[MessageT] = ModelProto) -> MessageT:  # type: ignore[assignment]
+def from_json(
+    text: Text,
+    type: type[MessageT] = ModelProto,  # type: ignore[assignment]
+    *,
+    ignore_unknown: bool = False,
+) -> MessageT:
     """Read a message from its JSON form, as google.protobuf.json_format.Parse does.
 
     text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
-    to its end. type: the class of the message.
+    to its end. type: the class of the message. ignore_unknown: skip fields that the message does not have and names
+    that an enum does not have, such as those of a newer ONNX.
     Returns a new message. Beside it, memory holds a small part of the text and one copy of one value, or a few of a
     string that is not ASCII or of base64 with anything but base64 in it.
     Raises DecodeError with line and column for a text that is none of such a message, or nested 100 deep or more;
     nothing is returned then. Raises TypeError for what is no text and no message class.
-    Source: protobuf.dev/programming-guides/json, where json_format.Parse does not depart from it.
+    Source: protobuf.dev/programming-guides/json, where json_format.Parse does not depart from it; a field that is there
+    under both of its names is refused, as by protobuf's C++.
     """
     message = new_message(type)
-    parse_json(message, text)
+    parse_json(message, text, ignore_unknown=ignore_unknown)
     return message
 
 
-def parse_json(message: Any, text: Text) -> None:
+def parse_json(message: Any, text: Text, *, ignore_unknown: bool = False) -> None:
     """Read JSON into a message that is empty; it may be half filled after an error.
 
     message: of onnxwire, or of anything else that has protobuf's Python API.
     """
-    _JsonParser(Window(text)).parse(message)
+    _JsonParser(Window(text), ignore_unknown).parse(message)
 
 
 # --- values
@@ -157,6 +164,10 @@ def _convert_bool(value: Any) -> bool:
     return value
 
 
+class _UnknownNameError(ValueError):
+    """A name that an enum does not have."""
+
+
 def _enum_converter(field: Any) -> Callable[[Any], int]:
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
@@ -170,7 +181,8 @@ def _enum_converter(field: Any) -> Callable[[Any], int]:
         try:
             number = int(value)
         except (ValueError, TypeError, OverflowError):
-            raise ValueError(f"{enum.full_name} has no value {_found(value)}") from None
+            kind = _UnknownNameError if value.__class__ is str else ValueError
+            raise kind(f"{enum.full_name} has no value {_found(value)}") from None
         if number in known or (not enum.is_closed and least <= number <= greatest):
             return number
         raise ValueError(f"{enum.full_name} has no value with the number {_found(value)}")
@@ -230,15 +242,16 @@ _Table = dict[str, tuple[str, Callable[[Any], Any], bool, bool, str, Any, Any, _
 class _JsonParser:
     """Reads messages that lie in the window at once, with json's own scanner, and others key by key."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, ignore_unknown: bool) -> None:
         self.window = window
+        self.ignore_unknown = ignore_unknown
         self.tables: dict[Any, _Table] = {}
         self.path: list[str] = []
         self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its place
 
     def parse(self, root: Any) -> None:
         """Read everything into the root message."""
-        self._read_message(root, self._table(root.DESCRIPTOR), 1, True)
+        self._read_message(root, self._table(root.DESCRIPTOR), 1)
         if self._peek():
             raise self._error(f"expected the end of the text, found {self._next()}")
 
@@ -263,6 +276,8 @@ class _JsonParser:
             raise ValueError
         seen = set()
         for key, element in value:
+            if key not in table and self.ignore_unknown:
+                continue
             name, convert, is_repeated, is_message, oneof, field, child_table, entry = table[key]
             if name in seen:
                 raise ValueError
@@ -309,8 +324,8 @@ class _JsonParser:
 
     # --- messages that don't, and those with faults
 
-    def _read_message(self, message: Any, table: _Table, depth: int, is_empty: bool) -> None:
-        """Read an object into a message; `is_empty`: there is nothing in the message yet."""
+    def _read_message(self, message: Any, table: _Table, depth: int) -> None:
+        """Read an object into a message, in which there is nothing yet."""
         window = self.window
         sign = self._peek()
         if depth > MAX_DEPTH:
@@ -320,13 +335,11 @@ class _JsonParser:
         if sign != "{":
             self._read_nothing(sign)
             return
-        if is_empty:
-            if self._read_at_once(self._fill_message, message, table, depth):
-                return
-            message.Clear()
+        if self._read_at_once(self._fill_message, message, table, depth):
+            return
+        message.Clear()
         window.pos += 1
-        seen: set[str] = set()
-        given: set[str] = set()
+        seen: dict[str, str] = {}  # by the names of fields and oneofs that were there, the keys
         if self._peek() == "}":
             window.pos += 1
             return
@@ -335,28 +348,28 @@ class _JsonParser:
                 raise self._error(f"expected a field's name in double quotes, found {self._next()}")
             key, end = self._string(_LONGEST_KEY)
             if key not in table or end < 0:
-                raise self._error(unknown_field(message.DESCRIPTOR, key, table))
-            entry = table[key][-1]
-            name = entry.name
-            self.path.append(name)
-            if key in seen:
-                raise self._error(f"the key {show(key)} is there a second time")
-            seen.add(key)
-            window.pos = end
-            if self._peek() != ":":
-                raise self._error(f"expected ':', found {self._next()}")
-            window.pos += 1
-            if self._is_null():
-                window.pos += 4
-                message.ClearField(name)
+                if not self.ignore_unknown:
+                    raise self._error(unknown_field(message.DESCRIPTOR, key, table))
+                self._skip_key()
+                self._skip_value()
             else:
-                if entry.oneof:
-                    if entry.oneof in seen:
-                        raise self._error(f"another member of the oneof {entry.oneof} is there too")
-                    seen.add(entry.oneof)
-                self._read_field(message, entry, depth, is_empty and name not in given)
-            given.add(name)
-            self.path.pop()
+                entry = table[key][-1]
+                name = entry.name
+                self.path.append(name)
+                if name in seen:
+                    as_other = f", as {show(seen[name])} before" if seen[name] != key else ""
+                    raise self._error(f"the key {show(key)} is there a second time{as_other}")
+                seen[name] = key
+                self._skip_key()
+                if self._is_null():
+                    window.pos += 4
+                else:
+                    if entry.oneof:
+                        if entry.oneof in seen:
+                            raise self._error(f"another member of the oneof {entry.oneof} is there too")
+                        seen[entry.oneof] = key
+                    self._read_field(message, entry, depth)
+                self.path.pop()
             sign = self._peek()
             if sign != "," and sign != "}":
                 raise self._error(f"expected ',' or '}}', found {self._next()}")
@@ -378,25 +391,26 @@ class _JsonParser:
             raise self._error("expected an object, found an array")
         raise self._error(f"expected an object, found {self._next()}")
 
-    def _read_field(self, message: Any, entry: _Entry, depth: int, is_absent: bool) -> None:
-        """Read a field's value, which is not null; `is_absent`: the field is not in the message yet."""
+    def _read_field(self, message: Any, entry: _Entry, depth: int) -> None:
+        """Read a field's value, which is not null."""
         name = entry.name
         if entry.is_repeated:
-            self._read_repeated(message, entry, depth, is_absent)
+            self._read_repeated(message, entry, depth)
         elif entry.is_message:
             child = getattr(message, name)
             child.SetInParent()
-            self._read_message(child, entry.table, depth + 1, is_absent)
+            self._read_message(child, entry.table, depth + 1)
         else:
-            setattr(message, name, self._read_scalar(entry))
+            for value in self._read_scalar(entry):
+                setattr(message, name, value)
 
-    def _read_repeated(self, message: Any, entry: _Entry, depth: int, is_absent: bool) -> None:
+    def _read_repeated(self, message: Any, entry: _Entry, depth: int) -> None:
         """Read the array of a repeated field."""
         window = self.window
         name = entry.name
         if self._peek() != "[":
             raise self._error(f"expected an array, found {self._next()}")
-        if is_absent and self._read_at_once(self._fill_repeated, message, entry, depth):
+        if self._read_at_once(self._fill_repeated, message, entry, depth):
             return
         message.ClearField(name)
         repeated = getattr(message, name)
@@ -411,9 +425,9 @@ class _JsonParser:
             if self._is_null():
                 raise self._error("null can't be an element of a repeated field")
             if entry.is_message:
-                self._read_message(repeated.add(), entry.table, depth + 1, True)
+                self._read_message(repeated.add(), entry.table, depth + 1)
             elif not self._read_batch(values, entry):
-                values.append(self._read_scalar(entry))
+                values += self._read_scalar(entry)
             if len(values) >= BATCH:
                 repeated.extend(values)
                 values.clear()
@@ -448,8 +462,8 @@ class _JsonParser:
         window.pos = end
         return bool(numbers)
 
-    def _read_scalar(self, entry: _Entry) -> Any:
-        """Read a number, string, bytes, bool or enum."""
+    def _read_scalar(self, entry: _Entry) -> tuple[Any, ...]:
+        """Read a number, string, bytes, bool or enum; returns the one value, or none of an enum that is ignored."""
         window = self.window
         sign = self._peek()
         if sign == '"':
@@ -459,20 +473,78 @@ class _JsonParser:
         elif sign == "{" or sign == "[":
             raise self._error(f"expected one value, found {self._next()}")
         else:
-            word = self._word()
-            try:
-                value, length = _DECODER.raw_decode(word)
-            except ValueError:
-                length = -1
-            if length != len(word):
-                raise self._error(f"expected a value, found {self._next()}")
-            end = window.pos + length
-        try:
-            value = entry.convert(value)
-        except ValueError as error:
-            raise self._error(str(error)) from None
+            value = self._literal()
+            end = window.pos + len(self._word())
+        values = self._convert(value, entry)
         window.pos = end
-        return value
+        return values
+
+    def _convert(self, value: Any, entry: _Entry, place: str = "") -> tuple[Any, ...]:
+        """The field's value that JSON's value stands for, or none; `place`: of JSON's, by default the window's."""
+        try:
+            return (entry.convert(value),)
+        except _UnknownNameError as error:
+            if self.ignore_unknown:
+                return ()
+            raise self._error(str(error), place) from None
+        except ValueError as error:
+            raise self._error(str(error), place) from None
+
+    # --- values of fields that the message does not have
+
+    def _skip_value(self) -> None:
+        """Read any value, which nobody wants; it may be nested as deep as the text is long."""
+        window = self.window
+        closers = bytearray()  # of what is open, a byte each
+        while True:
+            sign = self._peek()
+            if sign == "{" or sign == "[":
+                window.pos += 1
+                closer = "}" if sign == "{" else "]"
+                if self._peek() != closer:
+                    closers += closer.encode()
+                    self._skip_name(closer)
+                    continue
+                window.pos += 1
+            elif sign == '"':
+                self._skip_string()
+            else:
+                self._literal()
+                window.pos += len(self._word())
+            while closers:
+                closer = chr(closers[-1])
+                sign = self._peek()
+                if sign != "," and sign != closer:
+                    raise self._error(f"expected ',' or {closer!r}, found {self._next()}")
+                window.pos += 1
+                if sign == ",":
+                    self._skip_name(closer)
+                    break
+                closers.pop()
+            else:
+                return
+
+    def _skip_name(self, closer: str) -> None:
+        """Read the key of what comes next in an object; in an array there is none."""
+        if closer == "}":
+            if self._peek() != '"':
+                raise self._error(f"expected a key in double quotes, found {self._next()}")
+            self._skip_key()
+
+    def _skip_key(self) -> None:
+        """Read the string that begins here, and the colon after it."""
+        self._skip_string()
+        if self._peek() != ":":
+            raise self._error(f"expected ':', found {self._next()}")
+        self.window.pos += 1
+
+    def _skip_string(self) -> None:
+        place = self.window.place(self.window.pos)
+        try:
+            for _ in self._pieces():
+                pass
+        except JSONDecodeError as error:
+            raise self._error(_reason(error), place) from None
 
     # --- strings
 
@@ -492,22 +564,22 @@ class _JsonParser:
         except JSONDecodeError as error:
             raise self._error(_reason(error)) from None
 
-    def _read_long(self, entry: _Entry) -> Any:
-        """Read a value from a string that is longer than the window."""
+    def _read_long(self, entry: _Entry) -> tuple[Any, ...]:
+        """Read a value, or none, from a string that is longer than the window."""
         place = self.window.place(self.window.pos)
         try:
             if entry.field.type == FieldDescriptor.TYPE_BYTES:
-                return self._read_long_base64()
+                return (self._read_long_base64(),)
             out = io.StringIO()
             for piece in self._pieces():
                 out.write(piece)
-            return entry.convert(out.getvalue())
         except JSONDecodeError as error:
             raise self._error(_reason(error), place) from None
         except UnicodeEncodeError:
             raise self._error(_NO_TEXT, place) from None
         except ValueError as error:
             raise self._error(str(error), place) from None
+        return self._convert(out.getvalue(), entry, place)
 
     def _read_long_base64(self) -> bytes:
         out, rest = io.BytesIO(), io.BytesIO()
@@ -569,6 +641,17 @@ class _JsonParser:
             if end < len(window.buf) or window.is_last:
                 return window.buf[window.pos : max(end, window.pos + 1)]
             window.more()
+
+    def _literal(self) -> Any:
+        """The value of the number, true, false or null that begins here."""
+        word = self._word()
+        try:
+            value, length = _DECODER.raw_decode(word)
+        except ValueError:
+            length = -1
+        if length != len(word):
+            raise self._error(f"expected a value, found {self._next()}")
+        return value
 
     def _next(self) -> str:
         """What comes next, as error messages name it."""

@@ -52,8 +52,9 @@ def to_npz(
 ) -> int:
     """Write tensors to an .npz file, uncompressed, whole or not at all; returns how many bytes their entries have.
 
-    tensors: by the name that each has in the file. progress: called with the bytes of the entries so far, and their
-    total. As for `to_npy`, but the payloads go through memory, a block at a time, because a zip has checksums.
+    tensors: by the name that each has in the file; bytes of a name that are not valid UTF-8 are written as \\xff and
+    the like. progress: called with the bytes of the entries so far, and their total. As for `to_npy`, but the payloads
+    go through memory, a block at a time, because a zip has checksums.
     """
     import zipfile
 
@@ -62,7 +63,7 @@ def to_npz(
     with AtomicFile(path) as target, zipfile.ZipFile(_Writer(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed time, so that equal tensors make equal files.
-            info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            info = zipfile.ZipInfo(f"{valid_text(name)}.npy", (1980, 1, 1, 0, 0, 0))
             with archive.open(info, "w", force_zip64=True) as out:
                 for piece in entry.pieces():
                     out.write(piece)
@@ -83,6 +84,11 @@ def stored_as(tensor: TensorProto) -> str:
         return f"numpy has no {kind.dtype_name}: its values are stored as {dtype}, one byte each"
     back = f".view(ml_dtypes.{kind.dtype_name}) gives it back"
     return f"numpy has no {kind.dtype_name}: its bits are stored as {dtype}; {back}"
+
+
+def valid_text(name: str) -> str:
+    """A name as formats take it that hold UTF-8 only: bytes that are not are written as \\xff and the like."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _is_native(kind: Kind) -> bool:

@@ -16,10 +16,12 @@ _LONGEST = 40
 def field_path(document: Document, offset: int) -> str:
     """The path from the root, such as `graph.node[3].attribute[0].ints`; "" for the root itself.
 
+    Also "" for a document that is not the bytes of one message, as a new message's is not: its bytes have no path.
+
     Follows the tags down to the byte at `offset`, so the path names what encloses it, damaged or not. The middle of a
     very long path is left out.
     """
-    descriptor: Descriptor | None = document.root.DESCRIPTOR
+    descriptor: Descriptor | None = document.root.DESCRIPTOR if document.root is not None else None
     start, end = 0, len(document)
     steps: list[str] = []
     while descriptor is not None:

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from onnxwire.dtypes import name_of
 from onnxwire.errors import MissingPackageError
+from onnxwire.npy import valid_text
 from onnxwire.statistics import TensorStatistics
 
 COLUMNS = (
@@ -36,16 +37,35 @@ def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
 
 
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
-    """Write rows as CSV (RFC 4180) with a line of headings; shapes as 64x512, nothing where there is no value."""
-    writer = csv.writer(out, lineterminator="\n")
+    """Write rows as CSV with a line of headings; shapes as 64x512, nothing where there is no value.
+
+    Quoted as RFC 4180 says, with lines that end in LF. Names stay as they are: what begins with =, +, - or @ is a
+    formula to a spreadsheet that is not told that the column is text. Bytes that are not valid UTF-8 are written as
+    \\xff and the like.
+    """
+    writer = csv.writer(_Lines(out), lineterminator="\r\n")  # quotes what has a CR or LF in it
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow(["x".join(map(str, row[key])) if key == "shape" else row[key] for key in COLUMNS])
+        shape = "x".join(map(str, row["shape"]))
+        cells = row | {"name": valid_text(row["name"]), "path": valid_text(row["path"]), "shape": shape}
+        writer.writerow([cells[key] for key in COLUMNS])
+
+
+class _Lines:
+    """A text file that gets the lines of a CSV writer, with LF at their ends."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, line: str) -> int:
+        """Write one line."""
+        return self._out.write(line.removesuffix("\r\n") + "\n")
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> Any:
     """Make a pyarrow.Table of rows: strings, int64, a list of int64 for the shape, float64 for min, max, mean and std.
 
+    Bytes of a name that are not valid UTF-8, which Arrow can't hold, are written as \\xff and the like.
     Raises MissingPackageError without pyarrow.
     """
     try:
@@ -61,6 +81,8 @@ def to_arrow(rows: list[dict[str, Any]]) -> Any:
         if key in floats:
             # Not every int64 is a float64, and pyarrow refuses to round.
             values = [None if value is None else float(value) for value in values]
+        elif key in ("name", "path"):
+            values = list(map(valid_text, values))
         columns[key] = pa.array(values, kinds.get(key, pa.int64()))
     return pa.table(columns)
 

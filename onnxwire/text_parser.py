@@ -28,27 +28,39 @@ AHEAD = 8192  # characters of the text that are in memory, if there are so many,
 _RUN = 64  # numbers of a field after which there will be more of them
 
 
-def from_text(text: Text, type: type[MessageT] = ModelProto) -> MessageT:  # type: ignore[assignment]
+class RetiredFieldWarning(UserWarning):
+    """A text names a field that the message had once, or that is reserved; what it says there was skipped."""
+
+
+def from_text(
+    text: Text,
+    type: type[MessageT] = ModelProto,  # type: ignore[assignment]
+    *,
+    ignore_unknown: bool = False,
+) -> MessageT:
     """Read a message from protobuf's text format, as google.protobuf.text_format.Parse does.
 
     text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
-    to its end. type: the class of the message.
+    to its end. type: the class of the message. ignore_unknown: skip fields that the message does not have, such as
+    those of a newer ONNX, and the numbers that `onnxwire dump` prints in place of their names.
     Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
+    Fields that are retired or reserved are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for a text that is none of such a message, or nested more than 100 deep;
     nothing is returned then. Raises TypeError for what is no text and no message class.
-    Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it.
+    Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it, but for
+    the escape `\\?` and for retired fields.
     """
     message = new_message(type)
-    parse_text(message, text)
+    parse_text(message, text, ignore_unknown=ignore_unknown)
     return message
 
 
-def parse_text(message: Any, text: Text) -> None:
+def parse_text(message: Any, text: Text, *, ignore_unknown: bool = False) -> None:
     """Read the text format into a message that is empty; it may be half filled after an error.
 
     message: of onnxwire, or of anything else that has protobuf's Python API.
     """
-    _TextParser(Window(text)).parse(message)
+    _TextParser(Window(text), ignore_unknown).parse(message)
 
 
 # --- what both text forms need for reading
@@ -311,10 +323,12 @@ def _enum_reader(field: Any) -> Callable[[str], int]:
 def _unescape(text: str) -> bytes:
     """The bytes of a string literal or a part of it; raises UnicodeError for what is no escape.
 
-    As the official runtime, with Python's own two notions of escapes, one after the other.
+    As the official runtime, with Python's own two notions of escapes, one after the other; `\\?` is C's alone.
     """
     if "\\" not in text:
         return text.encode()
+    if "\\?" in text:
+        text = _QUESTION_MARK.sub(lambda match: f"{match[1][:-1]}?" if len(match[1]) & 1 else match[0], text)
     if "\\x" in text:
         text = _ONE_DIGIT.sub(lambda match: f"{match[1]}x0{match[2]}" if len(match[1]) & 1 else match[0], text)
     if not text.isascii() or "\\u" in text or "\\U" in text:
@@ -322,7 +336,9 @@ def _unescape(text: str) -> bytes:
     return text.encode().decode("unicode_escape").encode("latin-1")
 
 
-_ONE_DIGIT = re.compile(r"(\\+)x([0-9a-fA-F])(?![0-9a-fA-F])")
+# A run of backslashes is looked at from its beginning only, however long it is.
+_ONE_DIGIT = re.compile(r"(?<!\\)(\\++)x([0-9a-fA-F])(?![0-9a-fA-F])")
+_QUESTION_MARK = re.compile(r"(?<!\\)(\\++)\?")
 # What such an escape gives is read once more, together with what stands before it: `\1\u0032` is `\12`.
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
 
@@ -343,6 +359,7 @@ _ELEMENTS = re.compile(
 )
 _SPACE = re.compile(r"(?:\s++|#[^\n]*+)*+")
 _TOKENS = re.compile(rf"{_TOKEN}|.", re.DOTALL)
+_WORDS = re.compile(_TOKEN)
 _NAME = re.compile(r"\w")
 _QUOTES = frozenset("\"'")
 
@@ -375,8 +392,10 @@ _Frame = tuple[Any, _Table, dict[str, Any], str, _Entry | None]
 class _TextParser:
     """Reads what printers write with one match a field, in a loop without calls; all else token by token."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, ignore_unknown: bool) -> None:
         self.window = window
+        self.ignore_unknown = ignore_unknown
+        self.warned: set[tuple[Any, str]] = set()  # retired fields that were there, by message and name
         self.stack: list[_Frame] = []
         self.tables: dict[Any, _Table] = {}
         self.runs: dict[tuple[str, str], re.Pattern[str]] = {}
@@ -543,6 +562,9 @@ class _TextParser:
         if not _NAME.match(name):
             raise self._error(f"expected a field{f' or {closer[0]!r}' if closer else ''}, found {show(name)}", frame)
         if name not in table:
+            if self._may_skip(frame, name):
+                self._skip_field(frame, len(self.stack))
+                return frame
             raise self._error(unknown_field(frame[0].DESCRIPTOR, name, table), frame)
         entry = table[name][-1]
         if not entry.is_repeated and name in seen:
@@ -658,7 +680,71 @@ class _TextParser:
         self.window.pos += len(token)
         return value
 
-    def _read_literals(self, frame: _Frame, entry: _Entry) -> bytes:
+    # --- fields that the message does not have
+
+    def _may_skip(self, frame: _Frame, name: str) -> bool:
+        """Whether a field that the message does not have may stand here; warns of one that it had."""
+        descriptor = frame[0].DESCRIPTOR
+        if self.ignore_unknown:
+            return True
+        if name not in getattr(descriptor, "retired_names", ()):
+            return False
+        if (descriptor, name) not in self.warned:
+            self.warned.add((descriptor, name))
+            import warnings
+
+            error = self._error(f"{descriptor.name} has no field {name!r} any more; it is skipped", frame)
+            warnings.warn(str(error), RetiredFieldWarning, stacklevel=6)
+        return True
+
+    def _skip_field(self, frame: _Frame, depth: int) -> None:
+        """Read a field from its name on, whatever its value is; `depth`: in how many messages it is."""
+        window = self.window
+        window.pos += len(self._peek())
+        token = self._peek()
+        if token == ":":
+            window.pos += 1
+            token = self._peek()
+        elif token not in ("{", "<", "["):
+            raise self._error(f"expected ':', found {show(token)}", frame)
+        if token != "[":
+            self._skip_value(frame, depth)
+        else:
+            window.pos += 1
+            token = self._peek()
+            while token != "]":
+                self._skip_value(frame, depth)
+                token = self._peek()
+                if token != "," and token != "]":
+                    raise self._error(f"expected ',' or ']', found {show(token)}", frame)
+                window.pos += token == ","
+            window.pos += 1
+        self._skip_separator()
+
+    def _skip_value(self, frame: _Frame, depth: int) -> None:
+        """Read a message, string, number or name that nobody wants."""
+        window = self.window
+        token = self._peek()
+        if token in _QUOTES:
+            self._read_literals(frame, None)
+        elif token == "{" or token == "<":
+            if depth == MAX_DEPTH:
+                raise self._error(f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse", frame)
+            closer = "}" if token == "{" else ">"
+            window.pos += 1
+            while (name := self._peek()) != closer:
+                if not _NAME.match(name):
+                    raise self._error(f"expected a field or {closer!r}, found {show(name)}", frame)
+                self._skip_field(frame, depth + 1)
+            window.pos += 1
+        elif _WORDS.fullmatch(token):
+            window.pos += len(token)
+        else:
+            raise self._error(f"expected a value, found {show(token)}", frame)
+
+    # --- strings
+
+    def _read_literals(self, frame: _Frame, entry: _Entry | None) -> bytes:
         """Read a string literal and those that follow it, which belong to it."""
         token = self._peek()
         if token not in _QUOTES:
@@ -671,7 +757,7 @@ class _TextParser:
             parts.append(self._read_literal(frame, entry))
         return b"".join(parts)
 
-    def _read_literal(self, frame: _Frame, entry: _Entry) -> bytes:
+    def _read_literal(self, frame: _Frame, entry: _Entry | None) -> bytes:
         """Read a string literal, of which no more than a piece is in memory beside what it means."""
         window = self.window
         quote = window.buf[window.pos]

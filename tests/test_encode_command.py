@@ -51,6 +51,20 @@ def test_a_file_becomes_a_file(text, options, tmp_path):
     assert out.read_bytes() == BYTES
 
 
+def test_what_a_newer_onnx_has_is_ignored_on_demand():
+    newer = {"text": TEXT + "newer { thing: 5 }", "json": JSON.replace("{", '{"newer": [{"thing": 5}], ', 1)}
+    for form, options in (("text", []), ("json", ["--json"])):
+        check_refusal(encode(*options, stdin=newer[form].encode()), "")
+        done = encode(*options, "--ignore-unknown", stdin=newer[form].encode())
+        assert (done.returncode, done.stderr, done.stdout) == (0, b"", BYTES)
+
+
+def test_a_field_that_was_is_skipped_with_a_line():
+    done = encode(stdin=TEXT.replace("graph {", "graph { producer_tag: 'x' ").encode())
+    assert (done.returncode, done.stdout) == (0, BYTES)
+    assert done.stderr.startswith(b"onnxwire: warning: <stdin>: graph: line 3, column 9: GraphProto has no field 'prod")
+
+
 def test_any_message_is_encoded():
     done = encode("--type", "TensorProto", stdin=b'dims: 2 data_type: 1 raw_data: "\\000\\377"')
     assert done.stdout == onnx.TensorProto(dims=[2], data_type=1, raw_data=b"\0\xff").SerializeToString()

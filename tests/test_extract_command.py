@@ -200,6 +200,14 @@ def test_a_tensor_becomes_an_npy_file(tmp_path):
     assert out.read_bytes() == official.read_bytes()
 
 
+def test_an_npz_has_names_of_any_bytes(tmp_path):
+    model = onnxwire.ModelProto()
+    model.graph.initializer.add(name="x", data_type=1, dims=[1], raw_data=bytes(4))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff"))
+    assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "*", "-o", str(tmp_path / "t.npz")]) == 0
+    assert np.load(tmp_path / "t.npz").files == ["\\xff"]
+
+
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_many_tensors_become_one_file(tmp_path, suffix):
     out = tmp_path / f"x.{suffix}"

@@ -29,7 +29,7 @@ def check(pair_of_classes, data):
     wanted = official.FromString(data)
     if has_broken_text(wanted):
         # The official runtime prints the repr of the bytes there, which is not what stands in the message.
-        with pytest.raises(onnxwire.DecodeError, match="no valid UTF-8"):
+        with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8"):
             onnxwire.to_json(ours.FromString(data))
         mend(wanted)
         data = wanted.SerializeToString()
@@ -154,9 +154,24 @@ def test_a_string_that_is_no_utf_8_is_named_with_its_place(name, path, length):
     head = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
     child = wire.tag(number_of(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(head) + length)
     message = EVERYTHING[0].FromString(child + head + b"x" * (length - 1) + b"\xff")
-    with pytest.raises(onnxwire.DecodeError, match="no valid UTF-8, which JSON can't hold") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't hold") as caught:
         onnxwire.to_json(message)
     assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child + head))
+
+
+def test_a_string_that_is_no_utf_8_is_named_where_the_message_is_in_no_file():
+    graph = onnxwire.GraphProto()
+    graph.MergeFromString(wire.span(2, b"a\xff"))
+    merged, added, made = onnxwire.ModelProto(), onnxwire.ModelProto(), onnxwire.ModelProto()
+    merged.graph.MergeFrom(graph)
+    added.graph.node.append(onnxwire.NodeProto.FromString(wire.span(3, b"\xff")))
+    made.graph.node.add()
+    made.graph.node.add().MergeFromString(wire.span(1, b"x") + wire.span(1, b"\xff"))
+    paths = ["name", "graph.name", "graph.node[0].name", "graph.node[1].input[1]"]
+    for message, path in zip((graph, merged, added, made), paths, strict=True):
+        with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8") as caught:
+            onnxwire.to_json(message)
+        assert (caught.value.path, caught.value.offset) == (path, None)
 
 
 def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below():
@@ -191,4 +206,4 @@ def test_dump_of_a_string_that_json_can_not_hold_ends_in_one_line(tmp_path):
     path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))
     done = dump(path)
     assert done.returncode == 2
-    assert re.fullmatch(r"onnxwire: .*: byte 4: producer_name: the string is no valid UTF-8.*\n", done.stderr)
+    assert re.fullmatch(r"onnxwire: .*: byte 4: producer_name: the string is not valid UTF-8.*\n", done.stderr)

@@ -38,8 +38,19 @@ def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldVa
     return convert(value, field, *rest, **options)
 
 
+def convert_pairs(parser, js, message, path, convert=json_format._Parser._ConvertFieldValuePair):
+    """As the official runtime, but without taking a field under both of its names."""
+    names = {field.json_name: field.name for field in message.DESCRIPTOR.fields}
+    if isinstance(js, dict) and len({names.get(key, key) for key in js}) < len(js):
+        raise json_format.ParseError("a field is there under both of its names")
+    return convert(parser, js, message, path)
+
+
 READERS = Readers(
-    onnxwire.from_json, json_format.Parse, mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value)
+    onnxwire.from_json,
+    json_format.Parse,
+    mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value),
+    mock.patch.object(json_format._Parser, "_ConvertFieldValuePair", convert_pairs),
 )
 official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
 
@@ -350,6 +361,65 @@ def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
             if depth >= 100:
                 with pytest.raises(onnxwire.DecodeError, match="nested 100 deep or more"):
                     onnxwire.from_json(text, EVERYTHING[0])
+
+
+@pytest.mark.parametrize("value", ["1", "null"])
+def test_one_field_under_both_of_its_names_is_refused(value, pieces):
+    text = f'{{"ir_version": {value}, "domain": "d", "irVersion": {value}}}'
+    with pytest.raises(onnxwire.DecodeError, match=r"'irVersion' is there a second time, as 'ir_version' before"):
+        onnxwire.from_json(text)
+
+
+IGNORED = [
+    "1", "-1.5e3", "true", "null", "NaN", '""', r'"\ud83d\ude00\n"', "[]", "{}",
+    '[1, {"a": [], "b": {"c": "]"}}, [[2]]]',
+    '"' + "é" * 20_000 + '"', "[" * 5000 + "]" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", IGNORED, ids=range(len(IGNORED)))
+def test_unknown_fields_are_ignored_on_demand(value, pieces):
+    text = f'{{"newer": {value}, "graph": {{"name": "g", "x": {value}, "node": [{{"y": {value}}}]}}, "domain": "d"}}'
+    wanted = onnxwire.ModelProto(domain="d")
+    wanted.graph.name = "g"
+    wanted.graph.node.add()
+    assert onnxwire.from_json(text, ignore_unknown=True) == wanted
+    with pytest.raises(onnxwire.DecodeError, match="no field 'newer'"):
+        onnxwire.from_json(text)
+
+
+@pytest.mark.parametrize("value", ['"A_NEW_KIND"', '""'])
+def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, pieces):
+    text = f'{{"one_shade": {value}, "many_shade": ["RED", {value}, "RED"], "one_int32": 5}}'
+    wanted = json_format.Parse(text, EVERYTHING[1](), ignore_unknown_fields=True)
+    found = onnxwire.from_json(text, EVERYTHING[0], ignore_unknown=True)
+    assert found.SerializeToString() == wanted.SerializeToString()
+    assert reading(EVERYTHING, text) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "x",
+        "[",
+        "[1",
+        "[1,]",
+        "[1 2]",
+        "{1}",
+        '{"a"}',
+        '{"a" 1}',
+        '{"a": 1,}',
+        '{"a": 1]',
+        '"a',
+        '"\n"',
+        r'"\x"',
+        "]",
+    ],
+)
+def test_what_is_ignored_must_be_json(value, pieces):
+    with pytest.raises(onnxwire.DecodeError, match="line 1"):
+        onnxwire.from_json(f'{{"newer": {value}}}', ignore_unknown=True)
 
 
 # --- errors

@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import onnxwire
 from onnxwire.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -103,6 +104,27 @@ def test_csv_is_read_back_as_it_was(odd, capsys) -> None:
     assert float(next(csv.DictReader(io.StringIO(run(capsys, DIGITS, "--csv"))))["mean"]) == pytest.approx(
         WEIGHTS["features.0.weight"].mean()
     )
+
+
+def test_names_of_any_bytes_are_quoted_and_written(tmp_path, capsys) -> None:
+    names = ["a\rb", "=1+1", 'q"q,', "l\nl", "x"]
+    model = onnxwire.ModelProto()
+    for name in names:
+        model.graph.initializer.add(name=name, data_type=1, dims=[1], raw_data=bytes(4))
+    data = model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff")
+    (tmp_path / "m.onnx").write_bytes(data)
+    run(capsys, tmp_path / "m.onnx", "--csv", "-o", tmp_path / "w.csv")
+    text = (tmp_path / "w.csv").read_bytes().decode()
+    assert [row["name"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [*names[:-1], "\\xff"]
+    assert '\n"a\rb",' in text
+    assert "\r\n" not in text
+
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    run(capsys, tmp_path / "m.onnx", "--arrow", tmp_path / "w.arrow", "--parquet", tmp_path / "w.parquet")
+    assert parquet.read_table(tmp_path / "w.parquet")["name"].to_pylist() == [*names[:-1], "\\xff"]
+    assert pa.ipc.open_file(tmp_path / "w.arrow").read_all().num_rows == 5
 
 
 def test_what_is_printed_may_go_to_a_file(tmp_path, capsys) -> None:

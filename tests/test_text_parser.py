@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -13,7 +15,7 @@ from unittest import mock
 import onnx
 import pytest
 import wire
-from google.protobuf import text_format
+from google.protobuf import text_encoding, text_format
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
@@ -44,18 +46,25 @@ def parse_enum(field, value, parse=text_format.ParseEnum):
     return parse(field, value)
 
 
-class Readers:
-    """Our reader of a text form and the official one, which is `mended` meanwhile."""
+def unescape(text, result=None, unescape=text_encoding.CUnescape):
+    """As the official runtime, but with the escape that C has for a question mark."""
+    return unescape(re.sub(r"(?<!\\)((?:\\\\)*)\\\?", r"\1?", text))
 
-    def __init__(self, read_text, parse, mended):
+
+class Readers:
+    """Our reader of a text form and the official one, which is patched with the `mends` meanwhile."""
+
+    def __init__(self, read_text, parse, *mends):
         self.read_text = read_text
         self.parse = parse
-        self.mended = mended
+        self.mends = mends
 
     def official_reading(self, official, text):
         """The bytes of the message that the official runtime reads, None where it refuses the text."""
         message = official()
-        with self.mended:
+        with contextlib.ExitStack() as stack:
+            for mend in self.mends:
+                stack.enter_context(mend)
             try:
                 self.parse(text, message)
             except Exception:
@@ -79,7 +88,12 @@ class Readers:
         return wanted is not None
 
 
-READERS = Readers(onnxwire.from_text, text_format.Parse, mock.patch.object(text_format, "ParseEnum", parse_enum))
+READERS = Readers(
+    onnxwire.from_text,
+    text_format.Parse,
+    mock.patch.object(text_format, "ParseEnum", parse_enum),
+    mock.patch.object(text_encoding, "CUnescape", unescape),
+)
 official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
 
 
@@ -179,7 +193,7 @@ one_string: "a"; "b"|one_string: "a", "b"|one_bool: true"a"|one_int32: 1}|one_in
 one_int32: {}|one_int32:|one_int32|one_int32: one_int64: 1|one_string: one_int32: 1|one_int32:: 1|one_int32: 1: 2
 nothing: 1|One_int32: 1|ONE_INT32: 1|Child {}|3: 1|1one: 1|"one_int32": 1|'one_int32': 1|one-int: 1|é: 1|é|²: 1
 one_int32é: 1|[a.b]: 1|[a]{}|[a.b/c.d] {}|[|[]|[1]: 1|child { [a.b]: 1 }|-1: 1|.: 1|%|\|/|one_int32: 1\
-one_int32: 1 / one_int64: 2|gone: 1|last: 5|last: 9223372036854775807 last: 1|child { child { child < > } } child {}
+one_int32: 1 / one_int64: 2|last: 5|last: 9223372036854775807 last: 1|child { child { child < > } } child {}
 tree { value: 1 branches { value: 2 } branches: [{ trunk { value: 3 } }] trunk <> }|tree { value: 1 }, tree {}
 """.strip().replace("\n", "|").split("|")  # fmt: skip
 TEXTS += [
@@ -446,6 +460,87 @@ def test_messages_nest_as_deep_as_binary_readers_take_them(form, pieces):
         else:
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
                 onnxwire.from_text(text, EVERYTHING[0])
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [
+        (r"why\?", "why?"),
+        (r"\\?", r"\?"),
+        (r"\\\?", r"\?"),
+        (r"\x5c?", r"\?"),
+        (r"\u005c?", r"\?"),
+        ("\\?" * 9000, "?" * 9000),
+    ],
+)
+def test_an_escaped_question_mark_is_one(literal, value, pieces):
+    assert onnxwire.from_text(f"doc_string: '{literal}'", onnxwire.GraphProto).doc_string == value
+    assert onnxwire.from_text(f"raw_data: '{literal}'", onnxwire.TensorProto).raw_data == value.encode()
+
+
+SKIPPED = [
+    "1", "'a' \"b\"", "-inf", "[]", "[1, x, 'y']", "{}",
+    "<a: {b: 1} c <> 3 {}; d [{}, <>], [], 9: 0x12>", "[{a: 1}, {}]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", SKIPPED)
+def test_a_field_that_was_is_skipped_with_a_warning(value, pieces):
+    text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
+    if "9: " in value:
+        text = text.replace("[], 9: 0x12", "")
+    with pytest.warns(onnxwire.RetiredFieldWarning) as caught:
+        model = onnxwire.from_text(text)
+    assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
+    assert [str(warning.message) for warning in caught] == [
+        "<str>: graph: line 1, column 19: GraphProto has no field 'producer_tag' any more; it is skipped"
+    ]
+    assert caught[0].filename == __file__
+
+
+def test_reserved_names_of_a_table_are_skipped_and_others_are_not():
+    for name in ("parameters", "v"):
+        with pytest.raises(onnxwire.DecodeError, match=f"GraphProto has no field '{name}'"):
+            onnxwire.from_text(f"graph {{ {name}: 1 }}")
+    with pytest.warns(onnxwire.RetiredFieldWarning):
+        assert onnxwire.from_text("v {}", onnxwire.AttributeProto) == onnxwire.AttributeProto()
+
+
+@pytest.mark.parametrize("value", [*SKIPPED, "'" + r"\001\"" * 20_000 + "'"])
+def test_unknown_fields_are_ignored_on_demand(value, pieces):
+    if "9: " in value:
+        value = value.replace("[], ", "")
+    text = f"graph {{ name: 'g' newer: {value}, node {{}} 412: {value} }} domain: 'd' newest: {value}"
+    assert onnxwire.from_text(text, ignore_unknown=True) == onnxwire.from_text(
+        "graph { name: 'g' node {} } domain: 'd'"
+    )
+    with pytest.raises(onnxwire.DecodeError, match="no field 'newer'"):
+        onnxwire.from_text(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["x 1", "x: ", "x: [1", "x: [1,]", "x: {", "x: {]", "x: <}", "x: {a 1}", "x: }", "x: 'a"]
+)
+def test_what_is_ignored_must_be_the_text_format(text, pieces):
+    with pytest.raises(onnxwire.DecodeError, match="line 1"):
+        onnxwire.from_text(f"graph {{ {text} ", ignore_unknown=True)
+
+
+def test_what_is_ignored_nests_no_deeper_than_what_is_not(pieces):
+    for depth in (98, 99):
+        text = f"graph {{ x: {'{a' * depth}{{}}{'}' * depth} }}"
+        if depth < 99:
+            assert onnxwire.from_text(text, ignore_unknown=True) == onnxwire.from_text("graph {}")
+        else:
+            with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+                onnxwire.from_text(text, ignore_unknown=True)
+
+
+def test_what_dump_prints_of_unknown_fields_is_ignored():
+    data = onnxwire.ModelProto(domain="d").SerializeToString() + b"\xa2\x1f\x03abc\xa0\x1f\x05\xa3\x1f\x08\x01\xa4\x1f"
+    text = onnxwire.to_text(onnxwire.ModelProto.FromString(data), as_protoc=True)
+    assert "500" in text
+    assert onnxwire.from_text(text, ignore_unknown=True) == onnxwire.ModelProto(domain="d")
 
 
 # --- errors

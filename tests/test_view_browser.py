@@ -8,15 +8,13 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import onnx
 import pytest
 from onnx import helper
+from view_process import end, serving
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -124,17 +122,15 @@ class Page:
 @pytest.fixture
 def open_page(driver):
     processes = []
+    with contextlib.ExitStack() as stack:
 
-    def start(path):
-        command = [sys.executable, "-P", "-m", "onnxwire", "view", str(path), "--no-browser"]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-        return Page(driver, processes[-1])
+        def start(path):
+            processes.append(stack.enter_context(serving(path, "--no-browser")))
+            return Page(driver, processes[-1])
 
-    yield start
-    for process in processes:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-        assert process.returncode == 0
+        yield start
+        for process in processes:
+            assert end(process)[1] == 0
 
 
 @pytest.fixture

@@ -7,33 +7,22 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import onnx
 import pytest
 from onnx import helper
+from view_process import end, serving
 
+import onnxwire
 from onnxwire.cli import main
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
-
-
-def start(*arguments):
-    command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def end(process):
-    """End it with Ctrl-C; what it said, and its status."""
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
-    return said, process.returncode
 
 
 class Reader(HTMLParser):
@@ -64,40 +53,46 @@ needs_signals = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
 
 @needs_signals
-def test_the_address_is_printed_and_ctrl_c_ends_it_quietly():
-    process = start(DIGITS, "--no-browser")
-    address = process.stdout.readline().strip()
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
-    with urllib.request.urlopen(address, timeout=10) as page:
-        assert b"<title>onnxwire</title>" in page.read()
-    said, status = end(process)
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_the_address_is_printed_and_a_signal_ends_it_quietly(number):
+    with serving(DIGITS, "--no-browser") as process:
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert b"<title>onnxwire</title>" in page.read()
+        said, status = end(process, getattr(signal, number))
     assert status == 0
-    assert said == "The address works once, in the browser that opens it first. Ctrl-C ends the page.\n"
+    assert said == "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.\n"
 
 
 @needs_signals
 def test_json_is_for_programs():
-    process = start(DIGITS, "--no-browser", "--json")
-    answer = json.loads(process.stdout.readline())
-    assert (answer["file"], "#token=" in answer["address"]) == (str(DIGITS), True)
-    assert end(process) == ("", 0)
+    with serving(DIGITS, "--no-browser", "--json") as process:
+        answer = json.loads(process.stdout.readline())
+        assert (answer["file"], "#token=" in answer["address"]) == (str(DIGITS), True)
+        assert end(process) == ("", 0)
 
 
 @needs_signals
-def test_the_browser_of_the_environment_is_opened(tmp_path, monkeypatch):
+def test_the_browser_of_the_environment_is_opened_without_the_token(tmp_path, monkeypatch):
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part; mv {seen}.part {seen}\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
-    process = start(DIGITS)
-    address = process.stdout.readline()
-    for _ in range(200):
-        if seen.exists():
-            break
-        time.sleep(0.05)
-    assert seen.read_text() == address
-    assert end(process)[1] == 0
+    with serving(DIGITS) as process:
+        address = process.stdout.readline().strip()
+        for _ in range(200):
+            if seen.exists():
+                break
+            time.sleep(0.05)
+        opened = seen.read_text().strip()
+        assert "token" not in opened
+        way = Path(unquote(urlsplit(opened).path))
+        assert way.stat().st_mode & 0o777 == 0o600
+        assert f'content="0; url={address}"' in way.read_text()
+        assert end(process)[1] == 0
+        assert not way.exists()
 
 
 def test_a_port_that_is_taken_is_refused(capsys):
@@ -171,6 +166,21 @@ def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), path)
     assert "<section" in report_of(path, capsys)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "graph { sparse_initializer {} }",
+        "graph { node { attribute { type: FLOAT t { data_type: 1 dims: 4 raw_data: '0123456789abcdef' } } } }",
+        "graph { initializer { data_type: 99 dims: 3 } initializer { dims: -1 } }",
+        "graph { node { attribute { type: FLOAT sparse_tensor { indices { data_type: 7 dims: 2 } } } } }",
+    ],
+)
+def test_a_report_of_a_model_with_faults_is_drawn(text, tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(onnxwire.from_text(text).SerializeToString())
+    assert Reader(report_of(path, capsys)).open == []
 
 
 def test_the_report_does_not_take_the_place_of_the_model(tmp_path, capsys):

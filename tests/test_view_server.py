@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -168,6 +169,36 @@ def test_no_answer_is_longer_than_a_page(server, key, question):
     status, answer = ask(server, key, question)
     assert status == 200
     assert len(json.dumps(answer)) < 200_000
+
+
+def test_a_question_with_a_body_is_refused_once(server, key):
+    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n\r\n"
+    for head, body in (
+        (f"Content-Length: {len(hidden)}", hidden),
+        ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden),
+    ):
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}".encode())
+            answer = b""
+            with contextlib.suppress(ConnectionResetError):
+                while piece := connection.recv(4096):
+                    answer += piece
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"digits" not in answer
+
+
+def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
+    for question in ("node", "raw", "records", "heat_map"):
+        status, answer = ask(server, key, question)
+        assert (status, answer) == (400, {"error": "the question lacks a path"})
+
+    def fail(**_):
+        raise ValueError("/secret/place.py")
+
+    monkeypatch.setattr(server.queries, "summary", fail, raising=False)
+    status, answer = ask(server, key, "summary")
+    assert (status, answer) == (500, {"error": "there is no answer to this question"})
 
 
 def test_what_is_no_http_ends_the_connection_only(server, key):

@@ -12,6 +12,7 @@ from importlib import import_module
 from onnxwire._version import __version__
 from onnxwire.cli.commands import GROUPS, SUMMARIES
 from onnxwire.cli.options import CommandParser, Parser
+from onnxwire.cli.terminal import CleanTerminal, clean_terminals, safe_text
 from onnxwire.errors import Error
 
 _EXAMPLES = """\
@@ -77,6 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
     arguments: the words after the program's name, by default the process's own.
     Returns the exit status: 0 for yes, 1 for no, 2 where something could not be done, 130 after Ctrl-C.
     """
+    with clean_terminals():
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
@@ -92,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         return TROUBLE
     # A name in a file may hold what the terminal's encoding has no sign for.
     for stream in (sys.stdout, sys.stderr):
+        stream = stream.stream if isinstance(stream, CleanTerminal) else stream
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -122,7 +129,8 @@ def _like(name: str) -> str:
 
 
 def _complain(text: str) -> None:
-    """Print a line on stderr; one, whatever is in a name."""
+    """Print a line on stderr; one, whatever is in a name. A progress bar may have stderr, so it is clean before."""
     for ours, shell in _ADVICE.items():
         text = text.replace(ours, shell)
-    print("onnxwire:", text.replace("\n", "\\n"), file=sys.stderr)
+    line = safe_text(text) if sys.stderr.isatty() else text.replace("\n", "\\n")
+    print("onnxwire:", line, file=sys.stderr)

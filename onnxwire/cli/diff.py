@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from onnxwire.cli.options import add_command
+from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.difference import Difference, diff
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and end at the first difference")
     parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, no values")
     add_color(parser)
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     parser.set_defaults(run=run)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
-from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
+from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_same, refuse_terminal
 from onnxwire.cli.progress import progress_bar
-from onnxwire.errors import SaveError, SourceError
+from onnxwire.errors import SourceError
 from onnxwire.messages import SCHEMA
 from onnxwire.model import save
 
@@ -35,16 +34,18 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="the text is JSON")
     add_type(parser, "the message that the text holds, such as TensorProto; by default ModelProto")
+    parser.add_argument(
+        "--ignore-unknown", action="store_true", help="skip fields that there are not, such as those of a newer ONNX"
+    )
     add_output(parser)
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Encode the text; returns the exit status."""
     out, path = options.output, options.file
-    if out == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    refuse_terminal(out)
     if path == "-":
         message = _read(sys.stdin.buffer, options)
     else:
@@ -66,4 +67,4 @@ def _read(file: IO[bytes], options: argparse.Namespace) -> Message:
         from onnxwire.json_parser import from_json as parse
     else:
         from onnxwire.text_parser import from_text as parse
-    return parse(file, cls)
+    return parse(file, cls, ignore_unknown=options.ignore_unknown)

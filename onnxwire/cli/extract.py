@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
-from onnxwire.cli.options import add_command
+from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="the model to write, - for stdout; of tensors a name that ends with .npy, .npz or .safetensors",
     )
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -70,8 +70,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tensor:
         return _write_tensors(options)
     out = options.output
-    if out == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    refuse_terminal(out)
     with load(options.file) as model:
         names = _names_of(model)
         inputs = None if options.inputs is None else _split(options.inputs, names)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import sys
 from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
-from onnxwire.errors import SourceError
+from onnxwire.errors import SaveError, SourceError
 from onnxwire.messages import SCHEMA
 
 
@@ -66,6 +67,17 @@ def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add -o, the file to write."""
     parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
+
+
+def add_progress(parser: argparse.ArgumentParser) -> None:
+    """Add --no-progress."""
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+
+
+def refuse_terminal(output: str) -> None:
+    """Raise SaveError where a binary file would be written to a terminal."""
+    if output == "-" and sys.stdout.isatty():
+        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
 
 
 def refuse_same(path: str, output: str) -> None:

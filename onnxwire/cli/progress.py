@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from onnxwire.cli.terminal import CleanTerminal, safe_text
+
 
 @contextmanager
 def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int], object] | None]:
@@ -22,7 +24,9 @@ def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int
     except ImportError:
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
+    # A name of a file is no markup, and rich steers the terminal itself.
+    file = sys.stderr.stream if isinstance(sys.stderr, CleanTerminal) else sys.stderr
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=file), transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(safe_text(label), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -14,7 +14,7 @@ from onnxwire._message import Message
 from onnxwire._repeated import Repeated
 from onnxwire._view import Payload
 from onnxwire.cli.ls import place_of
-from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.options import add_command, add_progress, add_type
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.descriptor import FieldDescriptor
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
     )
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
     add_color(parser)
     parser.set_defaults(run=run)

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxwire._message import Message
 from onnxwire.cli.ls import add_selection, arrange, choose
-from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
+from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.errors import SaveError
@@ -68,7 +68,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
     )
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -151,10 +151,7 @@ def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Nam
         for line in _table(rows, paint):
             out.write(line + "\n")
     if options.output == "-":
-        text = out.getvalue()
-        # A program gets the names themselves, a terminal what can't steer it.
-        is_raw = options.csv and sys.stdout.isatty()
-        sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+        sys.stdout.write(out.getvalue())
     else:
         _save(options.output, out.getvalue().encode("utf-8", "backslashreplace"))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 Paint = Callable[[str, str], str]
@@ -21,6 +23,49 @@ def add_color(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="colors: auto, which is the default, is on a terminal without NO_COLOR in the environment",
     )
+
+
+class CleanTerminal:
+    """A terminal that gets text of files without what it would obey: every command's stdout and stderr, where they are.
+
+    stream: the terminal as it is. takes_color: let colors through, which a painter has made.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.takes_color = False
+
+    def write(self, text: str) -> int:
+        """Write text; what is not printable is shown by its code, but for ends of lines and tabs."""
+        if not text.isprintable():
+            parts = (_KEPT_AND_COLORS if self.takes_color else _KEPT).split(text)
+            text = "".join(part if i % 2 else safe_text(part) for i, part in enumerate(parts))
+        return self.stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+_KEPT = re.compile("([\n\t]+)")
+_KEPT_AND_COLORS = re.compile("([\n\t]+|\x1b\\[[0-9;]*m)")
+
+
+@contextmanager
+def clean_terminals() -> Iterator[None]:
+    """Make terminals of stdout and stderr clean; what goes to files and pipes stays as it is."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (
+        CleanTerminal(stream) if stream is not None and stream.isatty() else stream for stream in before
+    )
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
@@ -39,6 +84,9 @@ def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
         except ImportError:
             pass
         else:
+            stream = out or sys.stdout
+            if isinstance(stream, CleanTerminal):
+                stream.takes_color = True
             return lambda text, style: Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
     return lambda text, style: text
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import html
 import json
 import os
+import signal
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from onnxwire.cli.options import add_command, refuse_same
@@ -16,8 +21,9 @@ from onnxwire.model import load
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
-maps, and the bytes of any field. The page is served to this machine only, by an address that works once; Ctrl-C ends
-it. A model of any size opens at once: only what is on the screen is read. With -o, write a report to one file instead.
+maps, and the bytes of any field. The page is served to this machine only, by an address that works once; Ctrl-C or
+SIGTERM ends it. A model of any size opens at once: only what is on the screen is read. With -o, write a report to one
+file instead.
 """
 _EXAMPLES = """\
 examples:
@@ -49,7 +55,7 @@ def _port(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C, or write the report; returns the exit status."""
+    """Serve the page until Ctrl-C or SIGTERM, or write the report; returns the exit status."""
     if options.output is not None:
         if options.json:
             options.parser.error("--json is for the page's address, and -o writes HTML")
@@ -62,20 +68,62 @@ def run(options: argparse.Namespace) -> int:
         server = Server(Queries(model), options.port)
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
-    # Ctrl-C is the way to end it, and so no failure.
-    with server, contextlib.suppress(KeyboardInterrupt):
+    # These are the ways to end it, and so no failure.
+    with server, contextlib.suppress(KeyboardInterrupt), _sigterm_as_ctrl_c(), contextlib.ExitStack() as stack:
         address = server.address
         print(json.dumps({"address": address, "file": options.file}) if options.json else address, flush=True)
         if not options.no_browser and _has_screen():
+            way = stack.enter_context(_way_to(address))
             # Some browsers return only when they are closed.
-            threading.Thread(target=_open, args=(address,), daemon=True).start()
+            threading.Thread(target=_open, args=(way,), daemon=True).start()
         if not options.json:
-            print("The address works once, in the browser that opens it first. Ctrl-C ends the page.", file=sys.stderr)
+            print(
+                "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
+                file=sys.stderr,
+            )
         server.serve_forever(poll_interval=0.1)
     # What threads still read stays open until the process ends.
     with contextlib.suppress(InUseError):
         model.close()
     return 0
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, too, raise KeyboardInterrupt: a shell's background jobs ignore SIGINT."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _way_to(address: str) -> Iterator[str]:
+    """Give the address of a page that leads to another, a file that nobody else can read.
+
+    The browser's command line, which every user of the machine can read, so has no token in it.
+    """
+    descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # of mode 0600
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(_WAY.format(address=html.escape(address)))
+        yield Path(path).as_uri()
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+_WAY = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={address}">
+<title>onnxwire</title>
+<p><a href="{address}">The page of onnxwire</a></p>
+</html>
+"""
 
 
 def _has_screen() -> bool:

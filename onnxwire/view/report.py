@@ -115,19 +115,22 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
             groups.setdefault(_group(tensor["name"]), []).append(tensor)
     rest = totals["bytes"] - sum(tensor["bytes"] for tensor in tensors)
     if rest > 0:
-        name = count_text(totals["count"] - len(tensors), "smaller tensor")
+        name = count_text(max(totals["count"] - len(tensors), 0), "smaller tensor")
         groups[""] = [{"name": name, "bytes": rest, "path": ""}]
     if not groups:
         return ""
     sizes = {name: sum(piece["bytes"] for piece in pieces) for name, pieces in groups.items()}
+    # Of a model with faults, the totals may be others than those of the tensors that are found in it.
+    total = sum(sizes.values())
     names = sorted(groups, key=lambda name: -sizes[name])
     drawn = []
     for i, (name, place) in enumerate(
         zip(names, lay_out([sizes[name] for name in names], _WIDTH, _HEIGHT), strict=True)
     ):
         color = 1 + i % _COLORS if name else 0
-        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], place, totals["bytes"])}</g>')
-    label = f"Treemap of {count_text(len(tensors), 'tensor')}; the largest is {tensors[0]['name']}"
+        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], place, total)}</g>')
+    label = f"Treemap of {count_text(len(tensors), 'tensor')}"
+    label += f"; the largest is {tensors[0]['name']}" if tensors else ""
     body = "\n".join(drawn)
     return f"""<section>
 <h2>Where the bytes are</h2>

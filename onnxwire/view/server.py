@@ -42,11 +42,15 @@ _HEADERS = {
 _IDLE = 60  # seconds after which a silent connection is closed
 
 
+class _QuestionError(ValueError):
+    """A question that is asked wrongly; the text is for whoever asked."""
+
+
 def _numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
     def parse(text: str) -> tuple[int, ...]:
         numbers = tuple(_number(word) for word in text.split(",")) if text else ()
         if count is not None and len(numbers) != count:
-            raise ValueError(f"{count} numbers are wanted")
+            raise _QuestionError(f"{count} numbers are wanted")
         return numbers
 
     return parse
@@ -54,7 +58,7 @@ def _numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
 
 def _number(text: str) -> int:
     if re.fullmatch(r"-?[0-9]{1,18}", text) is None:
-        raise ValueError(f"{text!r} is no number")
+        raise _QuestionError(f"{text!r} is not a number")
     return int(text)
 
 
@@ -138,6 +142,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a page or with JSON."""
+        if self._has_body():
+            # Left where it is, it would be taken for the next request.
+            self.close_connection = True
+            return self._refuse(HTTPStatus.BAD_REQUEST, "a question has no body")
         if not self._is_ours():
             return self._refuse(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 and localhost only")
         try:
@@ -169,22 +177,37 @@ class Handler(BaseHTTPRequestHandler):
             arguments = {
                 key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers
             }
+            if "path" in parsers and "path" not in arguments:
+                raise _QuestionError("the question lacks a path")
             self._refuse_cut()
             answer = getattr(self.server.queries, name)(**arguments)
         except PathError as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
-        except (Error, ValueError, TypeError) as error:
+        except (Error, _QuestionError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
             self._refuse(HTTPStatus.INSUFFICIENT_STORAGE, "there is too little memory for this")
+        except Exception:
+            # The text of any other error is about the program, not about the question.
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "there is no answer to this question")
         else:
             self._send_json(HTTPStatus.OK, answer)
 
     def _refuse_cut(self) -> None:
-        """Raise ValueError where the file was cut: to touch what is gone would end the process."""
+        """Raise _QuestionError where the file was cut: to touch what is gone would end the process."""
         document = self.server.queries.model._document
         if document.descriptor >= 0 and os.fstat(document.descriptor).st_size < len(document):
-            raise ValueError(f"{document.name} is shorter than it was; start `onnxwire view` again")
+            raise _QuestionError(f"{document.name} is shorter than it was; start `onnxwire view` again")
+
+    def _has_body(self) -> bool:
+        """Whether something follows the request that belongs to it; a short body is read."""
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" not in self.headers and length == "0":
+            return False
+        # A connection that is closed with bytes unread may lose the answer.
+        if length.isascii() and length.isdecimal() and len(length) < 6:
+            self.rfile.read(int(length))
+        return True
 
     def _is_ours(self) -> bool:
         """Whether the request is for this machine by name: a foreign name that leads here is DNS rebinding."""
@@ -203,6 +226,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

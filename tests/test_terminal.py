@@ -1,0 +1,95 @@
+"""Nothing in a file steers the terminal that it is shown on; what is piped stays as it is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from terminal import shown_on_terminal
+
+import onnxwire
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+# An escape sequence, its one-character form, DEL, a reversal of the direction, a title, and what hides what follows.
+EVIL = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
+COLOR = re.compile("\x1b\\[[0-9;]*m")
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """A model with such a name everywhere."""
+    model = onnxwire.ModelProto(ir_version=8, producer_name=EVIL, doc_string=EVIL)
+    model.opset_import.add(version=17)
+    model.metadata_props.add(key=EVIL, value=EVIL)
+    model.metadata_props.add(key="k", value=f"{EVIL}\n\tnext")
+    model.graph.name = EVIL
+    model.graph.node.add(op_type=EVIL, name="n", input=[EVIL], output=["y"], doc_string=EVIL)
+    model.graph.initializer.add(name=EVIL, data_type=1, dims=[1], raw_data=bytes(4))
+    model.graph.output.add(name=EVIL)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    return tmp_path
+
+
+def assert_clean(shown):
+    """Assert that there is nothing but text, and colors that are not those of the file."""
+    text = shown.decode().replace("\r\n", "\n")
+    assert "\x1b[8m" not in text
+    assert "\x1b[2J" not in text
+    assert all(line.isprintable() for line in re.split("[\n\t]", COLOR.sub("", text))), repr(text)
+    return text
+
+
+COMMANDS = [
+    "info", "info --json", "info --raw", "ls", "ls --nodes", "ls --values", "ls --tree", "ls --json", "show node:n",
+    "show graph.name", "show doc_string", "show graph.initializer[0]", "stats", "stats --csv", "stats --json",
+    "view -o -", "dump", "dump --json", "check", "check --json", "check --sarif", "meta", "meta --json", "meta KEY",
+    "diff other.onnx", "diff other.onnx --json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("color", ["", "--color=always"])
+def test_a_file_does_not_steer_the_terminal_it_is_shown_on(command, color, evil):
+    name, *options = command.split()
+    if color and name in ("info", "view", "dump", "meta"):
+        pytest.skip("it has no colors")
+    (evil / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
+    words = [name, "m.onnx", *("k" if word == "KEY" else word for word in options), *filter(None, [color])]
+    status, shown = shown_on_terminal(*words, stream="stdout", cwd=evil)
+    assert status in (0, 1)
+    assert assert_clean(shown)
+
+
+def test_what_is_piped_is_as_it_stands(evil):
+    command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
+    assert subprocess.run(command, cwd=evil, capture_output=True, check=True).stdout.decode() == f"{EVIL}\n\tnext\n"
+
+
+def test_line_ends_and_tabs_of_a_value_are_kept(evil):
+    _, shown = shown_on_terminal("meta", "m.onnx", "k", stream="stdout", cwd=evil)
+    assert assert_clean(shown).endswith("\\rh\n\tnext\n")
+
+
+@pytest.mark.parametrize("command", ["info", "check", "view -o", "meta", "nothing"])
+def test_names_of_files_do_not_steer_it_in_errors(command, evil):
+    name, *options = command.split()
+    for path in (f"{EVIL}.onnx", f"no{EVIL}.onnx"):
+        if not path.startswith("no"):
+            (evil / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)
+        _, shown = shown_on_terminal(name, path, *options, *(["r.html"] if options else []), stream="stderr", cwd=evil)
+        assert assert_clean(shown).startswith("onnxwire: ") or not shown
+    _, shown = shown_on_terminal("info", "m.onnx", f"--{EVIL}", stream="stderr", cwd=evil)
+    assert "unrecognized" in assert_clean(shown)
+
+
+def test_names_of_files_do_not_steer_it_in_warnings_and_progress_bars(evil):
+    pytest.importorskip("rich")
+    (evil / f"{EVIL}[red].txt").write_text("graph { producer_tag: 1 }")
+    _, shown = shown_on_terminal("encode", f"{EVIL}[red].txt", "-o", f"{EVIL}[red].onnx", stream="stderr", cwd=evil)
+    for sign in ("\x9b", "\u202e", "\x07", "\x1b[8m", "\x7f"):
+        assert sign not in shown.decode()
+    assert b"RetiredField" not in shown
+    assert "any more; it is skipped" in shown.decode()
+    assert "[red].onnx" in shown.decode()
