@@ -94,12 +94,17 @@ def select(rows: Iterable[Row], options: argparse.Namespace) -> list[Row]:
 
 def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
     """The rows that have a name and fulfil conditions."""
+    return list(filter(row_test(pattern, is_regex, conditions), rows))
+
+
+def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
+    """The test of whether a row has a name and fulfils conditions."""
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
         is_meant = name_matcher(pattern, is_regex)
-        # What has no name is found by its path.
+        # A row without a name is found by its path.
         tests.append(lambda row: is_meant(row["name"] or row["path"]))
-    return [row for row in rows if all(test(row) for test in tests)]
+    return lambda row: all(test(row) for test in tests)
 
 
 def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
