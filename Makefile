@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz hostile sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 
 fuzz: $(VENV)/tested  ## damaged bytes against the official runtime, for ten minutes
 	$(BIN)/python tests/fuzz.py --seconds 600
+
+hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
+	$(BIN)/python tests/hostile.py --bytes 2000000
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

@@ -44,6 +44,7 @@ examples:
 A PATTERN with *, ? or [ is for the whole name, any other one for a part of it. Conditions are a key of --json,
 one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T stand for powers of 1024.
 """
+_TOGETHER = 1000  # lines that are written at once
 _LONG = 48  # characters of a list of names in a row
 
 
@@ -171,8 +172,9 @@ def _print_rows(rows: list[Row], options: argparse.Namespace, paint: Paint) -> N
         ]
     is_terminal = sys.stdout.isatty()
     cells = [[safe_text(cell) for cell in row] for row in cells]
-    for line in table_lines(cells, headings if is_terminal and rows else None, right, styles, paint):
-        print(line)
+    lines = table_lines(cells, headings if is_terminal and rows else None, right, styles, paint)
+    for start in range(0, len(lines), _TOGETHER):
+        sys.stdout.write("\n".join(lines[start : start + _TOGETHER]) + "\n")
     if is_terminal:
         total = f", {size_text(sum(row['bytes'] for row in rows))}" if noun == "tensor" else ""
         print(count_text(len(rows), noun) + total)

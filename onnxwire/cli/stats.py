@@ -117,12 +117,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
     """Measure the tensors that the options choose; returns rows, and what they are of, in their order."""
-    rows = zip(find_tensors(message), tensor_rows(message), strict=True)
+    known = zip(find_tensors(message), tensor_rows(message), strict=True)
     first = next(tensor_rows(message), {})
     # Conditions about what is known before are checked before, so that less is read.
     early = [text for text in options.filter if filter_key(text) in {*first, "rank"}]
     is_meant = row_test(options.pattern, options.regex, early)
-    chosen = (found for found, row in rows if is_meant(row))
+    chosen = (tensor for tensor, row in known if is_meant(row))
     bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
     with progress_bar(f"reading {os.path.basename(options.file)}", not options.no_progress) as progress:
         found = measure_all(
