@@ -51,7 +51,8 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
     """Compare the elements of two tensors of one shape, wherever each has them.
 
     progress: called with the bytes of `old` that were compared since the last call. Elements that stand at one place of
-    one file are not read, nor are holes that both files have; of others as little as a block is in memory, but for typed fields such as float_data.
+    one file are not read, nor are holes that both files have; of others as little as a block is in memory, but for
+    typed fields such as float_data.
     Raises TensorError for tensors of different shapes, and where one is damaged; SourceError and ExternalDataError for
     external data that can't be had.
     """

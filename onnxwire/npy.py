@@ -36,7 +36,8 @@ def to_npy(
     A data type that numpy does not have is written as what `stored_as` says: nothing is rounded, and no file needs
     pickle or another package to be read. Strings become numpy's fixed-width ones.
     Raises TensorError as `numpy` does, for strings that end with a NUL, which numpy would lose, and for such as need
-    more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does. Source: numpy.lib.format, version 1.0.
+    more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
+    Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
     report = None if progress is None else lambda written: progress(written, entry.size)
@@ -174,8 +175,8 @@ def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
     dtype = np.dtype(f"<U{max(map(len, values), default=0) or 1}")
     if len(values) * dtype.itemsize > _WIDEST:
         reason = (
-            f"its {len(values):,} strings need {len(values) * dtype.itemsize:,} bytes in the width of the longest, more "
-            f"than the limit of {_WIDEST:,}; `onnxwire dump` writes each as long as it is"
+            f"its {len(values):,} strings need {len(values) * dtype.itemsize:,} bytes in the width of the longest, "
+            f"more than the limit of {_WIDEST:,}; `onnxwire dump` writes each as long as it is"
         )
         raise tensor_error(storage.tensor, reason)
     return values, dtype
