@@ -16,9 +16,8 @@ from graphs import nested_model, write_sparse_model
 from onnx import numpy_helper
 
 import onnxwire
-from onnxwire import distance
 from onnxwire.cli import main
-from onnxwire.distance import Distance, distance
+from onnxwire.distance import Distance, _Elements, distance
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
@@ -383,14 +382,12 @@ def test_holes_that_both_files_have_are_not_read(tmp_path, monkeypatch):
     if os.stat(tmp_path / "a").st_blocks > 1000:
         pytest.skip("the file system has no holes")
     looked = []
-    read = distance._Elements.read
-    monkeypatch.setattr(
-        distance._Elements, "read", lambda self, start, count: looked.append(count) or read(self, start, count)
-    )
+    read = _Elements.read
+    monkeypatch.setattr(_Elements, "read", lambda self, start, count: looked.append(count) or read(self, start, count))
     steps = []
     found = list(
         onnxwire.diff(tmp_path / "a", tmp_path / "b", progress=lambda done, total: steps.append((done, total)))
     )
-    assert [difference.distance for difference in found] == [distance.Distance(1 << 32, 1, 7)]
+    assert [difference.distance for difference in found] == [Distance(1 << 32, 1, 7)]
     assert sum(looked) < 1 << 24
     assert steps[-1] == (1 << 32, 1 << 32)
