@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,9 @@ fuzz: $(VENV)/tested  ## damaged bytes and random edits against the official run
 
 fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize` makes, for SECONDS=600
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
+
+hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
+	$(BIN)/python tests/hostile.py --bytes 2000000
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

@@ -23,6 +23,10 @@ cdef int add_leading(Table* table, set leading, set seen) except -1:
     return 0
 
 
+cdef enum:
+    MOST_FRAMES = 101            # the root and 100 messages in one another, as for every protobuf reader
+
+
 @cython.final
 @cython.freelist(16)
 cdef class Frame:
@@ -31,6 +35,55 @@ cdef class Frame:
     cdef uint32_t field          # the one that is looked at
     cdef Py_ssize_t place        # of the last element, in a repeated one
     cdef object elements         # iterator over a repeated field, or None
+    cdef str prefix              # the message's path with a point after it; None until it is asked for
+    cdef Py_ssize_t number       # of the message's path among those kept, -1 for none
+
+    cdef str name(self):
+        """The name of the field that the message being looked at now is in."""
+        cdef uint32_t field = self.field - 1 if self.elements is None else self.field
+        return (<object>self.view.table.fields[field].descriptor).name
+
+    cdef str step(self):
+        """The way to that message from this one."""
+        return self.name() if self.elements is None else f"{self.name()}[{self.place}]"
+
+
+@cython.final
+cdef class Paths:
+    """Paths that a search found, by numbers: 12 bytes for each message on the way, however deep that lies."""
+    cdef object parents          # array: 1 + the number of the path that a path goes on from, 0 for the root
+    cdef object steps            # array: 1 + place, or 0, and below 8 bits the number of the field's name
+    cdef list names
+    cdef dict numbers
+
+    def __init__(self):
+        from array import array
+
+        self.parents = array("I")
+        self.steps = array("q")
+        self.names = []
+        self.numbers = {}
+
+    cdef Py_ssize_t add(self, Py_ssize_t parent, Frame frame) except -1:
+        cdef str name = frame.name()
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.names)
+            self.names.append(name)
+        self.parents.append(parent + 1)
+        self.steps.append((0 if frame.elements is None else frame.place + 1) << 8 | number)
+        return len(self.parents) - 1
+
+    def __getitem__(self, Py_ssize_t number):
+        cdef list steps = []
+        if not 0 <= number < len(self.parents):
+            raise IndexError(number)
+        while number >= 0:
+            step = self.steps[number]
+            name = self.names[step & 0xFF]
+            steps.append(f"{name}[{(step >> 8) - 1}]" if step >> 8 else name)
+            number = <Py_ssize_t>self.parents[number] - 1
+        return ".".join(reversed(steps))
 
 
 @cython.final
@@ -39,7 +92,8 @@ cdef class Search:
 
     root: the message that is searched, itself not among the results; classes: what is searched for. Only messages that
     can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`. Messages may be edited on the way;
-    where elements come or go in a field that is being gone through, ChangedError is raised.
+    where elements come or go in a field that is being gone through, ChangedError is raised, and DecodeError for
+    messages nested more than 100 deep.
     """
     cdef set wanted              # addresses of tables
     cdef set leading             # those whose messages are worth a look
@@ -57,9 +111,15 @@ cdef class Search:
         self.push(root)
 
     cdef int push(self, View view) except -1:
-        cdef Frame frame = Frame.__new__(Frame)
+        cdef Frame frame
+        if len(self.frames) == MOST_FRAMES:
+            from onnxwire.text import too_deep
+
+            raise too_deep(view)
+        frame = Frame.__new__(Frame)
         fill(view)
         frame.view = view
+        frame.number = -1
         self.frames.append(frame)
         return 0
 
@@ -80,6 +140,18 @@ cdef class Search:
             if found is not None:
                 return found
         raise StopIteration
+
+    def keep(self, Paths paths):
+        """Keep the path of what was found last; returns its number. One search has its paths in one place."""
+        cdef Py_ssize_t number = -1
+        cdef Frame frame, outer = None
+        for frame in self.frames:
+            if outer is not None:
+                if frame.number < 0:
+                    frame.number = paths.add(number, outer)
+                number = frame.number
+            outer = frame
+        return number
 
     cdef View next_in(self, Frame frame):
         """The next message in another that is worth a look, or None."""
@@ -111,11 +183,11 @@ cdef class Search:
             frame.place = -1
 
     cdef str path(self):
-        cdef Frame frame
-        cdef list steps = []
+        """The path of the message that the last frame has come to."""
+        cdef Frame frame, outer = None
+        # What many elements have before them is made once.
         for frame in self.frames:
-            if frame.elements is None:
-                steps.append((<object>frame.view.table.fields[frame.field - 1].descriptor).name)
-            else:
-                steps.append(f"{(<object>frame.view.table.fields[frame.field].descriptor).name}[{frame.place}]")
-        return ".".join(steps)
+            if frame.prefix is None:
+                frame.prefix = "" if outer is None else f"{outer.prefix}{outer.step()}."
+            outer = frame
+        return f"{outer.prefix}{outer.step()}"

@@ -24,6 +24,7 @@ from onnxwire.messages import (
     ValueInfoProto,
 )
 from onnxwire.paths import Found, parse_index, resolve
+from onnxwire.scopes import defined_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -307,21 +308,17 @@ def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
     used: dict[str, None] = {}
     if not names:
         return []
-    for _, node in Search(model, [NodeProto]):
-        names.difference_update(node.output)
-        used.update(dict.fromkeys(node.input))
     classes: list[type[Message]] = [GraphProto, FunctionProto]
     for _, scope in Search(model, classes):
-        if isinstance(scope, FunctionProto):
-            names.difference_update(scope.input)
-            used.update(dict.fromkeys(scope.output))
-            continue
-        assert isinstance(scope, GraphProto)
-        names.difference_update(value.name for value in scope.input)
-        names.difference_update(tensor.name for tensor in scope.initializer)
-        names.difference_update(sparse.values.name for sparse in scope.sparse_initializer)
-        used.update(dict.fromkeys(value.name for value in scope.output))
-    return [name for name in used if name in names]
+        names -= defined_names(scope)  # type: ignore[arg-type]
+        if not names:
+            return []
+    for _, node in Search(model, [NodeProto]):
+        used.update((name, None) for name in node.input if name in names)
+    for _, scope in Search(model, classes):
+        outputs = scope.output if isinstance(scope, FunctionProto) else (value.name for value in scope.output)  # type: ignore[attr-defined]
+        used.update((name, None) for name in outputs if name in names)
+    return list(used)
 
 
 def values_of(message: Message, paths: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, those of 6 bits included
+_SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
+_ALL = 1 << 63  # blocks, more than there are
 _Pair = tuple[int, int]
 
 
@@ -48,7 +51,8 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
     """Compare the elements of two tensors of one shape, wherever each has them.
 
     progress: called with the bytes of `old` that were compared since the last call. Elements that stand at one place of
-    one file are not read; of others as little as a block is in memory, but for typed fields such as float_data.
+    one file are not read, nor are holes that both files have; of others as little as a block is in memory, but for
+    typed fields such as float_data.
     Raises TensorError for tensors of different shapes, and where one is damaged; SourceError and ExternalDataError for
     external data that can't be had.
     """
@@ -66,7 +70,15 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
         if progress is not None:
             progress(kinds[0].count_bytes(count))
         return total
-    for start in range(0, count, _BLOCK):
+    start = 0
+    while start < count:
+        empty = min(first.holes(start), second.holes(start)) if is_one_kind else 0
+        if empty:
+            end = min(start + empty * _BLOCK, count)
+            if progress is not None:
+                progress(kinds[0].count_bytes(end) - kinds[0].count_bytes(start))
+            start = end
+            continue
         size = min(_BLOCK, count - start)
         ours, theirs = first.read(start, size), second.read(start, size)
         # Both are bytes or bytearray, which are compared by memcmp; a memoryview would go element by element.
@@ -75,6 +87,7 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
             total = total.plus(_same_kind(*values) if is_one_kind else _any_kind(*values))
         if progress is not None:
             progress(len(ours))
+        start += size
     return total
 
 
@@ -101,10 +114,24 @@ class _Elements:
             file, offset = self._place
             status = os.fstat(file.descriptor)
             self.origin = (status.st_dev, status.st_ino), offset
+            self._is_whole = status.st_size >= offset + self._kind.count_bytes(storage.count)
         elif storage.field not in ("raw_data", "external_data"):
             # Decoded once, not for each block.
             self._data = storage.payload()
         self._buffer = bytearray()
+
+    def holes(self, start: int) -> int:
+        """How many blocks from place `start` on the file has nothing of, so that they are zeros without being read."""
+        if self._place is None or not self._is_whole or _SEEK_DATA is None:
+            return 0
+        file, offset = self._place
+        place = offset + self._kind.count_bytes(start)
+        try:
+            found = os.lseek(file.descriptor, place, _SEEK_DATA)
+        except OSError as error:
+            # There is no data up to the end; other errors mean that the file system can't tell.
+            return _ALL if error.errno == errno.ENXIO else 0
+        return (found - place) // self._kind.count_bytes(_BLOCK)
 
     def read(self, start: int, count: int) -> bytes | bytearray:
         """The bytes of elements from place `start`, a multiple of _BLOCK; they are there until the next call."""

@@ -6,7 +6,37 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
+
+_NAMES = 100_000  # that are looked at for one that was meant
+_CLOSE = 2000  # of which so many are compared letter by letter
+_LETTERS = 200  # of a name that is compared; a longer one is no slip of the keyboard
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that was perhaps meant, such as "; did you mean 'axis'?", or "" where none is like it.
+
+    A few letters may differ, or one be a part of the other. Of a million names the first 100,000 are looked at.
+    """
+    from difflib import get_close_matches
+    from heapq import nlargest
+    from itertools import islice
+    from os.path import commonprefix
+
+    if not name or len(name) > _LETTERS:
+        return ""
+    names = dict.fromkeys(other for other in islice(known, _NAMES) if other and len(other) <= 2 * _LETTERS)
+    likely: Iterable[str] = names
+    if len(names) > _CLOSE:
+        # Of very many, those that begin alike.
+        likely = nlargest(_CLOSE, names, lambda other: len(commonprefix([name, other])))  # noqa: RUF071
+    close = get_close_matches(name, likely, n=1, cutoff=0.7)
+    if not close:
+        lower = name.lower()
+        parts = (other for other in names if lower in other.lower() or (len(other) > 1 and other.lower() in lower))
+        close = sorted(parts, key=len)[:1]
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class Error(Exception):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from onnxwire._search import Search
-from onnxwire.errors import FieldTypeError, PathError
+from onnxwire.errors import FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxwire.scopes import captured_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.messages import SparseTensorProto
 
 _SHOWN = 5
-_NAMED = 2000  # names that are compared with one that was not found
 
 
 class UntypedValueWarning(UserWarning):
@@ -90,13 +90,15 @@ def _keep(message: GraphProto | ModelProto, field: str, elements: list[object]) 
 def _give_way(graph: GraphProto, given: set[str]) -> None:
     """Rename what nodes that are kept for another output make too, though it is given: a name has one origin."""
     taken: set[str] = set()
+    tried: dict[str, int] = {}  # by name: how many others were tried for it, which are not to be tried again
     for node in graph.node:
         for place, name in enumerate(node.output):
             if name in given:
                 taken = taken or {other for kept in graph.node for other in (*kept.input, *kept.output)}
                 new = f"{name}_unused"
                 while new in taken:
-                    new += "_"
+                    tried[name] = tried.get(name, 1) + 1
+                    new = f"{name}_unused_{tried[name]}"
                 taken.add(new)
                 node.output[place] = new
 
@@ -148,19 +150,15 @@ class _Plan:
                 if place not in self.nodes:
                     self.nodes.add(place)
                     node = graph.node[place]
-                    waiting += [(other, node.name or node.op_type) for other in _read_by(node)]
+                    user = node.name or node.op_type
+                    waiting += [(other, user) for other in (*node.input, *captured_names(node))]
             elif not (may_use_own and name in self.own):
                 missing[name] = user
         if missing:
             raise self._incomputable(missing)
 
     def _absent(self, name: str) -> PathError:
-        from difflib import get_close_matches
-
-        known = [*self.own, *self._makers, *self.initializers]
-        part = sorted((known_name for known_name in known if name and name in known_name), key=len)
-        close = [*get_close_matches(name, known[:_NAMED], n=1, cutoff=0.7), *part]
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, (*self.own, *self._makers, *self.initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable(self, missing: dict[str, str]) -> PathError:
@@ -174,33 +172,15 @@ class _Plan:
         )
 
 
-def _read_by(node: NodeProto) -> list[str]:
-    """The names of values that a node reads, those that the graphs in its attributes take from outside included."""
-    names = list(node.input)
-    for attribute in node.attribute:
-        for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-            own = {value.name for value in graph.input}
-            own.update(tensor.name for tensor in graph.initializer)
-            own.update(sparse.values.name for sparse in graph.sparse_initializer)
-            read: list[str] = []
-            for inner in graph.node:
-                read += _read_by(inner)
-                own.update(inner.output)
-            read += [value.name for value in graph.output]
-            names += [name for name in dict.fromkeys(read) if name not in own]
-    return names
-
-
 def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
     """Give a graph other inputs and outputs; returns the names whose types are not known."""
     ends = {*inputs, *outputs}
     types: dict[str, ValueInfoProto] = {}
     for known in (graph.value_info, graph.output, graph.input):
         types.update({value.name: value for value in known if value.name in ends and value.HasField("type")})
-    for name in ends - set(types):
-        made = _constant_type(graph, name)
-        if made is not None:
-            types[name] = made
+    for name, dims, tensor in _constants(graph):
+        if name in ends and name not in types:
+            types[name] = _typed(name, tensor, list(dims))
     # Where an input is an initializer that was asked for as an input, it becomes a value that is given.
     own_defaults = [value for value in graph.input if value.name in plan.constants and value.name not in ends]
     new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *own_defaults]
@@ -211,15 +191,12 @@ def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], pl
     return [name for name in dict.fromkeys([*inputs, *outputs]) if name not in types]
 
 
-def _constant_type(graph: GraphProto, name: str) -> ValueInfoProto | None:
-    """The type of an initializer as a value."""
+def _constants(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], TensorProto | SparseTensorProto]]:
+    """The initializers: their names, their dims, and themselves."""
     for tensor in graph.initializer:
-        if tensor.name == name:
-            return _typed(name, tensor, list(tensor.dims))
+        yield tensor.name, tensor.dims, tensor
     for sparse in graph.sparse_initializer:
-        if sparse.values.name == name:
-            return _typed(name, sparse, list(sparse.dims))
-    return None
+        yield sparse.values.name, sparse.dims, sparse
 
 
 def _typed(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:

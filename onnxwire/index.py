@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections import namedtuple
+from collections.abc import Sequence
 
 from onnxwire._message import Message
-from onnxwire._search import Search
+from onnxwire._search import Paths, Search
 from onnxwire.dtypes import BY_NUMBER, STRING
 from onnxwire.external import plain_number
 from onnxwire.messages import ModelProto, TensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import overload
+
     from onnxwire.source import Source
+
+_LARGEST = (1 << 63) - 1
+_SHOWN = 20  # tensors in a text
 
 _ALIGNED = 1 << 16  # what no mapping needs more of: the step at which Windows maps files
 
@@ -46,26 +54,104 @@ class TensorInfo(
         return None if self.offset is None else min(self.offset & -self.offset or _ALIGNED, _ALIGNED)
 
 
-def tensors(source: Source | Message, type: type[Message] = ModelProto) -> list[TensorInfo]:
+class TensorList(Sequence[TensorInfo]):
+    """The tensors of a model, as a sequence that keeps columns and makes a TensorInfo when it is asked for one.
+
+    A damaged file may have millions of them, in two bytes each; here one takes some 60 bytes beside its name and shape.
+    """
+
+    def __init__(self, message: Message) -> None:
+        self._paths: Paths | list[str] = [""]
+        self._numbers = array("I")
+        self._names: list[str] = []
+        self._types = array("i")
+        self._shapes: list[tuple[int, ...]] = []
+        self._sizes = array("q")
+        self._huge: dict[int, int] = {}  # the sizes that the column can't hold, of shapes that nothing has
+        self._offsets = array("q")
+        self._places = array("I")
+        self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
+        known: dict[tuple[str | None, str | None], int] = {}
+        if isinstance(message, TensorProto):
+            self._add(describe(message, ""), 0, known)
+            return
+        search, paths = Search(message, [TensorProto]), Paths()
+        self._paths = paths
+        for _, tensor in search:
+            self._add(describe(tensor, ""), search.keep(paths), known)
+
+    def _add(self, info: TensorInfo, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
+        if info.nbytes > _LARGEST:
+            self._huge[len(self._numbers)] = info.nbytes
+        self._numbers.append(number)
+        self._names.append(info.name)
+        self._types.append(info.data_type)
+        self._shapes.append(info.shape)
+        self._sizes.append(min(info.nbytes, _LARGEST))
+        self._offsets.append(-1 if info.offset is None else info.offset)
+        place = known.setdefault((info.file, info.location), len(known))
+        self._places.append(place)
+        if place == len(self._files):
+            self._files.append((info.file, info.location))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, index: int) -> TensorInfo: ...
+
+        @overload
+        def __getitem__(self, index: slice) -> list[TensorInfo]: ...
+
+    def __getitem__(self, index: int | slice) -> TensorInfo | list[TensorInfo]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        file, location = self._files[self._places[i]]
+        offset = self._offsets[i]
+        return TensorInfo(
+            self._paths[self._numbers[i]],
+            self._names[i],
+            self._types[i],
+            self._shapes[i],
+            self._huge.get(i, self._sizes[i]),
+            file,
+            None if offset < 0 else offset,
+            location,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorList | list):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} tensors>" if len(self) > _SHOWN else repr(list(self))
+
+
+def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Sequence[TensorInfo]:
     """List every tensor wherever it is: initializers, sparse ones, attributes, subgraphs, functions, training graphs.
 
     source: a message, or what `load` takes; type: the class of its root message. Order: by place in the document.
     Payloads are stepped over, and external files not opened; what is wrong with a tensor is not looked for.
-    Raises what `load` raises, and DecodeError for damaged bytes on the way.
+    Returns a sequence that can't be changed; `list` makes one that can.
+    Raises what `load` raises, and DecodeError for damaged bytes on the way, or messages nested more than 100 deep.
     """
     if isinstance(source, Message):
-        return [describe(tensor, path) for path, tensor in find_tensors(source)]
+        return TensorList(source)
     from onnxwire.model import load
 
     with load(source, type) as message:
-        return [describe(tensor, path) for path, tensor in find_tensors(message)]
+        return TensorList(message)
 
 
-def find_tensors(message: Message) -> list[tuple[str, TensorProto]]:
-    """Every tensor with its path; the message itself, where it is one, with the path ""."""
-    if isinstance(message, TensorProto):
-        return [("", message)]
-    return list(Search(message, [TensorProto]))
+def find_tensors(message: Message) -> Iterator[tuple[str, TensorProto]]:
+    """Find every tensor with its path, one after another; the message itself, where it is one, with the path ""."""
+    return iter([("", message)]) if isinstance(message, TensorProto) else Search(message, [TensorProto])
 
 
 def describe(tensor: TensorProto, path: str) -> TensorInfo:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
 _NATIVE = "biufc"
+_WIDEST = 1 << 30  # bytes of strings of one width, in which each has as many as the longest
 
 
 def to_npy(
@@ -34,8 +35,9 @@ def to_npy(
     progress: called with the bytes written so far and their total. The payload goes from file to file.
     A data type that numpy does not have is written as what `stored_as` says: nothing is rounded, and no file needs
     pickle or another package to be read. Strings become numpy's fixed-width ones.
-    Raises TensorError as `numpy` does, and for strings that end with a NUL, which numpy would lose; SaveError and
-    SourceError as `save` does. Source: numpy.lib.format, version 1.0.
+    Raises TensorError as `numpy` does, for strings that end with a NUL, which numpy would lose, and for such as need
+    more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
+    Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
     report = None if progress is None else lambda written: progress(written, entry.size)
@@ -115,14 +117,14 @@ class _Entry:
         self._storage = storage = Storage(tensor)
         self._strings: Any = None
         if storage.kind is STRING:
-            self._strings = _fixed_width(storage)
-            dtype = self._strings.dtype
+            self._strings, dtype = _fixed_width(storage)
         else:
             dtype = _dtype_of(storage.kind).newbyteorder("<")
         head = io.BytesIO()
         description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": storage.shape}
         np.lib.format.write_array_header_1_0(head, description)
         self._head = head.getvalue()
+        self._dtype = dtype
         self.size: int = len(self._head) + storage.count * dtype.itemsize
 
     def write(self, target: Target) -> None:
@@ -147,7 +149,9 @@ class _Entry:
         storage = self._storage
         kind = storage.kind
         if self._strings is not None:
-            yield self._strings.tobytes()
+            step = max(_BLOCK // self._dtype.itemsize, 1)
+            for start in range(0, len(self._strings), step):
+                yield self._strings[start : start + step].astype(self._dtype).tobytes()
         elif kind.is_packed:
             for start in range(0, storage.count, _BLOCK):
                 count = min(_BLOCK, storage.count - start)
@@ -164,18 +168,24 @@ class _Entry:
                 yield data[start : start + _BLOCK]
 
 
-def _fixed_width(storage: Storage) -> Any:
-    """Strings as numpy has them without pickle."""
+def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
+    """Strings as a flat array of objects, and the dtype in which numpy has them without pickle."""
     import numpy as np
 
-    values = storage.array("str")
-    for value in values.reshape(-1):
+    values = storage.array("str").reshape(-1)
+    for value in values:
         if value.endswith("\0"):
             raise tensor_error(
                 storage.tensor, "a string ends with a NUL, which .npy would lose; `onnxwire dump` has all"
             )
-    made = values.astype(str) if values.size else np.empty(values.shape, "U1")
-    return made.astype(made.dtype.newbyteorder("<"))
+    dtype = np.dtype(f"<U{max(map(len, values), default=0) or 1}")
+    if len(values) * dtype.itemsize > _WIDEST:
+        reason = (
+            f"its {len(values):,} strings need {len(values) * dtype.itemsize:,} bytes in the width of the longest, "
+            f"more than the limit of {_WIDEST:,}; `onnxwire dump` writes each as long as it is"
+        )
+        raise tensor_error(storage.tensor, reason)
+    return values, dtype
 
 
 class _Writer(io.RawIOBase):

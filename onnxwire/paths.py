@@ -25,7 +25,7 @@ from onnxwire._repeated import Repeated
 from onnxwire._search import Search
 from onnxwire._view import Payload
 from onnxwire.descriptor import Descriptor, FieldDescriptor
-from onnxwire.errors import PathError
+from onnxwire.errors import PathError, did_you_mean
 from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 Part = int | slice | EllipsisType
@@ -35,7 +35,6 @@ _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")
 """The fields that tell the elements of a repeated field apart, the first that the message has."""
-_NAMED = 2000  # names that are compared with one that was not found
 _SHOWN = 5
 
 
@@ -129,7 +128,7 @@ def _field(root: Message, path: str, found: Found, name: str) -> Found:
         raise _error(
             root,
             path,
-            f"{message.DESCRIPTOR.name} has no field {name!r}{_near(name, names)}; it has {', '.join(names)}",
+            f"{message.DESCRIPTOR.name} has no field {name!r}{did_you_mean(name, names)}; it has {', '.join(names)}",
         )
     here = f"{found.path}.{name}" if found.path else name
     value: Any
@@ -237,7 +236,7 @@ def _place_of(root: Message, path: str, found: Found, name: str) -> int:
     names = [getattr(element, key) for element in found.value]
     places = [place for place, known in enumerate(names) if known == name]
     if not places:
-        raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{_near(name, names)}")
+        raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{did_you_mean(name, names)}")
     if len(places) > 1:
         raise _several(root, path, name, [f"{found.path}[{place}]" for place in places])
     return places[0]
@@ -252,18 +251,6 @@ def _several(root: Message, path: str, name: str, places: list[str]) -> PathErro
     return _error(
         root, path, f"{len(places):,} are called {name!r}; choose by place: {', '.join(places[:_SHOWN])}{more}"
     )
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    """A question whether a name like it was meant."""
-    from difflib import get_close_matches
-    from itertools import islice
-
-    known = list(islice(dict.fromkeys(filter(None, names)), 50 * _NAMED))
-    lower = name.lower()
-    part = sorted((n for n in known if lower and (lower in n.lower() or n.lower() in lower)), key=len)
-    close = [*get_close_matches(name, known[:_NAMED], n=1, cutoff=0.75), *part]
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 # Names.
@@ -300,7 +287,9 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
             return found[0], text[ends[best] :]
     wanted = max(ends, key=len, default="")
     known_names = (name for stage in _KINDS[kind](root) for _, _, names in stage() for name in names)
-    raise _error(root, path, f"there is no {kind} called {wanted!r}{_near(wanted, known_names)}; {_LISTED_BY[kind]}")
+    raise _error(
+        root, path, f"there is no {kind} called {wanted!r}{did_you_mean(wanted, known_names)}; {_LISTED_BY[kind]}"
+    )
 
 
 def _found(root: Message, path: str, value: Any) -> Found:

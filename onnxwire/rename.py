@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from onnxwire._search import Search
-from onnxwire.errors import EditError, PathError
+from onnxwire.errors import EditError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.scopes import defined_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from onnxwire._message import Message
     from onnxwire._repeated import RepeatedSpan
-
-    Scope = GraphProto | FunctionProto
-
-_SHOWN = 3
+    from onnxwire.scopes import Scope
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
@@ -26,31 +25,112 @@ def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
     training graphs, in value_info, quantization_annotation, sharding specs and training bindings. A name that the main
     graph does not have is looked for in graphs of attributes and in functions; it is renamed in each that has it.
     Raises PathError for a name that no value has, EditError for a new name that another value has already, or that is
-    empty; the model is then as it was.
+    empty, DecodeError for messages nested more than 100 deep; the model is then as it was.
     """
-    source = model._document.name
-    scopes = list(_scopes(model))
-    defined = [_defined(scope) for _, scope in scopes]
-    known = set().union(*defined)
-    chosen: list[tuple[int, dict[str, str]]] = []
+    names = dict(names)
     for old, new in names.items():
-        if not old or old not in known:
-            raise _not_found(model, old, known)
-        if not new:
+        if old and not new:
             reason = "it can't be renamed to nothing; an empty name stands for a value that is left out"
-            raise EditError(reason, f"{source}: {old!r}")
-    for place, own in enumerate(defined):
-        # What the main graph has is meant there alone; other graphs have it from there.
-        mapping = {o: n for o, n in names.items() if o in own and o != n and (place == 0 or o not in defined[0])}
-        if mapping:
-            _refuse_taken(source, place, [path for path, _ in scopes], defined, mapping)
-            chosen.append((place, mapping))
+            raise EditError(reason, f"{model._document.name}: {old!r}")
+    main = names.keys() & defined_names(model.graph)
+    _check_values(model, names, main)
+    everywhere = {old: names[old] for old in main if old != names[old]}
     count = 0
-    for place, mapping in chosen:
-        path, scope = scopes[place]
-        count += _rename_in(scope, mapping, is_own=True)
-        count += _rename_bindings(model, path, mapping)
-    return count
+    # Of the training graphs, what is renamed in each; their bindings name it too.
+    bound: dict[str, Mapping[str, str]] = {}
+    # Of each graph around the one that is looked at: its path, and the new names of what it sees.
+    around: list[tuple[str, Mapping[str, str]]] = []
+    for path, scope in _scopes(model):
+        while around and not _is_in(path, around[-1][0]):
+            around.pop()
+        if around:
+            seen = around[-1][1]
+        else:
+            # The algorithm runs appended to the main graph, and so sees its values.
+            seen = everywhere if path.startswith("training_info") and path.endswith("algorithm") else {}
+        own = defined_names(scope)
+        # What a graph has itself is another value than the outer one of that name, which it hides.
+        hidden = own & seen.keys()
+        chosen = _chosen(names, own, main, path)
+        if hidden or chosen:
+            seen = {old: new for old, new in seen.items() if old not in hidden} | chosen
+        around.append((path, seen))
+        if path.startswith("training_info") and len(around) == 1:
+            bound[path] = seen
+        if seen:
+            count += _rename_in(scope, seen)
+    return count + _rename_bindings(model, everywhere, bound)
+
+
+def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str) -> dict[str, str]:
+    """The new names of what a graph or function has itself."""
+    # What the main graph has is meant there alone; other graphs have it from there.
+    olds = names.keys() & own if path == "graph" else (names.keys() & own) - main
+    return {old: names[old] for old in olds if old != names[old]}
+
+
+@dataclass(slots=True)
+class _Level:
+    """A graph or function whose values are renamed. taken: new names that it has already; given: old ones by new."""
+
+    path: str
+    taken: set[str]
+    given: dict[str, str] = field(default_factory=dict)
+
+
+def _check_values(model: ModelProto, names: dict[str, str], main: set[str]) -> None:
+    """Refuse names that no value has, and new ones that another has: in the graph, in one above it, or inside it."""
+    source = model._document.name
+    missing = dict.fromkeys(names)
+    wanted = set(names.values())
+    levels: list[_Level] = []
+    around: dict[str, list[_Level]] = {}  # by new name: the levels that have it already
+    given: dict[str, list[tuple[_Level, str]]] = {}  # by new name: the levels that give it to a value, and its old one
+    trained = _Level("graph", set())
+    for path, scope in _scopes(model):
+        while levels and not _is_in(path, levels[-1].path):
+            _leave(levels.pop(), around, given)
+        own = defined_names(scope)
+        for old in names.keys() & own:
+            missing.pop(old, None)
+        level = _Level(path, own & wanted)
+        chosen = _chosen(names, own, main, path)
+        _refuse_twins(chosen.values())
+        if path == "graph":
+            trained.given = {new: old for old, new in chosen.items()}
+        for new in level.taken:
+            above = given.get(new)
+            if above:
+                raise _taken(source, path, above[-1][1], new)
+            # A training graph runs appended to the main graph.
+            if path.startswith("training_info") and new in trained.given:
+                raise _taken(source, path, trained.given[new], new)
+        for old, new in chosen.items():
+            if new in level.taken and new not in chosen:
+                raise _taken(source, path, old, new)
+            if around.get(new):
+                raise _taken(source, around[new][-1].path, old, new)
+            level.given[new] = old
+            given.setdefault(new, []).append((level, old))
+        for new in level.taken:
+            around.setdefault(new, []).append(level)
+        levels.append(level)
+    for old in missing:
+        known = (name for _, scope in _scopes(model) for name in defined_names(scope))
+        raise PathError(f"there is no value called {old!r}{did_you_mean(old, known)}", "", source)
+
+
+def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list[tuple[_Level, str]]]) -> None:
+    """Take what a level has out of what is around the next one."""
+    for new in level.taken:
+        around[new].pop()
+    for new in level.given:
+        given[new].pop()
+
+
+def _taken(source: str, path: str, old: str, new: str) -> EditError:
+    reason = f"there is a value called {new!r} already; choose another name for {old!r}"
+    return EditError(reason, f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
@@ -58,96 +138,79 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
     model: is changed. names: the new name by the old one, for all at once. Nothing refers to a node by its name.
     Raises PathError for a name that no node has, or several in one graph have; EditError for one that another node of
-    the graph has already; the model is then as it was.
+    the graph has already, DecodeError for messages nested more than 100 deep; the model is then as it was.
     """
-    found: dict[str, list[tuple[str, NodeProto]]] = {}
-    taken: dict[tuple[str, str], str] = {}
-    wanted = set(names.values())
-    known: set[str] = set()
-    for path, node in Search(model, [NodeProto]):
-        name = node.name
-        known.add(name)
-        graph = path.rpartition(".")[0]
-        if name in names:
-            if any(other.rpartition(".")[0] == graph for other, _ in found.get(name, [])):
-                places = [other for other, _ in found[name]] + [path]
-                reason = (
-                    f"several nodes are called {name!r}; set the name of one by its place: {', '.join(places[:_SHOWN])}"
-                )
-                raise PathError(reason, "", model._document.name)
-            found.setdefault(name, []).append((path, node))
-        elif name in wanted:
-            taken[graph, name] = path
-    for old, new in names.items():
-        if not old or old not in found:
-            raise _not_found(model, old, known, "node")
-        for path, _ in found[old]:
-            other = taken.get((path.rpartition(".")[0], new))
-            if new and other is not None:
-                reason = f"it is called {new!r} already; choose another name for {old!r}"
-                raise EditError(reason, f"{model._document.name}: {other}")
-    for graph in {path.rpartition(".")[0] for nodes in found.values() for path, _ in nodes}:
-        new_names = [names[o] for o, nodes in found.items() for path, _ in nodes if path.rpartition(".")[0] == graph]
-        _refuse_twins([name for name in new_names if name])
+    names = dict(names)
+    _check_nodes(model, names)
     count = 0
-    for old, nodes in found.items():
-        for _, node in nodes:
-            node.name = names[old]
+    for _, node in Search(model, [NodeProto]):
+        new = names.get(node.name)
+        if new is not None:
+            node.name = new
             count += 1
     return count
 
 
-def _not_found(model: ModelProto, name: str, known: set[str], noun: str = "value") -> PathError:
-    from difflib import get_close_matches
+def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
+    """Refuse names that no node has, or several in one graph, and new ones that another of the graph has."""
+    source = model._document.name
+    wanted = set(names.values())
+    missing = dict.fromkeys(names)
+    # Of each graph around the node that is looked at: its path, the places of nodes to rename, and those of names that
+    # are wanted. What a graph has is looked at when it is left, so that no more than these is kept.
+    levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
+    for path, node in Search(model, [NodeProto]):
+        graph = path.rpartition(".")[0]
+        while levels and not (graph == levels[-1][0] or _is_in(graph, levels[-1][0])):
+            _check_graph(source, names, *levels.pop())
+        if not levels or levels[-1][0] != graph:
+            levels.append((graph, {}, {}))
+        _, found, taken = levels[-1]
+        name = node.name
+        if name in names:
+            missing.pop(name, None)
+            if name in found:
+                places = ", ".join([found[name], path])
+                reason = f"several nodes are called {name!r}; set the name of one by its place: {places}"
+                raise PathError(reason, "", source)
+            found[name] = path
+        elif name in wanted:
+            taken[name] = path
+    for level in levels:
+        _check_graph(source, names, *level)
+    for old in names:
+        if not old or old in missing:
+            known = (node.name for _, node in Search(model, [NodeProto]))
+            raise PathError(f"there is no node called {old!r}{did_you_mean(old, known)}", "", source)
 
-    close = get_close_matches(name, sorted(known)[:2000], n=1, cutoff=0.7)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return PathError(f"there is no {noun} called {name!r}{hint}", "", model._document.name)
+
+def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, str], taken: dict[str, str]) -> None:
+    """Refuse what can't be in one graph. found, taken: places of nodes by names that are to go, and to come."""
+    for old in found:
+        new = names[old]
+        if new and new in taken:
+            reason = f"it is called {new!r} already; choose another name for {old!r}"
+            raise EditError(reason, f"{source}: {taken[new]}")
+    _refuse_twins(names[old] for old in found if names[old])
 
 
-def _refuse_twins(names: list[str]) -> None:
+def _refuse_twins(names: Iterable[str]) -> None:
+    seen = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise EditError(f"two can't both be renamed to {name!r}")
-
-
-def _refuse_taken(source: str, place: int, paths: list[str], defined: list[set[str]], mapping: dict[str, str]) -> None:
-    """Refuse new names that another value has, in the graph itself, in those above it, or in those inside it."""
-    _refuse_twins(list(mapping.values()))
-    path = paths[place]
-    for other, names in zip(paths, defined, strict=True):
-        is_near = other == path or other.startswith(f"{path}.") or path.startswith(f"{other}.")
-        # A training graph runs appended to the main graph.
-        if not is_near and not (path == "graph" and other.startswith("training_info")):
-            continue
-        for old, new in mapping.items():
-            if new in names and not (other == path and new in mapping):
-                reason = f"there is a value called {new!r} already; choose another name for {old!r}"
-                raise EditError(reason, f"{source}: {other}")
+        seen.add(name)
 
 
 def _scopes(model: ModelProto) -> Iterator[tuple[str, Scope]]:
-    """The main graph first, then all other graphs and the functions, with their paths."""
-    yield "graph", model.graph
-    classes: list[type[Message]] = [GraphProto, FunctionProto]
-    for path, scope in Search(model, classes):
-        if path != "graph":
-            yield path, scope  # type: ignore[misc]
+    """All graphs and functions with their paths, each before those inside it, the main graph before all others."""
+    classes: list[type[Scope]] = [GraphProto, FunctionProto]
+    return Search(model, classes)
 
 
-def _defined(scope: Scope) -> set[str]:
-    """The names of the values that come from a graph or function itself."""
-    names: set[str] = set()
-    if isinstance(scope, GraphProto):
-        names.update(value.name for value in scope.input)
-        names.update(tensor.name for tensor in scope.initializer)
-        names.update(sparse.values.name for sparse in scope.sparse_initializer)
-    else:
-        names.update(scope.input)
-    for node in scope.node:
-        names.update(node.output)
-    names.discard("")
-    return names
+def _is_in(path: str, outer: str) -> bool:
+    """Whether a path is of something inside of what another one is of."""
+    return path.startswith(outer) and path.startswith(".", len(outer))
 
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
@@ -167,22 +230,15 @@ def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> in
     return 1
 
 
-def _rename_in(scope: Scope, mapping: Mapping[str, str], is_own: bool = False) -> int:
-    """Rename in a graph or function and in the graphs inside; is_own: whether the values come from it.
-
-    What a graph inside has by the same name itself is another value, and hides the outer one.
-    """
-    if not is_own:
-        hidden = _defined(scope)
-        mapping = {old: new for old, new in mapping.items() if old not in hidden}
-        if not mapping:
-            return 0
+def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
+    """Rename in a graph or function, but not in the graphs inside."""
     count = 0
     if isinstance(scope, FunctionProto):
         count += _rename_list(scope.input, mapping) + _rename_list(scope.output, mapping)
     else:
-        for value in (*scope.input, *scope.output):
-            count += _rename_field(value, "name", mapping)
+        for values in (scope.input, scope.output):
+            for value in values:
+                count += _rename_field(value, "name", mapping)
         for tensor in scope.initializer:
             count += _rename_field(tensor, "name", mapping)
         for sparse in scope.sparse_initializer:
@@ -195,34 +251,24 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str], is_own: bool = False) -
         count += _rename_field(value, "name", mapping)
     for node in scope.node:
         count += _rename_list(node.input, mapping) + _rename_list(node.output, mapping)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                count += _rename_in(attribute.g, mapping)
-            for graph in attribute.graphs:
-                count += _rename_in(graph, mapping)
         for configuration in node.device_configurations:
             for spec in configuration.sharding_spec:
                 count += _rename_field(spec, "tensor_name", mapping)
     return count
 
 
-def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
-    """Rename what training uses of a graph's values. Source: onnx.proto, TrainingInfoProto."""
+def _rename_bindings(model: ModelProto, main: Mapping[str, str], bound: Mapping[str, Mapping[str, str]]) -> int:
+    """Rename what training names of graphs' values. Source: onnx.proto, TrainingInfoProto.
+
+    main: new names of the main graph's values; bound: of what each training graph sees, by its path.
+    """
     count = 0
     for place, training in enumerate(model.training_info):
-        here = f"training_info[{place}]"
-        if path == "graph":
-            # The algorithm runs appended to the main graph, and so sees its values.
-            hidden = _defined(training.algorithm)
-            if training.HasField("algorithm"):
-                count += _rename_in(training.algorithm, mapping)
-            outer = {old: new for old, new in mapping.items() if old not in hidden}
-            for entry in (*training.initialization_binding, *training.update_binding):
-                count += _rename_field(entry, "key", mapping)
-            for entry in training.update_binding:
-                count += _rename_field(entry, "value", outer)
-        elif path in (f"{here}.algorithm", f"{here}.initialization"):
-            is_step = path.endswith("algorithm")
-            for entry in training.update_binding if is_step else training.initialization_binding:
-                count += _rename_field(entry, "value", mapping)
+        for bindings, graph, default in (
+            (training.initialization_binding, "initialization", {}),
+            (training.update_binding, "algorithm", main),
+        ):
+            values = bound.get(f"training_info[{place}].{graph}", default)
+            for entry in bindings:
+                count += _rename_field(entry, "key", main) + _rename_field(entry, "value", values)
     return count

@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from onnxwire._message import Message
 from onnxwire.dtypes import STRING, Kind
+from onnxwire.errors import TensorError
 from onnxwire.index import TensorInfo, describe, find_tensors
 from onnxwire.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 16
 """Elements that are looked at together: few enough that what is computed of them stays in the processor's cache."""
+MOST_TENSORS = 100_000
+"""Tensors that are measured together. No model has as many, but a damaged file may, in two bytes each."""
 _TASK = 64 * BLOCK  # elements that a thread takes at a time
 _EXACT = 1 << 46  # integers below it have sums of a block that an int64 holds
 
@@ -127,9 +131,13 @@ def measure_all(
     by default one a core. progress: called with the bytes of payload looked at so far and their total, from any
     thread, one at a time.
     The result does not depend on the number of threads. Payloads are read, not mapped, each once, or twice with bins.
-    Returns one entry a tensor, in the order of the document. Raises TensorError for the first one that is damaged.
+    Returns one entry a tensor, in the order of the document. Raises TensorError for the first one that is damaged, and
+    where there are more than MOST_TENSORS.
     """
-    found = find_tensors(source) if isinstance(source, Message) else list(source)
+    found = list(islice(find_tensors(source) if isinstance(source, Message) else source, MOST_TENSORS + 1))
+    if len(found) > MOST_TENSORS:
+        reason = f"there are more than {MOST_TENSORS:,} tensors, the limit of those that are measured together"
+        raise TensorError(f"{reason}; choose some by a pattern or a condition")
     numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]
     results = iter(_Pass(numeric, bins, threads, progress).run())
     return [

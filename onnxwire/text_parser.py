@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from onnxwire._message import Message
 from onnxwire.descriptor import FieldDescriptor
-from onnxwire.errors import DecodeError
+from onnxwire.errors import DecodeError, did_you_mean
 from onnxwire.messages import ModelProto
 from onnxwire.text import BATCH, MAX_DEPTH
 
@@ -175,10 +175,7 @@ def show(token: str) -> str:
 
 def unknown_field(descriptor: Any, name: str, names: Any) -> str:
     """The reason for refusing a field that the message has not; `names`: those that it has."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name[:100], names, 1)
-    return f"{descriptor.name} has no field {show(name)}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"
 
 
 def _run_start(buf: str, start: int, end: int) -> int:

@@ -72,7 +72,7 @@ def test_select_and_ignore_take_ids_and_severities():
 
 
 def test_an_unknown_rule_is_refused_with_the_nearest_one():
-    with pytest.raises(ValueError, match="did you mean graph-name-present"):
+    with pytest.raises(ValueError, match="did you mean 'graph-name-present'"):
         _check(model(), select="graph-name-presnt")
 
 

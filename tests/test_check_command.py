@@ -175,7 +175,7 @@ def test_an_unknown_rule_is_refused_before_anything_is_printed(broken):
         assert (done.returncode, done.stdout) == (2, b"")
         assert (
             done.stderr
-            == b"onnxwire: there is no rule or severity 'graph-name-presnt'; did you mean graph-name-present?\n"
+            == b"onnxwire: there is no rule or severity 'graph-name-presnt'; did you mean 'graph-name-present'?\n"
         )
 
 

@@ -363,7 +363,7 @@ def test_a_path_that_leads_nowhere_is_one_line(arguments: list[object]) -> None:
 def test_no_command_of_that_name_is_one_line_with_the_nearest() -> None:
     done = run("inof", DIGITS)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "onnxwire: there is no command 'inof'; the nearest is info; see `onnxwire --help`\n"
+    assert done.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'?; see `onnxwire --help`\n"
 
 
 def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:

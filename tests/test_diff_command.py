@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 import onnxwire
 from onnxwire.cli import main
-from onnxwire.distance import Distance, distance
+from onnxwire.distance import Distance, _Elements, distance
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
@@ -370,3 +370,24 @@ def test_large_weights_take_little_memory(tmp_path):
     line, growth = done.stdout.splitlines()
     assert line == "~ tensor w: 1 of 268,435,456 elements differs, by up to 4"
     assert int(growth) < 50_000  # KiB
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not tell of holes")
+def test_holes_that_both_files_have_are_not_read(tmp_path, monkeypatch):
+    for name in "ab":
+        write_sparse_model(tmp_path / name, 1 << 32)
+    with open(tmp_path / "b", "r+b") as file:
+        file.seek((1 << 31) + 5)
+        file.write(b"\7")
+    if os.stat(tmp_path / "a").st_blocks > 1000:
+        pytest.skip("the file system has no holes")
+    looked = []
+    read = _Elements.read
+    monkeypatch.setattr(_Elements, "read", lambda self, start, count: looked.append(count) or read(self, start, count))
+    steps = []
+    found = list(
+        onnxwire.diff(tmp_path / "a", tmp_path / "b", progress=lambda done, total: steps.append((done, total)))
+    )
+    assert [difference.distance for difference in found] == [Distance(1 << 32, 1, 7)]
+    assert sum(looked) < 1 << 24
+    assert steps[-1] == (1 << 32, 1 << 32)

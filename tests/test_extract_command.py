@@ -305,3 +305,10 @@ def test_help_shows_examples(capsys):
     with pytest.raises(SystemExit):
         main(["extract", "--help"])
     assert "onnxwire extract m.onnx --outputs relu_1 -o head.onnx" in capsys.readouterr().out
+
+
+def test_strings_of_very_different_lengths_are_refused_with_the_limit(tmp_path):
+    tensor = onnxwire.TensorProto(data_type=8, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000])
+    with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes .* limit of 1,073,741,824"):
+        onnxwire.to_npz({"words": tensor}, tmp_path / "words.npz")
+    assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ from onnxwire._message import Message
 from onnxwire.checker._problem import Problem, add_problems
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
-from onnxwire.errors import FieldTypeError, FieldValueError
+from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
 from onnxwire.messages import ModelProto
 from onnxwire.model import encoded_document, load
 
@@ -89,9 +89,6 @@ def _expand(words: Iterable[str] | str) -> set[str]:
         elif word in table:
             ids.add(word)
         else:
-            from difflib import get_close_matches
-
-            near = get_close_matches(word, [*table, *SEVERITIES], 1)
-            hint = f"; did you mean {near[0]}?" if near else "; `onnxwire check --rules` lists them"
+            hint = did_you_mean(word, [*table, *SEVERITIES]) or "; `onnxwire check --rules` lists them"
             raise FieldValueError(f"there is no rule or severity {word!r}{hint}")
     return ids

@@ -13,7 +13,7 @@ from onnxwire._version import __version__
 from onnxwire.cli.commands import GROUPS, SUMMARIES
 from onnxwire.cli.options import CommandParser, Parser
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, safe_text
-from onnxwire.errors import Error
+from onnxwire.errors import Error, did_you_mean
 
 _EXAMPLES = """\
 examples:
@@ -88,7 +88,7 @@ def _run(arguments: list[str] | None) -> int:
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
         parser.parse_known_args(words[: words.index(name)])
-        parser.error(f"there is no command {name!r}{_like(name)}")
+        parser.error(f"there is no command {name!r}{did_you_mean(name, SUMMARIES)}")
     options, unknown = parser.parse_known_args(words)
     if unknown:
         parser.prog += f" {name}" if name is not None else ""
@@ -118,14 +118,6 @@ def _run(arguments: list[str] | None) -> int:
         return OK
     except KeyboardInterrupt:
         return 128 + 2
-
-
-def _like(name: str) -> str:
-    """What follows the name of no command: the one that was perhaps meant."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, SUMMARIES, 1)
-    return f"; the nearest is {close[0]}" if close else ""
 
 
 def _complain(text: str) -> None:

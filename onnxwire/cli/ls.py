@@ -44,6 +44,7 @@ examples:
 A PATTERN with *, ? or [ is for the whole name, any other one for a part of it. Conditions are a key of --json,
 one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T stand for powers of 1024.
 """
+_TOGETHER = 1000  # lines that are written at once
 _LONG = 48  # characters of a list of names in a row
 
 
@@ -94,12 +95,17 @@ def select(rows: Iterable[Row], options: argparse.Namespace) -> list[Row]:
 
 def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
     """The rows that have a name and fulfil conditions."""
+    return list(filter(row_test(pattern, is_regex, conditions), rows))
+
+
+def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
+    """The test of whether a row has a name and fulfils conditions."""
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
         is_meant = name_matcher(pattern, is_regex)
-        # What has no name is found by its path.
+        # A row without a name is found by its path.
         tests.append(lambda row: is_meant(row["name"] or row["path"]))
-    return [row for row in rows if all(test(row) for test in tests)]
+    return lambda row: all(test(row) for test in tests)
 
 
 def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
@@ -166,8 +172,9 @@ def _print_rows(rows: list[Row], options: argparse.Namespace, paint: Paint) -> N
         ]
     is_terminal = sys.stdout.isatty()
     cells = [[safe_text(cell) for cell in row] for row in cells]
-    for line in table_lines(cells, headings if is_terminal and rows else None, right, styles, paint):
-        print(line)
+    lines = table_lines(cells, headings if is_terminal and rows else None, right, styles, paint)
+    for start in range(0, len(lines), _TOGETHER):
+        sys.stdout.write("\n".join(lines[start : start + _TOGETHER]) + "\n")
     if is_terminal:
         total = f", {size_text(sum(row['bytes'] for row in rows))}" if noun == "tensor" else ""
         print(count_text(len(rows), noun) + total)

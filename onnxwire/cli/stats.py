@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onnxwire._message import Message
-from onnxwire.cli.ls import add_selection, arrange, choose
+from onnxwire.cli.ls import add_selection, arrange, choose, row_test
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
@@ -117,15 +117,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
     """Measure the tensors that the options choose; returns rows, and what they are of, in their order."""
-    tensors = dict(find_tensors(message))
-    known = list(tensor_rows(message))
+    known = zip(find_tensors(message), tensor_rows(message), strict=True)
+    first = next(tensor_rows(message), {})
     # Conditions about what is known before are checked before, so that less is read.
-    early = [text for text in options.filter if known and filter_key(text) in {*known[0], "rank"}]
-    chosen = choose(known, options.pattern, options.regex, early)
+    early = [text for text in options.filter if filter_key(text) in {*first, "rank"}]
+    is_meant = row_test(options.pattern, options.regex, early)
+    chosen = (tensor for tensor, row in known if is_meant(row))
     bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
     with progress_bar(f"reading {os.path.basename(options.file)}", not options.no_progress) as progress:
         found = measure_all(
-            [(row["path"], tensors[row["path"]]) for row in chosen],
+            chosen,
             bins=bins,
             threads=options.threads,
             progress=progress,

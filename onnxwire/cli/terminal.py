@@ -132,7 +132,14 @@ def table_lines(
     if not every:
         return []
     to_right = set(right)
-    widths = [max(min(len(row[i]), widest) for row in every) for i in range(len(every[0]))]
+    widths = [min(max(map(len, column)), widest) for column in zip(*every, strict=False)]
+    if paint("x", "bold") == "x":
+        last = len(widths) - 1
+        form = "  ".join(
+            f"{{:>{width}}}" if i in to_right else "{}" if i == last else f"{{:<{width}}}"
+            for i, width in enumerate(widths)
+        ).format
+        return [form(*row).rstrip() for row in every]
     lines = []
     for number, row in enumerate(every):
         cells = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from onnxwire._search import Search
 from onnxwire.messages import FunctionProto, GraphProto, NodeProto
+from onnxwire.scopes import captured_names
 
 Scope = GraphProto | FunctionProto
 
@@ -19,6 +19,9 @@ _BEND = 14  # the width that an edge takes where it passes a row
 _GAP_X, _GAP_Y = 22, 44
 _MOST = 36  # boxes that are drawn of nodes
 _VALUES = 8  # boxes of weights that are drawn of one node
+_MOST_VALUES = 24  # boxes of values that are begun for one node
+_PARALLEL = 8  # edges that are drawn from one box to another
+_LONGEST = 200  # letters of a name
 
 
 class Connections:
@@ -32,14 +35,12 @@ class Connections:
     def __init__(self, scope: Scope) -> None:
         self.producer: dict[str, int] = {}
         self.consumers: dict[str, list[int]] = {}
-        self.captured = _captures(scope)
         for place, node in enumerate(scope.node):
             for name in node.output:
                 if name:
                     self.producer[name] = place
-            for name in dict.fromkeys([*node.input, *self.captured.get(place, ())]):
-                if name:
-                    self.consumers.setdefault(name, []).append(place)
+            for name in self.takes(node):
+                self.consumers.setdefault(name, []).append(place)
         self.initializers: dict[str, int] = {}
         self.sparse: dict[str, int] = {}
         if isinstance(scope, GraphProto):
@@ -50,27 +51,9 @@ class Connections:
         else:
             self.inputs, self.outputs = set(scope.input), set(scope.output)
 
-    def takes(self, place: int, node: NodeProto) -> list[str]:
-        """The values that a node takes, those of its subgraphs behind its own."""
-        return [name for name in dict.fromkeys([*node.input, *self.captured.get(place, ())]) if name]
-
-
-def _captures(scope: Scope) -> dict[int, list[str]]:
-    """By place of a node, the values that the graphs in its attributes may take from outside."""
-    used: dict[int, dict[str, None]] = {}
-    made: dict[int, set[str]] = {}
-    for path, inner in Search(scope, [GraphProto]):
-        if not path.startswith("node["):
-            continue
-        place = int(path[5 : path.index("]")])
-        names, here = used.setdefault(place, {}), made.setdefault(place, set())
-        here.update(value.name for value in inner.input)
-        here.update(tensor.name for tensor in inner.initializer)
-        for node in inner.node:
-            names.update(dict.fromkeys(node.input))
-            here.update(node.output)
-        names.update(dict.fromkeys(value.name for value in inner.output))
-    return {place: [name for name in names if name and name not in made[place]] for place, names in used.items()}
+    def takes(self, node: NodeProto) -> list[str]:
+        """The values that a node takes, those of its subgraphs after its own, each once."""
+        return [name for name in dict.fromkeys([*node.input, *captured_names(node)]) if name]
 
 
 @dataclass
@@ -95,20 +78,44 @@ class Box:
 
 @dataclass
 class Drawing:
-    """Boxes, and edges between their numbers with the value they stand for and the points that they pass."""
+    """Boxes, and edges between their numbers with the value they stand for and the points that they pass.
+
+    values: numbers of boxes by kind and name; parallel: how many edges there are from one box to another.
+    """
 
     boxes: list[Box] = field(default_factory=list)
     edges: list[tuple[int, int, str]] = field(default_factory=list)
     bends: list[list[tuple[float, float]]] = field(default_factory=list)
     width: float = 0
     height: float = 0
+    values: dict[tuple[str, str], int] = field(default_factory=dict)
+    parallel: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add_edge(self, start: int, end: int, value: str) -> bool:
+        """Add an edge; False where there are too many between the two boxes."""
+        count = self.parallel.get((start, end), 0)
+        if count >= _PARALLEL:
+            return False
+        self.parallel[start, end] = count + 1
+        self.edges.append((start, end, _short(value)))
+        return True
+
+    def value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
+        """The number of the box for a value, as wide as its name; None where there would be more boxes than `limit`."""
+        number = self.values.get((kind, name))
+        if number is None and len(self.boxes) < limit:
+            number = self.values[kind, name] = len(self.boxes)
+            width = min(_PADDING + _LETTER * len(name), _WIDTH)
+            self.boxes.append(Box(kind, _short(name), path, width=width, height=_SMALL))
+        return number
 
 
 def around(scope: Scope, path: str, connections: Connections, place: int, hops: int) -> Drawing:
-    """Draw a node with those that it is connected with by so many steps, before it and behind it.
+    """Draw a node with those that it is connected with by so many steps, before it and after it.
 
     scope, path: the graph or function, and its path. place: of the node in it. hops: 0 or more. The nearest 36 nodes
-    are drawn; each box says how many of its connections are not.
+    are drawn, each with up to 24 boxes of values and 8 edges to another one; each says how many of its connections are
+    not.
     """
     nodes = scope.node
     chosen = _nearest(nodes, connections, place, hops)
@@ -118,27 +125,30 @@ def around(scope: Scope, path: str, connections: Connections, place: int, hops: 
         node = nodes[other]
         name = node.name or next(iter(node.output), "") or f"node {other}"
         numbers[other] = len(drawing.boxes)
-        drawing.boxes.append(Box("node", name, f"{path}.node[{other}]", node.op_type, other))
-    for other, number in list(numbers.items()):
-        _connect(drawing, scope, path, connections, other, number, numbers, other == place)
+        drawing.boxes.append(Box("node", _short(name), f"{path}.node[{other}]", _short(node.op_type), other))
+    for other in numbers:
+        _connect(drawing, scope, path, connections, other, numbers, other == place)
     _lay_out(drawing)
     return drawing
 
 
 def _nearest(nodes: Any, connections: Connections, place: int, hops: int) -> set[int]:
-    """The places of the nodes to draw, nearest first, before the node and behind it by turns."""
+    """The places of the nodes to draw, nearest first, before the node and after it by turns."""
     chosen = {place}
     before, behind = [place], [place]
     for _ in range(hops):
         sources = (
             connections.producer[name]
             for near in before
-            for name in connections.takes(near, nodes[near])
+            for name in connections.takes(nodes[near])
             if name in connections.producer
         )
         before = _take(sources, chosen, _MOST // 2)
         targets = (
-            other for near in behind for name in nodes[near].output for other in connections.consumers.get(name, ())
+            other
+            for near in behind
+            for name in dict.fromkeys(nodes[near].output)
+            for other in connections.consumers.get(name, ())
         )
         behind = _take(targets, chosen, _MOST // 2)
     return chosen
@@ -162,42 +172,36 @@ def _connect(
     path: str,
     connections: Connections,
     place: int,
-    number: int,
     numbers: dict[int, int],
     is_focus: bool,
 ) -> None:
-    """Add the edges that lead to a box, and the boxes of what no node makes or only the caller takes."""
-    boxes, edges = drawing.boxes, drawing.edges
-    node = scope.node[place]
-    values = 0
-    for name in connections.takes(place, node):
+    """Add the edges that lead to a box, and the boxes of values that no node makes or only the caller takes."""
+    boxes = drawing.boxes
+    node, number = scope.node[place], numbers[place]
+    box, limit = boxes[number], len(boxes) + _MOST_VALUES
+    weights = 0
+    for name in connections.takes(node):
         source = connections.producer.get(name)
         if source is not None:
-            if source in numbers:
-                edges.append((numbers[source], number, name))
-            else:
-                boxes[number].hidden += 1
+            box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
         kind, where = _origin(connections, path, name)
-        if kind == "weight" and (not is_focus or values >= _VALUES):
-            boxes[number].hidden += is_focus
+        if kind == "weight" and (not is_focus or weights >= _VALUES):
+            box.hidden += is_focus
             continue
-        values += kind == "weight"
-        old = next((i for i, box in enumerate(boxes) if box.kind == kind and box.label == name), None)
-        if old is None:
-            boxes.append(_value_box(kind, name, where))
-            old = len(boxes) - 1
-        edges.append((old, number, name))
-    for name in node.output:
-        boxes[number].hidden += sum(other not in numbers for other in connections.consumers.get(name, ()))
+        weights += kind == "weight"
+        old = drawing.value_box(kind, name, where, limit)
+        box.hidden += old is None or not drawing.add_edge(old, number, name)
+    for name in dict.fromkeys(node.output):
+        box.hidden += sum(other not in numbers for other in connections.consumers.get(name, ()))
         if name in connections.outputs:
-            boxes.append(_value_box("output", name))
-            edges.append((number, len(boxes) - 1, name))
+            new = drawing.value_box("output", name, "", limit)
+            box.hidden += new is None or not drawing.add_edge(number, new, name)
 
 
-def _value_box(kind: str, name: str, path: str = "") -> Box:
-    """A box for a value, as wide as its name."""
-    return Box(kind, name, path, width=min(_PADDING + _LETTER * len(name), _WIDTH), height=_SMALL)
+def _short(name: str) -> str:
+    """A name as it is drawn."""
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
 def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
@@ -270,10 +274,12 @@ def _set_rows(drawing: Drawing) -> None:
         boxes[end].row = max(boxes[end].row, boxes[start].row + 1)
     # What nothing leads to comes right above what it leads to.
     entered = {end for _, end, _ in drawing.edges}
-    for number, box in enumerate(boxes):
-        targets = [boxes[end].row for start, end, _ in drawing.edges if start == number]
-        if number not in entered and targets:
-            box.row = min(targets) - 1
+    targets: dict[int, list[int]] = {}
+    for start, end, _ in drawing.edges:
+        targets.setdefault(start, []).append(end)
+    for number, ends in targets.items():
+        if number not in entered:
+            boxes[number].row = min(boxes[end].row for end in ends) - 1
 
 
 def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: bool) -> None:

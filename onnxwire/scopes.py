@@ -1,0 +1,86 @@
+"""The names that graphs and functions define, and those that they use of what is around them.
+
+Source: onnx.proto, GraphProto: names of node outputs, inputs and initializers are in one namespace of a graph, and a
+graph in an attribute sees those of the graphs around it.
+"""
+
+from __future__ import annotations
+
+from onnxwire.messages import FunctionProto, GraphProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxwire.messages import NodeProto
+
+    Scope = GraphProto | FunctionProto
+
+_MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and protobuf readers follow 100 messages
+
+
+def defined_names(scope: Scope) -> set[str]:
+    """The names of the values that come from a graph or function itself: inputs, initializers, what its nodes make."""
+    names: set[str] = set()
+    if isinstance(scope, GraphProto):
+        names.update(value.name for value in scope.input)
+        names.update(tensor.name for tensor in scope.initializer)
+        names.update(sparse.values.name for sparse in scope.sparse_initializer)
+    else:
+        names.update(scope.input)
+    for node in scope.node:
+        names.update(node.output)
+    names.discard("")
+    return names
+
+
+def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in the attributes of a node, those in them left out."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured_names(node: NodeProto) -> list[str]:
+    """The names that the graphs in a node's attributes use and do not define: values of the graphs around them.
+
+    Each once, in the order of their first use. Raises DecodeError for messages nested more than 100 deep.
+    """
+    if not node.attribute:
+        return []
+    order: dict[str, int] = {}
+    found = _free_names(node, order, _MAX_GRAPHS)
+    found.discard("")
+    return sorted(found, key=order.__getitem__)
+
+
+def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
+    """Those names as a set; each also gets its place in `order`. depth: levels that may still open."""
+    free: set[str] = set()
+    for graph in graphs_of(node):
+        if depth == 0:
+            from onnxwire.text import too_deep
+
+            raise too_deep(graph)
+        used: set[str] = set()
+        for inner in graph.node:
+            for name in inner.input:
+                order.setdefault(name, len(order))
+                used.add(name)
+            if inner.attribute:
+                used = _union(used, _free_names(inner, order, depth - 1))
+        for value in graph.output:
+            order.setdefault(value.name, len(order))
+            used.add(value.name)
+        used -= defined_names(graph)
+        free = _union(free, used)
+    return free
+
+
+def _union(one: set[str], other: set[str]) -> set[str]:
+    """Both together; the larger takes in the smaller, so that a name is not moved once for each level."""
+    if len(one) < len(other):
+        one, other = other, one
+    one |= other
+    return one

@@ -1,0 +1,162 @@
+"""The one walk over names: what graphs define, and what those in attributes take from around them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from wire import span
+
+import onnxwire
+from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.errors import did_you_mean
+from onnxwire.scopes import captured_names, defined_names
+
+
+def graph(*nodes, outputs=(), inputs=(), sparse=()):
+    made = GraphProto(node=nodes)
+    for name in outputs:
+        made.output.add(name=name)
+    for name in inputs:
+        made.input.add(name=name)
+    for name in sparse:
+        made.sparse_initializer.add().values.name = name
+    return made
+
+
+def node(inputs="", outputs="", *graphs):
+    made = NodeProto(input=inputs.split(), output=outputs.split())
+    for inner in graphs:
+        made.attribute.add().g.CopyFrom(inner)
+    return made
+
+
+def test_inputs_initializers_and_what_nodes_make_are_defined():
+    made = graph(node("x w", "y"), node("", "z"), inputs=["x"], sparse=["s"], outputs=["z", "elsewhere"])
+    made.initializer.add(name="w")
+    made.node.add(output=[""])
+    assert defined_names(made) == {"x", "w", "s", "y", "z"}
+    assert defined_names(FunctionProto(input=["a"], node=[node("a", "b")])) == {"a", "b"}
+
+
+def test_what_graphs_use_and_do_not_define_is_captured_in_order():
+    inner = graph(node("c a own", "d"), outputs=["d", "b"], inputs=["own"])
+    assert captured_names(node("x", "y", inner, graph(outputs=["a", "e"]))) == ["c", "a", "b", "e"]
+    assert captured_names(node("x", "y")) == []
+
+
+def test_a_graph_has_its_own_sparse_initializers():
+    assert captured_names(node("", "y", graph(node("s x", "t"), sparse=["s"]))) == ["x"]
+
+
+def test_what_a_graph_between_defines_is_not_taken_from_outside():
+    innermost = graph(node("between outside", "z"))
+    assert captured_names(node("", "y", graph(node("", "between"), node("", "w", innermost)))) == ["outside"]
+
+
+def test_graphs_of_one_attribute_count_all():
+    made = NodeProto()
+    made.attribute.add(graphs=[graph(node("a", "x")), graph(node("x", "b"))])
+    assert captured_names(made) == ["a", "x"]
+
+
+def deep(levels):
+    """A model with graphs in graphs."""
+    data = b""
+    for _ in range(levels):
+        data = span(1, span(5, span(6, data)))
+    return ModelProto.FromString(span(7, data))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda model: captured_names(model.graph.node[0]),
+        lambda model: onnxwire.rename_values(model, {"a": "b"}),
+        lambda model: onnxwire.rename_nodes(model, {"a": "b"}),
+        onnxwire.tensors,
+    ],
+)
+def test_messages_nested_deeper_than_protobuf_follows_are_an_error_with_the_limit(act):
+    with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+        act(deep(5000))
+
+
+def calls_of(act):
+    """How many calls of functions an act makes."""
+    count = 0
+
+    def look(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(look)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def subgraphs(count):
+    model = ModelProto(graph=graph(node("", "x")))
+    for place in range(count):
+        model.graph.node.append(node("", f"y{place}", graph(node("x", f"z{place}"), outputs=["x"])))
+        model.graph.node[-1].name = f"n{place}"
+    return model
+
+
+def untyped(count):
+    model = ModelProto(graph=graph(node(" ".join(f"w{i}" for i in range(count)), "y"), outputs=["y"]))
+    for place in range(count):
+        model.graph.initializer.add(name=f"w{place}")
+    return model
+
+
+def made_by_many(count):
+    model = ModelProto(graph=graph(outputs=["y"]))
+    for place in range(count):
+        model.graph.node.append(node("", f"x o{place}"))
+    model.graph.node.append(node("x " + " ".join(f"o{i}" for i in range(count)), "y"))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
+@pytest.mark.parametrize(
+    ("make", "act"),
+    [
+        (subgraphs, lambda model: onnxwire.rename_values(model, {"x": "new", "z0": "other"})),
+        (subgraphs, lambda model: onnxwire.rename_nodes(model, {"n0": "new", "n1": "other"})),
+        (untyped, lambda model: onnxwire.extract(model, [f"w{i}" for i in range(len(model.graph.initializer))], ["y"])),
+        (made_by_many, lambda model: onnxwire.extract(model, ["x"], ["y"])),
+    ],
+    ids=["values in subgraphs", "nodes and subgraphs", "untyped inputs", "one name made by many"],
+)
+def test_twice_the_model_takes_twice_the_calls(make, act):
+    one, two = make(150), make(300)
+    assert calls_of(lambda: act(two)) < 2.5 * calls_of(lambda: act(one))
+
+
+@pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
+def test_a_name_that_is_made_by_many_gives_way_in_each():
+    part = onnxwire.extract(made_by_many(3), ["x"], ["y"])
+    outputs = [name for node in part.graph.node for name in node.output]
+    assert "x" not in outputs
+    assert len(set(outputs)) == len(outputs)
+
+
+def test_the_nearest_name_is_meant_however_many_there_are():
+    names = [f"layer_{i}" for i in range(50_000)]
+    assert did_you_mean("zebra", [*names, "zebras"]) == "; did you mean 'zebras'?"
+    assert did_you_mean("weight", ["fc.weight.transposed", "bias"]) == "; did you mean 'fc.weight.transposed'?"
+    assert did_you_mean("nothing", ["else"]) == ""
+    assert did_you_mean("x" * 1_000_000, ["x"]) == ""
+
+
+def test_names_without_end_are_not_all_looked_at():
+    def names():
+        for place in range(10**9):
+            assert place <= 100_000
+            yield f"n{place}"
+
+    assert did_you_mean("zzz", names()) == ""
