@@ -68,7 +68,7 @@ class AtomicFile:
         self.identity: Identity | None = None  # of the new file, when it is prepared
         self._owns_folder = folder is None
         self._stream = -1  # an open descriptor that the path is the name of
-        self._progress = progress
+        self.progress = progress
         self._target: Target | None = None  # while it is written to
         self._descriptor = -1
         self._old: os.stat_result | None = None
@@ -149,7 +149,7 @@ class AtomicFile:
         """Open what is to be written."""
         try:
             self._open()
-            self._target = Target(self._descriptor, self._progress, fresh=not self._direct, stream=self._direct)
+            self._target = Target(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
         except BaseException as error:
             self.abandon(error)
             raise

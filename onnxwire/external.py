@@ -41,9 +41,7 @@ _MAX_DEPTH = 32  # folders in folders that are
 _PIECE = 1 << 20
 
 _WINDOWS = sys.platform == "win32"
-_READ = (
-    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
-)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
 
 _CHANGED = "the file was changed or replaced while it was opened; load the model again"
 _COPY_IT = "copy the file there, or name its folder with external_root="
@@ -225,6 +223,11 @@ class ExternalFile:
             self.read_into(offset, part)
             digest.update(part)
         return digest.hexdigest()
+
+    def check_whole(self) -> None:
+        """Raise SourceError where the file was cut since it was opened."""
+        if self.descriptor >= 0:
+            self._refuse_cut(self.size)
 
     def check_unused(self) -> None:
         """Raise InUseError while arrays or memoryviews look into it."""

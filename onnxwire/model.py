@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from onnxwire._document import Document
     from onnxwire._encode import Piece
     from onnxwire._transfer import Target
+    from onnxwire.atomic_file import AtomicFile
     from onnxwire.external import Data
-    from onnxwire.relocate import Choice
+    from onnxwire.relocate import Choice, Relocation
     from onnxwire.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
@@ -146,55 +147,70 @@ def save(
     together. Warns, with LargeFileWarning, of a result above 2 GiB, and with ExternalDataWarning where files that the
     model names are not beside it.
     """
-    from onnxwire._save import write_pieces
     from onnxwire.atomic_file import AtomicFile
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
-    place = os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
-    moved = None
-    content = message
-    if not isinstance(external, EllipsisType):
+    file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
+    if isinstance(external, EllipsisType):
+        total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
+        if file is not None:
+            _warn_of_missing(message, os.path.dirname(os.path.abspath(file.path)))
+    else:
         from onnxwire.relocate import Relocation
 
-        moved = Relocation(
-            message, place, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
+        with Relocation(
+            message, file, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
             overwrite=overwrite,
-        )  # fmt: skip
-        content = moved.copy
-    beside = 0 if moved is None else moved.size
-    if not isinstance(path, str | os.PathLike):
-        total, pieces = _encode(content, deterministic, None, inline_align, threshold)
-        _warn_of_size(total)
-        _write_to_object(path, total, pieces, progress)
+        ) as moved:  # fmt: skip
+            total = _save(message, file or path, moved, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
+    _warn_of_size(total)
+    return total
+
+
+def _save(
+    message: Message,
+    file: AtomicFile | IO[bytes],
+    moved: Relocation | None,
+    deterministic: bool,
+    progress: Callable[[int, int], object] | None,
+    alignment: int,
+    threshold: int,
+) -> int:
+    """Write a message, and the files that its payloads were moved to; returns the bytes of its own."""
+    from onnxwire._save import write_pieces
+    from onnxwire.atomic_file import AtomicFile
+
+    content = message if moved is None else moved.copy
+    if not isinstance(file, AtomicFile):
+        total, pieces = _encode(content, deterministic, None, alignment, threshold)
+        _write_to_object(file, total, pieces, progress)
         return total
     _refuse_cut(message._document)
+    beside = 0 if moved is None else moved.size
     full = 0
-    done = None if progress is None else lambda written: progress(min(written, full), full)
-    file = AtomicFile(path, progress=None if done is None else lambda written: done(beside + written))
-    try:
-        with file as target:
-            if moved is not None:
-                full = beside + (content.ByteSize() if progress is not None else 0)
-                moved.write(done)
-            total, pieces = _encode(content, deterministic, target, inline_align, threshold)
-            file.size = total
-            full = beside + total
-            write_pieces(target, pieces)
-            if not target.is_stream:
-                target.seek(total)
-            if done is not None:
-                done(full)
-            if moved is not None:
-                file.prepare()
-                moved.publish()
-    finally:
+    done = None
+    if progress is not None:
+
+        def done(written: int) -> object:
+            return progress(min(written, full), full)
+
+        file.progress = lambda written: done(beside + written)
+    with file as target:
         if moved is not None:
-            # After an error behind the last step, too, the new files go with the new model.
-            (moved.forget_old if file.is_replaced else moved.undo)()
-    if moved is None:
-        _warn_of_missing(message, os.path.dirname(os.path.abspath(path)))
-    _warn_of_size(total)
+            full = beside + (content.ByteSize() if progress is not None else 0)
+            moved.write(done)
+        total, pieces = _encode(content, deterministic, target, alignment, threshold)
+        file.size = total
+        full = beside + total
+        write_pieces(target, pieces)
+        if not target.is_stream:
+            target.seek(total)
+        if done is not None:
+            done(full)
+        if moved is not None:
+            file.prepare()
+            moved.publish()
     return total
 
 
