@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz kill sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 
 fuzz: $(VENV)/tested  ## damaged bytes against the official runtime, for ten minutes
 	$(BIN)/python tests/fuzz.py --seconds 600
+
+kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
+	$(BIN)/python tests/kill.py --count 1000
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

@@ -63,17 +63,18 @@ class AtomicFile:
         *,
         folder: Folder | None = None,
     ) -> None:
-        self.size = size
-        self.folder = folder
-        self.identity: Identity | None = None  # of the new file, when it is prepared
+        # First what is cleaned up at the end, which may come at any line.
+        self._temporary: str | None = None  # the name of the new file, while it has one
+        self._descriptor = -1
         self._owns_folder = folder is None
+        self.folder = folder
+        self.size = size
+        self.identity: Identity | None = None  # of the new file, when it is prepared
         self._stream = -1  # an open descriptor that the path is the name of
         self.progress = progress
         self._target: Target | None = None  # while it is written to
-        self._descriptor = -1
         self._old: os.stat_result | None = None
         self._direct = False
-        self._temporary: str | None = None  # the name of the new file, while it has one
         self.path = os.fsdecode(path)
         self.name = os.path.basename(self.path)  # in the folder
 
@@ -90,9 +91,10 @@ class AtomicFile:
         self.publish()
 
     def __del__(self) -> None:
-        # A Ctrl-C may come before the first line of `__exit__`.
-        self._clean_up()
-        self._leave_folder()
+        # A Ctrl-C may come before the first line of `__exit__`, or of `__init__`.
+        if hasattr(self, "folder"):
+            self._clean_up()
+            self._leave_folder()
 
     @property
     def is_replaced(self) -> bool:
@@ -179,9 +181,10 @@ class AtomicFile:
 
     def close(self) -> None:
         """Give the descriptor of a prepared file back; another save to the same path may then take it for stale."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # Forgotten first: after a Ctrl-C the number may be another file's.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _open(self) -> None:
         """Open what shall be written to."""
@@ -296,15 +299,13 @@ class AtomicFile:
                 with suppress(OSError):
                     self.folder.unlink(self._temporary)
                     self._temporary = None
-            if self._descriptor >= 0:
-                with suppress(OSError):
-                    os.close(self._descriptor)
-                self._descriptor = -1
+            with suppress(OSError):
+                self.close()
 
     def _leave_folder(self) -> None:
         if self._owns_folder and self.folder is not None:
-            self.folder.close()
-            self.folder = None
+            folder, self.folder = self.folder, None
+            folder.close()
 
     def _advice(self, error: OSError) -> str:
         if self.is_replaced:

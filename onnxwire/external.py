@@ -625,11 +625,10 @@ def _folders_above(folder: int) -> list[Identity]:
                 return chain  # the root lies in itself
             chain.append(identity)
             try:
-                above = os.open("..", PASS, dir_fd=here)
+                inner, here = here, os.open("..", PASS, dir_fd=here)
             except OSError:
                 return chain
-            os.close(here)
-            here = above
+            os.close(inner)
     finally:
         os.close(here)
 

@@ -210,9 +210,8 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
             elif not rest:
                 return here, name, status
             # Where it was replaced by a link since, this fails.
-            inner = os.open(name, PASS | NO_FOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
+            outer, here = here, os.open(name, PASS | NO_FOLLOW, dir_fd=here)
+            os.close(outer)
     except BaseException:
         os.close(here)
         raise

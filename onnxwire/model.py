@@ -8,7 +8,15 @@ from types import EllipsisType
 
 from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError, ExternalDataError, FieldTypeError, FieldValueError, SourceError
+from onnxwire.errors import (
+    DecodeError,
+    Error,
+    ExternalDataError,
+    FieldTypeError,
+    FieldValueError,
+    SaveError,
+    SourceError,
+)
 from onnxwire.external import ExternalFiles
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.source import open_document, refuse_empty
@@ -126,7 +134,7 @@ def save(
     without being read into memory. path: where to; an old file there is replaced, in one step, when the new one is
     safely on the disk. It may be the file that the message was loaded from, whose views stay as they are. Permissions
     are kept, symbolic links followed, and pipes and devices written directly. Or a binary file object, which is written
-    to and not closed.
+    to and not closed; one that takes nothing (its `write` returns None or 0) is an error, which says how much it has.
     deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
 
     external: where the payloads of tensors go. By default they stay where they are, inline or in the files that the
@@ -135,10 +143,12 @@ def save(
     `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
-    overwrite: allow to replace files that the old model at the path does not have its data in.
+    overwrite: allow to replace files that hold more than the data of the old model at the path.
     New files take their places after the last byte of all is on the disk, the model last; where that fails, the old
     ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
-    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell.
+    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
+    is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that
+    of the path: a symbolic link that leads to a model in another folder is replaced by the new model.
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of so many bytes of the file, by
     padding that readers skip.
 
@@ -293,11 +303,30 @@ def _write_to_object(
                 rest = view[start : start + _STEP]
                 while rest:
                     # An unbuffered file may take a part of it only.
-                    taken = file.write(rest)
-                    rest = rest[len(rest) if taken is None else taken :]
+                    taken = _hand_over(file, rest, written, total)
+                    rest = rest[taken:]
+                    written += taken
                 if progress is not None:
-                    progress(written + min(start + _STEP, len(view)), total)
-            written += len(view)
+                    progress(written, total)
+
+
+def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:
+    """Give a file object bytes to write; returns how many it took. Source: io.RawIOBase.write."""
+    try:
+        taken = file.write(rest)
+        if taken is None:
+            raise BlockingIOError(errno.EAGAIN, "it takes nothing now: its write gave None; make it blocking")
+        if not 0 < taken <= len(rest):
+            raise OSError(errno.EIO, f"its write was given {len(rest):,} bytes and took {taken:,}")
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        name = getattr(file, "name", None)
+        name = name if isinstance(name, str) else f"<{type(file).__name__}>"
+        # What a buffered file object took of this before it failed.
+        written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
+        raise SaveError.from_os_error(error, name, f"{written:,} of {total:,} bytes are written") from None
+    return taken
 
 
 def _warn_of_size(size: int) -> None:

@@ -69,7 +69,7 @@ class _DataFile:
         self.moves: list[_Move] = []
         self.atomic: AtomicFile | None = None  # that writes it
         self.old = ""  # the name that what was in its place has meanwhile
-        self.found: Identity | None = None  # what is in its place and may be replaced
+        self.found: tuple[int, ...] = ()  # what is in its place and may be replaced, as _state tells it
         self._align = align
         self._places: dict[object, int] = {}
 
@@ -251,10 +251,10 @@ class Relocation:
                 continue
             if not stat.S_ISREG(status.st_mode):
                 raise SaveError(errno.EEXIST, "what is there is no file; choose another name", path)
-            file.found = identity_of(status)
+            file.found = _state(status)
             if not self._overwrite:
                 owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
-                if file.found not in owned:
+                if identity_of(status) not in owned:
                     raise _not_owned(path)
 
     def _look(self, file: _DataFile) -> os.stat_result | None:
@@ -324,7 +324,7 @@ class Relocation:
                 if folder.status(file.name) is not None:
                     file.old = temporary_name(file.name) + _OLD  # before, as above
                     folder.replace(file.name, file.old)
-                    if not self._overwrite and not folder.holds(file.old, file.found):
+                    if not self._overwrite and _state(folder.status(file.old)) != file.found:
                         raise _not_owned(file.atomic.path)
             except Error:
                 raise
@@ -375,6 +375,11 @@ class Relocation:
                     if name.endswith(SUFFIX + _OLD) and name[: -len(SUFFIX + _OLD) - RANDOM] in begun:
                         with suppress(OSError):
                             folder.unlink(name)
+
+
+def _state(status: os.stat_result | None) -> tuple[int, ...]:
+    """What tells a file from one that came after it, which may have got its inode."""
+    return () if status is None else (*identity_of(status), status.st_size, status.st_mtime_ns)
 
 
 def _not_owned(path: str) -> SaveError:
