@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -16,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from typing_extensions import Buffer
 
     from onnxwire.folder import Identity
 
@@ -343,6 +346,23 @@ class AtomicFile:
         if error.errno == errno.EIO:
             return "the disk fails, or the connection to it: save elsewhere"
         return ""
+
+
+class Writer(io.RawIOBase):
+    """A target as a file object that is written from front to back."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Buffer) -> int:
+        """Write all of some bytes."""
+        with memoryview(data) as view:
+            self._target.write(view)
+            return view.nbytes
 
 
 def temporary_start(name: str) -> str:

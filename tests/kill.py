@@ -1,4 +1,4 @@
-"""Saves that are killed or interrupted, at every call of the system and at random: the old model or the new one is left.
+"""Kills and interrupts of saves, at every call of the system and at random: one whole model is left, old or new.
 
     python tests/kill.py --count 1000
 
@@ -188,6 +188,8 @@ def main():
     parser.add_argument("--step", type=int, default=1, help="every so many events of all")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    # A shell has its background jobs ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):

@@ -11,6 +11,14 @@ from test_save_faults import linux
 pytestmark = linux
 
 
+@pytest.fixture(autouse=True)
+def heed_interrupts():
+    """As in a terminal: a shell has its background jobs ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
 @pytest.mark.parametrize("strike", [kill.interrupted_at, kill.killed_at])
 def test_at_any_event_the_old_model_or_the_new_one_is_left_and_whole(tmp_path, layout, strike):

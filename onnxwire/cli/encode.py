@@ -8,7 +8,8 @@ import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
-from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
+from onnxwire.cli.options import add_command, add_output, add_type
+from onnxwire.cli.output import refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.messages import SCHEMA

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
-from onnxwire.errors import SourceError
 from onnxwire.messages import SCHEMA
 
 
@@ -66,9 +63,3 @@ def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add -o, the file to write."""
     parser.add_argument("-o", "--output", metavar="OUT", default="-", help="the file to write; - for stdout")
-
-
-def refuse_same(path: str, output: str) -> None:
-    """Raise SourceError where the file to write is the one that is read."""
-    if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
