@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile kill sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize
 
 hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
+
+kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
+	$(BIN)/python tests/kill.py --count 1000
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

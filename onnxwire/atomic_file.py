@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -10,11 +11,16 @@ from contextlib import suppress
 
 from onnxwire._transfer import Target, copy_range
 from onnxwire.errors import Error, SaveError
+from onnxwire.folder import LIST, Folder, find, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from typing_extensions import Buffer
+
+    from onnxwire.folder import Identity
 
 if sys.platform != "win32":
     import fcntl
@@ -22,8 +28,7 @@ if sys.platform != "win32":
 SUFFIX = ".onnxwire-tmp"
 RANDOM = 12  # hexadecimal digits in a temporary name
 _SHORT = 64  # bytes; no file system refuses a name for being so long
-_MAX_LINKS = 40  # as in Linux
-_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _REFUSED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
 
@@ -47,24 +52,34 @@ class AtomicFile:
 
     A block that ends with `prepare` has all but the last step behind it, so that other files can be made ready before
     any takes its place; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
+    folder: the open folder that the path's last name is used in, in place of the path; a link there is not followed but
+    replaced. It is not closed here.
 
     Raises SaveError for whatever hinders it. SourceError, and what the block or `progress` raises, pass through.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], size: int | None = None, progress: Callable[[int], object] | None = None
+        self,
+        path: str | os.PathLike[str],
+        size: int | None = None,
+        progress: Callable[[int], object] | None = None,
+        *,
+        folder: Folder | None = None,
     ) -> None:
-        self.path = os.fsdecode(path)
-        self.size = size
-        self._progress = progress
-        self._target: Target | None = None  # while it is written to
+        # First what is cleaned up at the end, which may come at any line.
+        self._temporary: str | None = None  # the name of the new file, while it has one
         self._descriptor = -1
-        self._place = self.path  # where the symbolic links lead to
+        self._owns_folder = folder is None
+        self.folder = folder
+        self.size = size
+        self.identity: Identity | None = None  # of the new file, when it is prepared
+        self._stream = -1  # an open descriptor that the path is the name of
+        self.progress = progress
+        self._target: Target | None = None  # while it is written to
         self._old: os.stat_result | None = None
         self._direct = False
-        self._temporary: str | None = None  # the name of the new file, while it has one
-        self._is_prepared = False
-        self.is_replaced = False  # whether the new file is in its place
+        self.path = os.fsdecode(path)
+        self.name = os.path.basename(self.path)  # in the folder
 
     def __enter__(self) -> Target:
         return self.open()
@@ -78,11 +93,68 @@ class AtomicFile:
         self.prepare()
         self.publish()
 
+    def __del__(self) -> None:
+        # A Ctrl-C may come before the first line of `__exit__`, or of `__init__`.
+        if hasattr(self, "folder"):
+            self._clean_up()
+            self._leave_folder()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the new file is in its place.
+
+        By what is on the disk: a Ctrl-C may come right after the renaming, before anything could be noted.
+        """
+        with suppress(OSError):
+            return self.folder is not None and self.identity is not None and self.folder.holds(self.name, self.identity)
+        return False
+
+    def locate(self, *, beside: bool = False) -> None:
+        """Open the folder that the file is to be in, if that was not done; `open` does it too.
+
+        beside: other files are to be in the folder of the path, so a link that leads to another one is replaced.
+        """
+        if self.folder is not None or self._stream >= 0:
+            return
+        try:
+            if os.path.basename(self.path) in ("", os.curdir, os.pardir):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            found = find(self.path)
+            if isinstance(found, int):
+                self._stream = found
+                return
+            self.folder, self.name = found
+            if beside:
+                self._stay_beside()
+        except BaseException as error:
+            self.abandon(error)
+            raise
+
+    def _stay_beside(self) -> None:
+        """Take the folder of the path itself, where a link leads to a file of another one."""
+        assert self.folder is not None
+        whole = os.path.join(os.getcwd(), self.path)
+        logical = Folder.at(os.path.dirname(whole))
+        if logical.is_same(self.folder):
+            logical.close()
+            return
+        self.folder, resolved = logical, self.folder
+        resolved.close()
+        self.name = os.path.basename(whole)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is, or is to be, a regular file; `locate` comes before."""
+        if self.folder is None:
+            return False
+        status = self.folder.status(self.name)
+        return status is None or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+
     def open(self) -> Target:
         """Open what is to be written."""
         try:
             self._open()
-            self._target = Target(self._descriptor, self._progress, fresh=not self._direct, stream=self._direct)
+            self._target = Target(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
         except BaseException as error:
             self.abandon(error)
             raise
@@ -90,14 +162,12 @@ class AtomicFile:
 
     def prepare(self) -> None:
         """Have all that was written on the disk, under another name than its own; nothing more is written."""
-        if self._is_prepared:
+        if self._target is None:
             return
-        assert self._target is not None
         try:
             self._target.finish()
             self._target = None
             self._settle()
-            self._is_prepared = True
         except BaseException as fault:
             self.abandon(fault)
             raise
@@ -110,34 +180,36 @@ class AtomicFile:
             self.abandon(fault)
             raise
         self._clean_up()
+        self._leave_folder()
 
     def close(self) -> None:
         """Give the descriptor of a prepared file back; another save to the same path may then take it for stale."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # Forgotten first: after a Ctrl-C the number may be another file's.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _open(self) -> None:
         """Open what shall be written to."""
-        place = _follow_links(self.path)
-        if isinstance(place, int):
+        self.locate()
+        if self._stream >= 0:
             self._direct = True
-            self._descriptor = os.dup(place)
+            self._descriptor = os.dup(self._stream)
             return
-        # Whole, so that a change of the working directory does not move it.
-        place = self._place = os.path.join(os.getcwd(), place)
-        folder, name = os.path.split(place)
-        with suppress(FileNotFoundError):
-            self._old = os.stat(place)
-        if name in ("", os.curdir, os.pardir) or (self._old and stat.S_ISDIR(self._old.st_mode)):
+        folder, name = self.folder, self.name
+        assert folder is not None
+        self._old = folder.status(name)
+        if self._old and stat.S_ISLNK(self._old.st_mode):
+            self._old = None  # the link goes, and what it leads to is left alone
+        if self._old and stat.S_ISDIR(self._old.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self._old and not stat.S_ISREG(self._old.st_mode):
             self._direct = True
-            self._descriptor = os.open(place, os.O_WRONLY | _FLAGS)
+            self._descriptor = folder.open(name, os.O_WRONLY)
             return
         if self._old:
             # To replace it, its directory is all that must be writable; but who protects a file means this too.
-            os.close(os.open(place, os.O_WRONLY | _FLAGS))
+            os.close(folder.open(name, os.O_WRONLY | _NONBLOCK))
         _remove_stale(folder, name)
         # Nobody else reads the new version of a file that may be secret, not even while it is written.
         mode = 0o600 if self._old else 0o666
@@ -147,24 +219,25 @@ class AtomicFile:
             # No such files here; or a true fault, which now shows again.
             self._open_named(mode)
 
-    def _open_nameless(self, folder: str, mode: int) -> None:
+    def _open_nameless(self, folder: Folder, mode: int) -> None:
         if sys.platform != "linux":
             raise OSError
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | _FLAGS, mode)
+        descriptor = folder.open(os.curdir, os.O_TMPFILE | os.O_RDWR, mode)
         # Without /proc it could not be given a name.
-        if not os.path.exists(_proc_path(descriptor)):
+        if not os.path.exists(f"/proc/self/fd/{descriptor}"):
             os.close(descriptor)
             raise OSError
         self._descriptor = descriptor
         _lock(descriptor)
 
     def _open_named(self, mode: int) -> None:
+        assert self.folder is not None
         while True:
-            name = self._temporary = temporary_name(self._place)
+            name = self._temporary = temporary_name(self.name)
             with suppress(FileExistsError):
-                descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+                descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
                 # Between these two another save may have found it without a lock, and removed it.
-                if _lock(descriptor) and os.path.exists(name):
+                if _lock(descriptor) and self.folder.status(name) is not None:
                     self._descriptor = descriptor
                     return
                 os.close(descriptor)
@@ -179,10 +252,11 @@ class AtomicFile:
             # without a name durable, whatever fsync returns, so that it is called again below; it is quick then.
             _sync(self._descriptor)
             self._link()
-        assert self._temporary is not None
+        assert self.folder is not None
         if self._old:
-            _take_over(self._descriptor, self._old, self._place)
+            _take_over(self._descriptor, self._old, self.folder, self.name)
         _sync(self._descriptor)
+        self.identity = identity_of(os.fstat(self._descriptor))
         if sys.platform == "win32":
             self.close()  # an open file can't be renamed
 
@@ -190,18 +264,18 @@ class AtomicFile:
         if self._direct:
             return
         assert self._temporary is not None
-        os.replace(self._temporary, self._place)
+        assert self.folder is not None
+        self.folder.replace(self._temporary, self.name)
         self._temporary = None
-        self.is_replaced = True
-        _sync_folder(os.path.dirname(self._place))
+        _sync_folder(self.folder)
 
     def _link(self) -> None:
         """Give a nameless file a name."""
+        assert self.folder is not None
         nameless = self._descriptor
-        self._temporary = temporary_name(self._place)
+        self._temporary = temporary_name(self.name)
         try:
-            # With a directory descriptor Python calls linkat, which can follow the link; the path makes it meaningless.
-            os.link(_proc_path(nameless), self._temporary, src_dir_fd=nameless, follow_symlinks=True)
+            self.folder.link(nameless, self._temporary)
         except OSError:
             # Some sandboxes and file systems open such files and then refuse them a name.
             self._open_named(stat.S_IMODE(os.fstat(nameless).st_mode))
@@ -212,22 +286,29 @@ class AtomicFile:
 
     def abandon(self, error: BaseException | None = None) -> None:
         """Remove what was written; raises SaveError if the error is about this file and not of whoever writes it."""
-        self._clean_up()
-        if isinstance(error, Error):
-            return
-        if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
-            raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
+        try:
+            self._clean_up()
+            if isinstance(error, Error):
+                return
+            if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
+                raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
+        finally:
+            self._leave_folder()
 
     def _clean_up(self) -> None:
         # Removed before it is closed: its lock ends there. Windows wants it the other way round.
         for _ in range(2):
-            if self._temporary is not None:
+            if self._temporary is not None and self.folder is not None:
                 with suppress(OSError):
-                    os.unlink(self._temporary)
-            if self._descriptor >= 0:
-                with suppress(OSError):
-                    os.close(self._descriptor)
-                self._descriptor = -1
+                    self.folder.unlink(self._temporary)
+                    self._temporary = None
+            with suppress(OSError):
+                self.close()
+
+    def _leave_folder(self) -> None:
+        if self._owns_folder and self.folder is not None:
+            folder, self.folder = self.folder, None
+            folder.close()
 
     def _advice(self, error: OSError) -> str:
         if self.is_replaced:
@@ -238,7 +319,7 @@ class AtomicFile:
         return advice
 
     def _way_out(self, error: OSError) -> str:
-        folder = os.path.dirname(self._place)
+        folder = os.path.dirname(os.path.join(os.getcwd(), self.path)) if self.folder is None else self.folder.path
         if error.errno in _NO_SPACE and not self._direct:
             # Counted after the new file was removed.
             free = f"{_free_space(folder):,} bytes are free in {folder}"
@@ -249,7 +330,7 @@ class AtomicFile:
         if error.errno == errno.EFAULT:
             return "what is to be written can't be read; a mapped file was cut while it was open"
         if isinstance(error, PermissionError) and not self._direct:
-            if self._old and not os.access(self._place, os.W_OK):
+            if self._old and not os.access(os.path.join(folder, self.name), os.W_OK):
                 return "allow writing it, or save under another name"
             if not os.access(folder, os.W_OK):
                 return f"the directory {folder} may not be written; save elsewhere"
@@ -267,50 +348,51 @@ class AtomicFile:
         return ""
 
 
-def _follow_links(path: str) -> str | int:
-    """Where a path leads to through symbolic links: a name that is none, or, as of /dev/stdout, an open descriptor."""
-    for _ in range(_MAX_LINKS):
-        folder, name = os.path.split(path)
-        # Opened by its name, a descriptor would be written from its beginning, or be replaced.
-        if name.isdecimal() and os.path.realpath(folder) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
-            return int(name)
-        try:
-            path = os.path.join(folder, os.readlink(path))
-        except OSError:
-            return path  # no link, or a fault that opening it meets again
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+class Writer(io.RawIOBase):
+    """A target as a file object that is written from front to back."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Buffer) -> int:
+        """Write all of some bytes."""
+        with memoryview(data) as view:
+            self._target.write(view)
+            return view.nbytes
 
 
-def temporary_start(place: str) -> str:
-    """How temporary names for a place begin; they are no longer than its own name, or _SHORT."""
-    folder, name = os.path.split(place)
+def temporary_start(name: str) -> str:
+    """How temporary names for a file begin; they are no longer than its own name, or _SHORT."""
     room = max(len(os.fsencode(name)), _SHORT) - RANDOM - len(SUFFIX) - 2
     while len(os.fsencode(name)) > room:
         name = name[:-1]
-    return os.path.join(folder, f".{name}.")
+    return f".{name}."
 
 
-def temporary_name(place: str) -> str:
-    """A name beside a place that no file has; what is left there is removed by the next save to the place."""
-    return temporary_start(place) + os.urandom(RANDOM // 2).hex() + SUFFIX
+def temporary_name(name: str) -> str:
+    """A name that no file has; what is left at it is removed by the next save to the name that it is made of."""
+    return temporary_start(name) + os.urandom(RANDOM // 2).hex() + SUFFIX
 
 
-def _remove_stale(folder: str, name: str) -> None:
+def _remove_stale(folder: Folder, name: str) -> None:
     """Remove the temporary files of saves that were killed: those for the same name that nobody holds locked."""
     if sys.platform == "win32":
         return
     start = temporary_start(name)
     length = len(start) + RANDOM + len(SUFFIX)
     with suppress(OSError):  # a directory that may not be listed
-        for entry in os.listdir(folder):
+        for entry in folder.names():
             if len(entry) != length or not entry.startswith(start) or not entry.endswith(SUFFIX):
                 continue
             with suppress(OSError):  # somebody else's, or gone meanwhile
-                path = os.path.join(folder, entry)
-                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | _FLAGS)
+                descriptor = folder.open(entry, os.O_RDWR | _NONBLOCK)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(path)
+                    folder.unlink(entry)
                 finally:
                     os.close(descriptor)
 
@@ -327,11 +409,7 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _proc_path(descriptor: int) -> str:
-    return f"/proc/self/fd/{descriptor}"
-
-
-def _take_over(descriptor: int, old: os.stat_result, place: str) -> None:
+def _take_over(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:
     """Give a new file the owner, permissions, access list and attributes of the old one, as far as that is allowed."""
     if sys.platform == "win32":
         return
@@ -347,10 +425,14 @@ def _take_over(descriptor: int, old: os.stat_result, place: str) -> None:
             mode = (mode & 0o707) | (mode & 0o007) << 3
     if sys.platform == "linux":
         with suppress(OSError):
-            for name in os.listxattr(place):
-                if name.startswith(("user.", "system.posix_acl_")):
-                    with suppress(OSError):
-                        os.setxattr(descriptor, name, os.getxattr(place, name))
+            source = folder.open(name, os.O_WRONLY | _NONBLOCK)
+            try:
+                for key in os.listxattr(source):
+                    if key.startswith(("user.", "system.posix_acl_")):
+                        with suppress(OSError):
+                            os.setxattr(descriptor, key, os.getxattr(source, key))
+            finally:
+                os.close(source)
     try:
         # After the access list, which it limits to the same.
         os.fchmod(descriptor, mode)
@@ -373,12 +455,12 @@ def _sync(descriptor: int, may_refuse: bool = False) -> None:
             raise
 
 
-def _sync_folder(folder: str) -> None:
+def _sync_folder(folder: Folder) -> None:
     """Wait until the disk has the names in a directory, where the system can do that."""
     if sys.platform == "win32":
         return
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+        descriptor = folder.open(os.curdir, LIST)
     except PermissionError:
         return  # one may write into a directory that one may not list
     try:

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from onnxwire._document import Document
 from onnxwire._walk import payload_at
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
+from onnxwire.folder import HAS_DIR_FD as _HAS_DIR_FD
+from onnxwire.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,30 +28,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from onnxwire.folder import Identity
     from onnxwire.messages import TensorProto
-
-    Identity = tuple[int, int]
-    """The device and inode of a file or folder, which no other has while it is there."""
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
     """What is given in place of files, by location."""
 
 _LARGEST = (1 << 63) - 1  # the greatest offset that a file can have
 _LONGEST = 4096  # bytes of a location, and of any path on Linux
-_MAX_LINKS = 40  # as in Linux
 _MAX_NAMES = 10_000  # entries of folders that are looked at for the names of one hard-linked file
 _MAX_DEPTH = 32  # folders in folders that are
 _PIECE = 1 << 20
 
 _WINDOWS = sys.platform == "win32"
-_HAS_DIR_FD = {os.open, os.readlink, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-# A folder need not be readable to be passed through.
-_PASS = _LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
-_READ = (
-    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | _NO_FOLLOW
-)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
 
 _CHANGED = "the file was changed or replaced while it was opened; load the model again"
 _COPY_IT = "copy the file there, or name its folder with external_root="
@@ -232,6 +224,11 @@ class ExternalFile:
             digest.update(part)
         return digest.hexdigest()
 
+    def check_whole(self) -> None:
+        """Raise SourceError where the file was cut since it was opened."""
+        if self.descriptor >= 0:
+            self._refuse_cut(self.size)
+
     def check_unused(self) -> None:
         """Raise InUseError while arrays or memoryviews look into it."""
         if self._holder.pins:
@@ -361,7 +358,7 @@ class ExternalFiles:
 
     def _opened(self, location: str) -> ExternalFile:
         descriptor, name = self._folders.open(location)
-        identity = _identity(os.fstat(descriptor))
+        identity = identity_of(os.fstat(descriptor))
         file = self._by_identity.get(identity)
         if file is not None:
             os.close(descriptor)
@@ -411,7 +408,7 @@ class _Folders:
             folders = [resolved] if is_of_devices else [logical, resolved]
         if not stat.S_ISREG(status.st_mode):
             return  # a pipe has no folder
-        if model is not None and _identity(status) != _identity(model):
+        if model is not None and identity_of(status) != identity_of(model):
             self._fault = "the model's file was replaced while it was loaded, so that its folder is not sure"
             return
         self._all = folders
@@ -423,7 +420,7 @@ class _Folders:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except OSError as error:
             raise SourceError.from_os_error(error, root, "external_root= takes a folder that is there") from None
-        self._root = _identity(status)
+        self._root = identity_of(status)
         self._all.append(_Folder(os.path.join(os.getcwd(), root), root, self._root))
 
     def check(self, location: str) -> None:
@@ -458,10 +455,11 @@ class _Folders:
 
     def _open_at(self, folder: _Folder, location: str) -> int:
         """Open a file for reading, each name in the folder before it; raises OSError and ExternalDataError."""
-        start = os.open(folder.path, _PASS)
+        start = os.open(folder.path, PASS)
         try:
             self._check_folder(location, folder, os.fstat(start))
-            here, name, status = _walk(start, location.encode())
+            here, name, status = walk(start, location.encode())
+            assert status is not None
         finally:
             os.close(start)
         try:
@@ -488,13 +486,13 @@ class _Folders:
         above = os.path.dirname(real)
         chain: list[Identity] = []
         while not chain or above != os.path.dirname(above):
-            chain.append(_identity(os.stat(above)))
+            chain.append(identity_of(os.stat(above)))
             above = os.path.dirname(above)
         self._check_place(location, os.lstat(real), chain)
         descriptor = os.open(real, _READ)
         try:
             self._check_file(location, descriptor, chain, lambda: os.lstat(real))
-            if os.path.realpath(path) != real or _identity(os.lstat(real)) != _identity(os.fstat(descriptor)):
+            if os.path.realpath(path) != real or identity_of(os.lstat(real)) != identity_of(os.fstat(descriptor)):
                 raise self._refused(location, _CHANGED)
         except BaseException:
             os.close(descriptor)
@@ -502,7 +500,7 @@ class _Folders:
         return descriptor
 
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
-        if _identity(status) != folder.identity:
+        if identity_of(status) != folder.identity:
             reason = f"the folder {folder.path} is another one than when the model was loaded; load it again"
             raise self._refused(location, reason)
 
@@ -532,7 +530,7 @@ class _Folders:
                 f"so may be one from elsewhere; {_COPY_IT}",
             )
         # A name that was taken off since, or moved, was perhaps not counted, or twice; this changes the ctime.
-        if len({(*_identity(s), s.st_nlink, s.st_ctime_ns) for s in (status, look_again())}) > 1:
+        if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, look_again())}) > 1:
             raise self._refused(location, _CHANGED)
 
     def _count_names(self, wanted: os.stat_result) -> int:
@@ -542,9 +540,9 @@ class _Folders:
 
         def look(path: str, above: int | None, depth: int) -> None:
             nonlocal found, left
-            folder = os.open(path, _LIST | (_NO_FOLLOW if depth else 0), dir_fd=above)
+            folder = os.open(path, LIST | (NO_FOLLOW if depth else 0), dir_fd=above)
             try:
-                identity = _identity(os.fstat(folder))
+                identity = identity_of(os.fstat(folder))
                 if identity in seen or depth > _MAX_DEPTH:
                     return
                 seen.add(identity)
@@ -557,7 +555,7 @@ class _Folders:
                             if entry.is_dir(follow_symlinks=False):
                                 look(entry.name, folder, depth + 1)
                             elif entry.inode() == wanted.st_ino:
-                                found += _identity(entry.stat(follow_symlinks=False)) == _identity(wanted)
+                                found += identity_of(entry.stat(follow_symlinks=False)) == identity_of(wanted)
             finally:
                 os.close(folder)
 
@@ -571,16 +569,12 @@ def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
     """The folder that a path's last name is in, and the status of what has that name in it; raises OSError."""
     folder, last = os.path.split(path)
     if not _HAS_DIR_FD:
-        return _Folder(folder, name, _identity(os.stat(folder))), os.lstat(path)
-    here = os.open(folder, _PASS)
+        return _Folder(folder, name, identity_of(os.stat(folder))), os.lstat(path)
+    here = os.open(folder, PASS)
     try:
-        return _Folder(folder, name, _identity(os.fstat(here))), os.lstat(last, dir_fd=here)
+        return _Folder(folder, name, identity_of(os.fstat(here))), os.lstat(last, dir_fd=here)
     finally:
         os.close(here)
-
-
-def _identity(status: os.stat_result) -> Identity:
-    return status.st_dev, status.st_ino
 
 
 def fault_of(location: str) -> str:
@@ -620,58 +614,21 @@ def fault_of(location: str) -> str:
     return ""
 
 
-def _walk(start: int, path: bytes) -> tuple[int, bytes, os.stat_result]:
-    """Follow a path and the symbolic links on it by hand from an open folder.
-
-    Returns a new descriptor of the folder it leads to, the last name, and the status of that, which is no link. Raises
-    OSError as opening the path would.
-    """
-    rest, links, here = _names(path), 0, os.dup(start)
-    try:
-        while True:
-            name = rest.pop() if rest else b"."
-            status = os.lstat(name, dir_fd=here)
-            if stat.S_ISLNK(status.st_mode):
-                links += 1
-                if links > _MAX_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                target = os.readlink(name, dir_fd=here)
-                rest += _names(target)
-                if not target.startswith(b"/"):
-                    continue
-                name = b"/"
-            elif not rest:
-                return here, name, status
-            # Where it was replaced by a link since, this fails.
-            inner = os.open(name, _PASS | _NO_FOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
-    except BaseException:
-        os.close(here)
-        raise
-
-
-def _names(path: bytes) -> list[bytes]:
-    """The names of a path, the first one last."""
-    return [name for name in reversed(path.split(b"/")) if name not in (b"", b".")]
-
-
 def _folders_above(folder: int) -> list[Identity]:
     """An open folder and all that it lies in, up to the root or to one that may not be passed."""
     here = os.dup(folder)
     chain: list[Identity] = []
     try:
         while True:
-            identity = _identity(os.fstat(here))
+            identity = identity_of(os.fstat(here))
             if identity in chain[-1:]:
                 return chain  # the root lies in itself
             chain.append(identity)
             try:
-                above = os.open("..", _PASS, dir_fd=here)
+                inner, here = here, os.open("..", PASS, dir_fd=here)
             except OSError:
                 return chain
-            os.close(here)
-            here = above
+            os.close(inner)
     finally:
         os.close(here)
 

@@ -8,7 +8,15 @@ from types import EllipsisType
 
 from onnxwire._message import Message, root_view
 from onnxwire._walk import verify_document
-from onnxwire.errors import DecodeError, ExternalDataError, FieldTypeError, FieldValueError, SourceError
+from onnxwire.errors import (
+    DecodeError,
+    Error,
+    ExternalDataError,
+    FieldTypeError,
+    FieldValueError,
+    SaveError,
+    SourceError,
+)
 from onnxwire.external import ExternalFiles
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.source import open_document, refuse_empty
@@ -23,8 +31,9 @@ if TYPE_CHECKING:
     from onnxwire._document import Document
     from onnxwire._encode import Piece
     from onnxwire._transfer import Target
+    from onnxwire.atomic_file import AtomicFile
     from onnxwire.external import Data
-    from onnxwire.relocate import Choice
+    from onnxwire.relocate import Choice, Relocation
     from onnxwire.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
@@ -125,7 +134,7 @@ def save(
     without being read into memory. path: where to; an old file there is replaced, in one step, when the new one is
     safely on the disk. It may be the file that the message was loaded from, whose views stay as they are. Permissions
     are kept, symbolic links followed, and pipes and devices written directly. Or a binary file object, which is written
-    to and not closed.
+    to and not closed; one that takes nothing (its `write` returns None or 0) is an error, which says how much it has.
     deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
 
     external: where the payloads of tensors go. By default they stay where they are, inline or in the files that the
@@ -134,10 +143,12 @@ def save(
     `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
-    overwrite: allow to replace files that the old model at the path does not have its data in.
+    overwrite: allow to replace files that hold more than the data of the old model at the path.
     New files take their places after the last byte of all is on the disk, the model last; where that fails, the old
     ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
-    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell.
+    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
+    is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that
+    of the path: a symbolic link that leads to a model in another folder is replaced by the new model.
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of so many bytes of the file, by
     padding that readers skip.
 
@@ -146,55 +157,70 @@ def save(
     together. Warns, with LargeFileWarning, of a result above 2 GiB, and with ExternalDataWarning where files that the
     model names are not beside it.
     """
-    from onnxwire._save import write_pieces
     from onnxwire.atomic_file import AtomicFile
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
-    place = os.fsdecode(path) if isinstance(path, str | os.PathLike) else None
-    moved = None
-    content = message
-    if not isinstance(external, EllipsisType):
+    file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
+    if isinstance(external, EllipsisType):
+        total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
+        if file is not None:
+            _warn_of_missing(message, os.path.dirname(os.path.abspath(file.path)))
+    else:
         from onnxwire.relocate import Relocation
 
-        moved = Relocation(
-            message, place, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
+        with Relocation(
+            message, file, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
             overwrite=overwrite,
-        )  # fmt: skip
-        content = moved.copy
-    beside = 0 if moved is None else moved.size
-    if not isinstance(path, str | os.PathLike):
-        total, pieces = _encode(content, deterministic, None, inline_align, threshold)
-        _warn_of_size(total)
-        _write_to_object(path, total, pieces, progress)
+        ) as moved:  # fmt: skip
+            total = _save(message, file or path, moved, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
+    _warn_of_size(total)
+    return total
+
+
+def _save(
+    message: Message,
+    file: AtomicFile | IO[bytes],
+    moved: Relocation | None,
+    deterministic: bool,
+    progress: Callable[[int, int], object] | None,
+    alignment: int,
+    threshold: int,
+) -> int:
+    """Write a message, and the files that its payloads were moved to; returns the bytes of its own."""
+    from onnxwire._save import write_pieces
+    from onnxwire.atomic_file import AtomicFile
+
+    content = message if moved is None else moved.copy
+    if not isinstance(file, AtomicFile):
+        total, pieces = _encode(content, deterministic, None, alignment, threshold)
+        _write_to_object(file, total, pieces, progress)
         return total
     _refuse_cut(message._document)
+    beside = 0 if moved is None else moved.size
     full = 0
-    done = None if progress is None else lambda written: progress(min(written, full), full)
-    file = AtomicFile(path, progress=None if done is None else lambda written: done(beside + written))
-    try:
-        with file as target:
-            if moved is not None:
-                full = beside + (content.ByteSize() if progress is not None else 0)
-                moved.write(done)
-            total, pieces = _encode(content, deterministic, target, inline_align, threshold)
-            file.size = total
-            full = beside + total
-            write_pieces(target, pieces)
-            if not target.is_stream:
-                target.seek(total)
-            if done is not None:
-                done(full)
-            if moved is not None:
-                file.prepare()
-                moved.publish()
-    finally:
+    done = None
+    if progress is not None:
+
+        def done(written: int) -> object:
+            return progress(min(written, full), full)
+
+        file.progress = lambda written: done(beside + written)
+    with file as target:
         if moved is not None:
-            # After an error behind the last step, too, the new files go with the new model.
-            (moved.forget_old if file.is_replaced else moved.undo)()
-    if moved is None:
-        _warn_of_missing(message, os.path.dirname(os.path.abspath(path)))
-    _warn_of_size(total)
+            full = beside + (content.ByteSize() if progress is not None else 0)
+            moved.write(done)
+        total, pieces = _encode(content, deterministic, target, alignment, threshold)
+        file.size = total
+        full = beside + total
+        write_pieces(target, pieces)
+        if not target.is_stream:
+            target.seek(total)
+        if done is not None:
+            done(full)
+        if moved is not None:
+            file.prepare()
+            moved.publish()
     return total
 
 
@@ -277,11 +303,30 @@ def _write_to_object(
                 rest = view[start : start + _STEP]
                 while rest:
                     # An unbuffered file may take a part of it only.
-                    taken = file.write(rest)
-                    rest = rest[len(rest) if taken is None else taken :]
+                    taken = _hand_over(file, rest, written, total)
+                    rest = rest[taken:]
+                    written += taken
                 if progress is not None:
-                    progress(written + min(start + _STEP, len(view)), total)
-            written += len(view)
+                    progress(written, total)
+
+
+def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:
+    """Give a file object bytes to write; returns how many it took. Source: io.RawIOBase.write."""
+    try:
+        taken = file.write(rest)
+        if taken is None:
+            raise BlockingIOError(errno.EAGAIN, "it takes nothing now: its write gave None; make it blocking")
+        if not 0 < taken <= len(rest):
+            raise OSError(errno.EIO, f"its write was given {len(rest):,} bytes and took {taken:,}")
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        name = getattr(file, "name", None)
+        name = name if isinstance(name, str) else f"<{type(file).__name__}>"
+        # What a buffered file object took of this before it failed.
+        written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
+        raise SaveError.from_os_error(error, name, f"{written:,} of {total:,} bytes are written") from None
+    return taken
 
 
 def _warn_of_size(size: int) -> None:

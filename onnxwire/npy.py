@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from onnxwire._save import write_payload
-from onnxwire.atomic_file import AtomicFile
+from onnxwire.atomic_file import AtomicFile, Writer
 from onnxwire.dtypes import STRING
 from onnxwire.tensor import Storage, tensor_error, unpacked
 
@@ -62,7 +62,7 @@ def to_npz(
 
     entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
-    with AtomicFile(path) as target, zipfile.ZipFile(_Writer(target), "w", zipfile.ZIP_STORED) as archive:
+    with AtomicFile(path) as target, zipfile.ZipFile(Writer(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed time, so that equal tensors make equal files.
             info = zipfile.ZipInfo(f"{valid_text(name)}.npy", (1980, 1, 1, 0, 0, 0))
@@ -186,20 +186,3 @@ def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
         )
         raise tensor_error(storage.tensor, reason)
     return values, dtype
-
-
-class _Writer(io.RawIOBase):
-    """A target as a file object that is written from front to back."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def writable(self) -> bool:
-        """True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write all of some bytes."""
-        with memoryview(data) as view:
-            self._target.write(view)
-            return view.nbytes

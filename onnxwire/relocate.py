@@ -11,29 +11,32 @@ import math
 import os
 import posixpath
 import re
+import stat
 from contextlib import suppress
-from hashlib import sha1
 
 from onnxwire.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.dtypes import FIELDS, STRING
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
-from onnxwire.external import fault_of, reference_of
+from onnxwire.external import ExternalFile, fault_of
+from onnxwire.folder import identity_of
 from onnxwire.index import describe, find_tensors, is_external
 from onnxwire.tensor import EXTERNAL, Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from onnxwire._message import Message
     from onnxwire._transfer import Target
+    from onnxwire.folder import Folder, Identity
     from onnxwire.index import TensorInfo
     from onnxwire.messages import TensorProto
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """Which file payloads go to: one, one a tensor by a pattern, whichever a function names, or the model's own."""
 
-_PIECE = 1 << 20
+_PADDING = 1 << 21  # zeros between payloads: fewer than the largest alignment in use, that of huge pages
 _OLD = ".old"  # behind a temporary name: the only copy of something, which no save takes for stale
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 100  # characters of a tensor's name in a file's name
@@ -64,8 +67,21 @@ class _DataFile:
         self.location = location
         self.size = 0
         self.moves: list[_Move] = []
+        self.atomic: AtomicFile | None = None  # that writes it
+        self.old = ""  # the name that what was in its place has meanwhile
+        self.found: tuple[int, ...] = ()  # what is in its place and may be replaced, as _state tells it
         self._align = align
         self._places: dict[object, int] = {}
+
+    @property
+    def folder(self) -> str:
+        """Where it is to be, from the model's folder; "" for that itself."""
+        return posixpath.dirname(self.location)
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+        return posixpath.basename(self.location)
 
     def add(self, move: _Move, limit: float) -> bool:
         """Give a payload its place; False where the file would become longer than `limit` and is not empty."""
@@ -93,10 +109,13 @@ class _DataFile:
 class Relocation:
     """A copy of a message whose payloads are in other places, and the files that these are in.
 
-    message: what is saved; path: where to, None for a file object; the rest as for `onnxwire.save`. copy: the message
-    to be written, after `write`; size: bytes of all files but its own.
-    `write` makes the files ready, `publish` puts them in their places, when the model is ready too; then either
-    `forget_old` or `undo` is the last step, as it fares.
+    message: what is saved; model: the file that it is saved to, None for a file object; the rest as for
+    `onnxwire.save`. copy: the message to be written, after `write`; size: bytes of all files but its own.
+    `with relocation:` opens the model's folder, and looks whether the files may be there. In the block, `write` makes
+    them ready, and `publish` puts them in their places, when the model is ready too. At the end of the block it is the
+    disk that tells how it fared, so that a Ctrl-C can come at any time: where the new model is in its place the old
+    files are removed, else they are put back.
+    Everything is done in folders that were opened once, from the model's on; no link in it is followed.
     Raises TensorError where a tensor that is to be moved has parts that do not fit together, SaveError for a file that
     is not the model's to write over, FieldValueError for a name that no file may have.
     """
@@ -104,7 +123,7 @@ class Relocation:
     def __init__(
         self,
         message: Message,
-        path: str | None,
+        model: AtomicFile | None,
         choice: Choice,
         *,
         threshold: int = 1024,
@@ -115,15 +134,16 @@ class Relocation:
     ) -> None:
         if align < 1 or (shard_size is not None and shard_size < 1):
             raise FieldValueError("align and shard_size are 1 byte or more")
-        self._path = None if path is None else os.path.abspath(path)
+        self._model = model
         self._checksum = checksum
-        self._ready: list[AtomicFile] = []
-        self._replaced: list[tuple[str, str]] = []  # places, and where their old files are meanwhile; "" for none
-        self._folders: list[str] = []  # that were made
+        self._overwrite = overwrite
+        self._home: Folder | None = None  # the model's
+        self._inner: tuple[str, Folder] | None = None  # the one in it that was used last
+        self._made: list[str] = []  # folders, from the model's
         self.copy = type(message)()
         self.copy.CopyFrom(message)
         shards: dict[str, list[_DataFile]] = {}
-        choose = _chooser(choice, os.path.basename(path or ""))
+        choose = _chooser(choice, "" if model is None else model.name)
         for (place, source), (_, tensor) in zip(find_tensors(message), find_tensors(self.copy), strict=True):
             info = describe(source, place)
             is_moved = tensor.data_type != STRING.number and info.nbytes >= max(threshold, 1)
@@ -142,63 +162,128 @@ class Relocation:
             for move in file.moves:
                 refer(move.tensor, file.location, move.offset, move.size, "0" * 40 if checksum else None)
         self.size = sum(file.size for file in self._files)
+
+    def __enter__(self) -> Self:
         if self._files:
-            self._check_places(type(message), overwrite)
+            try:
+                self._open_home()
+                self._check_names()
+                self._check_places()
+            except BaseException:
+                self._close()
+                raise
+        return self
 
-    def _place(self, file: _DataFile) -> str:
-        return os.path.join(os.path.dirname(self._path or ""), file.location)
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._end()
+        except BaseException:
+            # A Ctrl-C, after which it is done again: each step first looks whether it is still to be done.
+            self._end()
+            raise
+        finally:
+            self._close()
 
-    def _check_places(self, cls: type[Message], overwrite: bool) -> None:
-        """Refuse names that are one another's, and files that hold what is not the model's."""
-        if self._path is None or (os.path.exists(self._path) and not os.path.isfile(self._path)):
+    def _open_home(self) -> None:
+        model = self._model
+        if model is not None:
+            model.locate(beside=True)
+        if model is None or model.folder is None or not model.is_plain:
             raise FieldTypeError("external data is saved beside a model; save that to a path of a file")
-        # Some file systems make no difference between upper and lower case.
-        names = {os.path.basename(self._path).casefold(): "the model itself"}
+        self._home = model.folder.copy()
+
+    def _close(self) -> None:
+        for folder in (self._inner and self._inner[1], self._home):
+            if folder:
+                folder.close()
+
+    def _path(self, location: str) -> str:
+        """What errors call a file."""
+        return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
+
+    def _folder(self, path: str) -> Folder:
+        """A folder, from the model's, opened name by name; raises OSError, for links too."""
+        assert self._home is not None
+        if not path:
+            return self._home
+        if self._inner is None or self._inner[0] != path:
+            # One at a time, as a model may have a folder a tensor.
+            here = self._home.copy()
+            for name in path.split("/"):
+                with here:
+                    here = here.inner(name)
+            before, self._inner = self._inner, (path, here)
+            if before is not None:
+                before[1].close()
+        return self._inner[1]
+
+    def _check_names(self) -> None:
+        """Refuse names that are one another's."""
+        assert self._model is not None
+        # Some file systems make no difference between upper and lower case. The model's are its link's, and its own.
+        model = (os.path.basename(self._model.path), self._model.name)
+        names = {name.casefold(): "the model itself" for name in model}
         for file in self._files:
             other = names.setdefault(file.location.casefold(), file.location)
             if other is not file.location:
                 raise _unfit(file.location, f"that is {other}")
         for file in self._files:
-            above = os.path.dirname(file.location)
+            above = file.folder
             while above:
                 if above.casefold() in names:
                     raise _unfit(file.location, f"{above} is to be a file")
-                above = os.path.dirname(above)
-        owned: set[str] | None = None
-        for file in self._files:
-            place = self._place(file)
-            self._refuse_links(file)
-            if not os.path.lexists(place):
-                continue
-            if not os.path.isfile(place):
-                raise SaveError(errno.EEXIST, "what is there is no file; choose another name", place)
-            if not overwrite:
-                owned = _files_of(self._path, cls) if owned is None else owned
-                if os.path.realpath(place) not in owned:
-                    reason = "there is a file that is not the model's; allow it with overwrite=True, or choose another"
-                    raise SaveError(errno.EEXIST, f"{reason} name", place)
+                above = posixpath.dirname(above)
 
-    def _refuse_links(self, file: _DataFile) -> None:
-        place = self._place(file)
-        folder = os.path.realpath(os.path.dirname(self._path or ""))
-        if os.path.realpath(place) != os.path.join(folder, os.path.normpath(file.location)):
-            raise _unfit(file.location, "a symbolic link leads elsewhere")
+    def _check_places(self) -> None:
+        """Refuse links, and files that hold what is not the model's."""
+        assert self._model is not None
+        # What can't be read any more is to be told before what would be written over.
+        for source in {move.storage.file[0] for file in self._files for move in file.moves if move.storage.file}:
+            source.check_whole()
+        owned: set[Identity] | None = None
+        for file in self._files:
+            path = self._path(file.location)
+            try:
+                status = self._look(file)
+            except OSError as error:
+                raise SaveError.from_os_error(error, path) from None
+            if status is None:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                raise SaveError(errno.EEXIST, "what is there is no file; choose another name", path)
+            file.found = _state(status)
+            if not self._overwrite:
+                owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
+                if identity_of(status) not in owned:
+                    raise _not_owned(path)
+
+    def _look(self, file: _DataFile) -> os.stat_result | None:
+        """The status of what has a file's place; raises OSError, and FieldValueError for a link on the way."""
+        assert self._home is not None
+        here, names = self._home.copy(), file.location.split("/")
+        for number, name in enumerate(names, 1):
+            with here:
+                status = here.status(name)
+                if status is None:
+                    return None
+                if stat.S_ISLNK(status.st_mode):
+                    raise _unfit(file.location, "a symbolic link leads elsewhere")
+                if number < len(names):
+                    here = here.inner(name)
+        return status
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
         """Have all files of external data on the disk, under other names; progress: given the bytes so far."""
         done = 0
         for file in self._files:
-            place = self._place(file)
-            self._make_folder(os.path.dirname(place))
-            self._refuse_links(file)
+            self._make_folder(file)
             report = None if progress is None else lambda written, before=done: progress(before + written)
-            atomic = AtomicFile(place, file.size, report)
+            file.atomic = atomic = AtomicFile(self._path(file.location), file.size, report, folder=self._reopen(file))
             target = atomic.open()
-            self._ready.append(atomic)
             try:
                 file.write(target)
                 target.finish()
-                digest = _digest(target.descriptor) if self._checksum else ""
+                digest = _digest(target.descriptor, atomic.path) if self._checksum else ""
             except BaseException as error:
                 atomic.abandon(error)
                 raise
@@ -209,59 +294,100 @@ class Relocation:
             atomic.close()
             done += file.size
 
-    def _make_folder(self, folder: str) -> None:
-        missing = []
-        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-            missing.append(folder)
-            folder = os.path.dirname(folder)
-        for folder in reversed(missing):
+    def _make_folder(self, file: _DataFile) -> None:
+        names = file.folder.split("/") if file.folder else []
+        for depth in range(len(names)):
+            above, path = "/".join(names[:depth]), "/".join(names[: depth + 1])
             try:
-                os.mkdir(folder)
+                folder = self._folder(above)
+                if folder.status(names[depth]) is None:
+                    self._made.append(path)  # before, so that it is known whenever a Ctrl-C comes
+                    folder.mkdir(names[depth])
             except FileExistsError:
-                if not os.path.isdir(folder):
-                    raise SaveError(errno.ENOTDIR, "it is to be a folder, and is a file", folder) from None
+                self._made.remove(path)  # somebody else made it
             except OSError as error:
-                raise SaveError.from_os_error(error, folder, "save elsewhere") from None
-            else:
-                self._folders.append(folder)
+                raise SaveError.from_os_error(error, self._path(path), "save elsewhere") from None
+
+    def _reopen(self, file: _DataFile) -> Folder:
+        try:
+            return self._folder(file.folder)
+        except OSError as error:
+            advice = "it is to be a folder, and is none, or a link; choose another name"
+            raise SaveError.from_os_error(error, self._path(file.folder), advice) from None
 
     def publish(self) -> None:
-        """Put the files in their places, one after another; what was there has another name until `forget_old`."""
-        for file, atomic in zip(self._files, self._ready, strict=True):
-            place, old = self._place(file), ""
-            if os.path.lexists(place):
-                old = temporary_name(place) + _OLD
-                try:
-                    os.replace(place, old)
-                except OSError as error:
-                    raise SaveError.from_os_error(error, place) from None
-            self._replaced.append((place, old))
-            atomic.publish()
+        """Put the files in their places, one after another; what was there has another name until the block ends."""
+        for file in self._files:
+            assert file.atomic is not None
+            file.atomic.folder = folder = self._reopen(file)
+            try:
+                if folder.status(file.name) is not None:
+                    file.old = temporary_name(file.name) + _OLD  # before, as above
+                    folder.replace(file.name, file.old)
+                    if not self._overwrite and _state(folder.status(file.old)) != file.found:
+                        raise _not_owned(file.atomic.path)
+            except Error:
+                raise
+            except OSError as error:
+                raise SaveError.from_os_error(error, file.atomic.path) from None
+            file.atomic.publish()
 
-    def undo(self) -> None:
+    def _end(self) -> None:
+        if self._home is not None and self._model is not None:
+            if self._home.holds(self._model.name, self._model.identity):
+                self._forget_old()
+            else:
+                self._undo()
+                self._model.abandon()
+
+    def _undo(self) -> None:
         """Put back what was there: the model that goes with the new files is not in its place."""
-        for place, old in self._replaced:
+        for file in self._files:
             with suppress(OSError):
-                if old:
-                    os.replace(old, place)
-                else:
-                    os.unlink(place)
-        for atomic in self._ready:
-            atomic.abandon()
-        for folder in reversed(self._folders):
+                self._undo_file(file)
+        for path in reversed(self._made):
             with suppress(OSError):
-                os.rmdir(folder)
+                self._folder(posixpath.dirname(path)).rmdir(posixpath.basename(path))
 
-    def forget_old(self) -> None:
+    def _undo_file(self, file: _DataFile) -> None:
+        atomic = file.atomic
+        if atomic is None:
+            return
+        atomic.folder = folder = self._folder(file.folder)
+        is_new = atomic.is_replaced
+        if file.old and folder.status(file.old) is not None:
+            # What somebody else put there meanwhile stays.
+            if is_new or folder.status(file.name) is None:
+                folder.replace(file.old, file.name)
+        elif is_new:
+            folder.unlink(file.name)
+        atomic.abandon()
+
+    def _forget_old(self) -> None:
         """Remove what was replaced, and what killed saves left of that: the model is in its place."""
-        starts = {temporary_start(place) for place, _ in self._replaced}
-        for folder in {os.path.dirname(place) for place, _ in self._replaced}:
+        starts: dict[str, set[str]] = {}
+        for file in self._files:
+            starts.setdefault(file.folder, set()).add(temporary_start(file.name))
+        for path, begun in starts.items():
             with suppress(OSError):
-                for name in os.listdir(folder):
-                    old = os.path.join(folder, name)
-                    if name.endswith(SUFFIX + _OLD) and old[: -len(SUFFIX + _OLD) - RANDOM] in starts:
+                folder = self._folder(path)
+                for name in folder.names():
+                    if name.endswith(SUFFIX + _OLD) and name[: -len(SUFFIX + _OLD) - RANDOM] in begun:
                         with suppress(OSError):
-                            os.unlink(old)
+                            folder.unlink(name)
+
+
+def _state(status: os.stat_result | None) -> tuple[int, ...]:
+    """What tells a file from one that came after it, which may have got its inode."""
+    return () if status is None else (*identity_of(status), status.st_size, status.st_mtime_ns)
+
+
+def _not_owned(path: str) -> SaveError:
+    return SaveError(
+        errno.EEXIST,
+        "there is a file that is not the model's; allow it with overwrite=True, or choose another name",
+        path,
+    )
 
 
 def _unfit(location: str, reason: str) -> FieldValueError:
@@ -337,24 +463,43 @@ def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum
     tensor.data_location = EXTERNAL
 
 
-def _files_of(path: str, cls: type[Message]) -> set[str]:
-    """The files of external data of the model that is at a path, if there is one."""
+def _files_of(path: str, cls: type[Message]) -> set[Identity]:
+    """The files that hold nothing but external data of the model that is at a path, if there is one.
+
+    What a model says of a file is not enough: it can say it of any in its folder. All bytes are to be those of tensors
+    that fit their types and dims, but for zeros between them.
+    """
     from onnxwire.model import load
 
-    found = set()
+    spans: dict[ExternalFile, list[tuple[int, int]]] = {}
+    owned = set()
     with suppress(Error), load(path, cls) as message:
         for _, tensor in find_tensors(message):
             if is_external(tensor):
                 with suppress(Error):
-                    found.add(os.path.realpath(os.path.join(os.path.dirname(path), reference_of(tensor).location)))
-    return found
+                    file, offset, length = Storage(tensor).file or (None, 0, 0)
+                    if file is not None and file.descriptor >= 0:
+                        spans.setdefault(file, []).append((offset, offset + length))
+        for file, covered in spans.items():
+            if _is_covered(file, covered):
+                owned.add(identity_of(os.fstat(file.descriptor)))
+    return owned
 
 
-def _digest(descriptor: int) -> str:
+def _is_covered(file: ExternalFile, spans: list[tuple[int, int]]) -> bool:
+    """Whether all bytes of a file are in one of the spans, or padding."""
+    end = 0
+    for start, stop in [*sorted(spans), (file.size, file.size)]:
+        if start - end >= _PADDING or (start > end and any(memoryview(file.view(end, start - end)))):
+            return False
+        end = max(end, stop)
+    return True
+
+
+def _digest(descriptor: int, name: str) -> str:
     """The SHA-1 of all that is in an open file. Source: onnx.proto, TensorProto.external_data."""
-    digest = sha1(usedforsecurity=False)
-    offset = 0
-    while data := os.pread(descriptor, _PIECE, offset):
-        digest.update(data)
-        offset += len(data)
-    return digest.hexdigest()
+    file = ExternalFile.from_descriptor(os.dup(descriptor), name, mmap=False)
+    try:
+        return file.sha1()
+    finally:
+        file.close()

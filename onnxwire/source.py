@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -11,11 +12,17 @@ from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
     from typing import IO
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | mmap | IO[bytes]
     """A path, an object with the buffer protocol, or a binary file object."""
+
+
+PIPE_LIMIT = 1 << 31  # bytes that are read of a pipe or socket, which are held in memory
+DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
+_PIECE = 1 << 20
 
 
 def open_document(source: Source, mmap: bool = True) -> Document:
@@ -52,6 +59,8 @@ def _map_path(path: str, mmap: bool) -> Document:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
         return _map_descriptor(descriptor, path, mmap)
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     finally:
@@ -74,7 +83,9 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         os.read(descriptor, 1)  # raises IsADirectoryError
-    if not may_map or not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
+        return Document(_read_stream(lambda size: os.read(descriptor, size), name, status.st_mode), name)
+    if not may_map:
         with open(descriptor, "rb", closefd=False) as file:
             return Document(file.read(), name)
     if status.st_size == 0:
@@ -84,6 +95,19 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
+def _read_stream(read: Callable[[int], bytes], name: str, mode: int) -> bytearray:
+    """Read a pipe, socket or device to its end, which may never come."""
+    limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
+    data = bytearray()
+    while piece := read(_PIECE):
+        data += piece
+        if len(data) > limit:
+            what = "pipe" if limit == PIPE_LIMIT else "device"
+            reason = f"a {what} is read up to {limit:,} bytes, and this one has more; write them to a file first"
+            raise SourceError(errno.EFBIG, reason, name)
+    return data
+
+
 def _map_file(file: IO[bytes], may_map: bool) -> Document:
     """Map what a file object has from its position to its end, or read it where it can't be mapped."""
     name = getattr(file, "name", None)
@@ -91,10 +115,15 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
     # Only of a plain file are the descriptor's bytes what reading gives: a gzip file has a descriptor too.
     if type(getattr(file, "raw", file)) is io.FileIO:
         try:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                return Document(_read_stream(file.read, name, mode), name)
             if file.tell() == 0:
                 return _map_descriptor(file.fileno(), name, may_map)
+        except SourceError:
+            raise
         except (OSError, ValueError):
-            pass  # a pipe, or a file that can't be mapped
+            pass  # a file that can't be mapped
     data = file.read()
     if not isinstance(data, bytes):
         raise TypeError(f"{name} gives {type(data).__name__}, not bytes; open it in binary mode")

@@ -10,8 +10,6 @@ import pytest
 import wire
 from wire import same, snippets
 
-import onnxwire
-
 MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
 
 

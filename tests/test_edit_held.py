@@ -113,7 +113,9 @@ def test_views_of_what_is_not_there_are_views_of_one_message():
 
 def test_clearing_again_lets_go_of_what_was_taken_in_between():
     def body(m):
-        model = m.ModelProto.FromString(m.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString())
+        model = m.ModelProto.FromString(
+            m.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()
+        )
         for _ in range(3):
             graph, functions = model.graph, model.functions
             model.ClearField("graph")
@@ -147,9 +149,10 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_begins_anew():
     def body(m):
         tensor = m.TypeProto(tensor_type={"elem_type": 1})
         unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
-        switched = m.TypeProto(sequence_type={}).SerializeToString() + m.TypeProto(
-            tensor_type={"shape": {}}
-        ).SerializeToString()
+        switched = (
+            m.TypeProto(sequence_type={}).SerializeToString()
+            + m.TypeProto(tensor_type={"shape": {}}).SerializeToString()
+        )
         for data in (switched, unknown + switched, unknown):
             merged, outer = m.TypeProto(), m.ValueInfoProto(type=tensor)
             merged.CopyFrom(tensor)
@@ -190,7 +193,9 @@ def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
     assert model._document._kept()[3] == 1  # the pieces are looked for once
-    assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [*map(str, range(300))]
+    assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
+        *map(str, range(300))
+    ]
 
 
 # --- copies

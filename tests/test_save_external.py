@@ -550,10 +550,12 @@ def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
 def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
     wanted, folder = values(path), path.parent / "links"
     folder.mkdir()
-    (folder / "link.onnx").symlink_to(path)
+    (folder / "link.onnx").symlink_to("model.onnx")
+    path.rename(folder / "model.onnx")
     monkeypatch.chdir(folder)
     onnxwire.save(onnxwire.load("link.onnx"), "link.onnx", external="w.data")
     assert Path("link.onnx").is_symlink()
+    assert files(folder) == ["link.onnx", "model.onnx", "w.data"]
     with onnxwire.load("link.onnx") as model:
         found = {place: tensor.numpy(copy=True) for place, tensor in stored_tensors.tensors_in(model)}
     for place, array in wanted.items():

@@ -433,10 +433,10 @@ def test_a_file_that_can_not_take_its_place_leaves_all_the_old_ones(tmp_path, mo
     path = saved(tmp_path, 1, {"external": "{name}"})
     before, real = tree(tmp_path), os.replace
 
-    def replace(source, place):
-        if place == str(tmp_path / target) and before[target] != Path(source).read_bytes():
+    def replace(source, place, **folders):
+        if place == target and before[target] != (tmp_path / source).read_bytes():
             refuse(errno.EIO)()
-        real(source, place)
+        real(source, place, **folders)
 
     monkeypatch.setattr(os, "replace", replace)
     if not has_links:
@@ -457,10 +457,10 @@ def test_all_bytes_are_on_the_disk_before_the_first_file_takes_its_place_and_the
         synced.append(os.fstat(descriptor).st_ino)
         sync(descriptor)
 
-    def replace(source, target):
+    def replace(source, target, **folders):
         if not target.endswith(".old"):
-            placed.append((os.path.basename(target), os.stat(source).st_ino, set(synced)))
-        real(source, target)
+            placed.append((target, os.stat(tmp_path / source).st_ino, set(synced)))
+        real(source, target, **folders)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)

@@ -107,15 +107,15 @@ def _run(arguments: list[str] | None) -> int:
             status: int = options.run(options)
         sys.stdout.flush()
         return status
-    except Error as error:
+    except (Error, BrokenPipeError) as error:
+        if isinstance(error, BrokenPipeError) and error.filename in (None, "<stdout>"):
+            # The reader went away. The interpreter must not try to flush again at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
         # What was printed before it comes first.
         sys.stdout.flush()
         _complain(str(error))
         return TROUBLE
-    except BrokenPipeError:
-        # The reader went away. The interpreter must not try to flush again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except KeyboardInterrupt:
         return 128 + 2
 

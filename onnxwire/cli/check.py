@@ -6,14 +6,16 @@ import argparse
 import errno
 import glob
 import os
+import stat
 import sys
 import warnings
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
-from onnxwire.errors import DecodeError, FileError, SaveError
+from onnxwire.errors import DecodeError, FileError, SaveError, SourceError
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
     status = 0
     for path in paths:
         try:
+            if len(paths) > 1 or path not in options.files:
+                _refuse_stream(path)
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
             # The other files are checked all the same.
@@ -113,6 +117,16 @@ def _refuse(options: argparse.Namespace) -> None:
         raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
     if options.fix and "-" in options.files and options.output is None and not options.dry_run:
         options.parser.error("what comes from stdin is repaired into a file: name one after -o, or - for stdout")
+
+
+def _refuse_stream(path: str) -> None:
+    """Raise SourceError for one of several files that is none: to wait for a pipe would keep the others waiting."""
+    if path == "-":
+        return
+    with suppress(OSError):
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise SourceError(errno.EINVAL, "this is a pipe or device; name it alone to have it read", path)
 
 
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:

@@ -8,8 +8,8 @@ from typing import IO, Any
 
 from onnxwire._message import Message
 from onnxwire._walk import verify_document
-from onnxwire.cli.options import add_command, add_output, add_type, refuse_same
-from onnxwire.errors import SourceError
+from onnxwire.cli.options import add_command, add_output, add_type
+from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
 from onnxwire.json import to_json
 from onnxwire.messages import SCHEMA
 from onnxwire.model import load
@@ -59,11 +59,9 @@ def run(options: argparse.Namespace) -> int:
             _print(message, options, sys.stdout)
             return 0
         refuse_same(options.file, options.output)
-        try:
-            with open(options.output, "w", encoding="utf-8", newline="\n") as out:
-                _print(message, options, out)
-        except OSError as error:
-            raise SourceError.from_os_error(error, options.output) from None
+        refuse_weights(message, options.output)
+        with open_text_output(options.output) as out:
+            _print(message, options, out)
     return 0
 
 

@@ -7,7 +7,8 @@ import sys
 from typing import IO, Any
 
 from onnxwire._message import Message
-from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_same, refuse_terminal
+from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_terminal
+from onnxwire.cli.output import refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SourceError
 from onnxwire.messages import SCHEMA

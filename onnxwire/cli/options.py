@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
 import sys
 from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
-from onnxwire.errors import SaveError, SourceError
+from onnxwire.errors import SaveError
 from onnxwire.messages import SCHEMA
 
 
@@ -78,9 +77,3 @@ def refuse_terminal(output: str) -> None:
     """Raise SaveError where a binary file would be written to a terminal."""
     if output == "-" and sys.stdout.isatty():
         raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
-
-
-def refuse_same(path: str, output: str) -> None:
-    """Raise SourceError where the file to write is the one that is read."""
-    if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)

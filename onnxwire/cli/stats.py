@@ -12,10 +12,10 @@ from typing import Any
 
 from onnxwire._message import Message
 from onnxwire.cli.ls import add_selection, arrange, choose, row_test
-from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_same
+from onnxwire.cli.options import add_command, add_output, add_progress, add_type
+from onnxwire.cli.output import open_output, refuse_same, refuse_weights
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
-from onnxwire.errors import SaveError
 from onnxwire.index import find_tensors
 from onnxwire.listing import Row, filter_key, tensor_rows
 from onnxwire.messages import SCHEMA
@@ -103,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
         # What is missing is better known before all weights are read.
         write_arrow([], io.BytesIO())
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"], external_root=options.external_root) as message:
+        for path in [*files, options.output]:
+            refuse_weights(message, path)
         rows, found = _measure(message, options)
     if options.arrow is not None:
         _write(options.arrow, write_arrow, rows)
@@ -206,8 +208,5 @@ def _save(path: str, data: bytes) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise SaveError.from_os_error(error, path) from None
+    with open_output(path) as file:
+        file.write(data)

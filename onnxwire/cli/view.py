@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxwire.cli.options import add_command, refuse_same
-from onnxwire.errors import InUseError, SaveError, SourceError
+from onnxwire.cli.options import add_command
+from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
+from onnxwire.errors import InUseError, SourceError
 from onnxwire.model import load
 
 _DESCRIPTION = """\
@@ -143,15 +144,13 @@ def _open(address: str) -> None:
 def _write_report(options: argparse.Namespace) -> int:
     from onnxwire.view.report import report
 
+    refuse_same(options.file, options.output)
     with load(options.file) as model:
+        refuse_weights(model, options.output)
         text = report(model)
     if options.output == "-":
         print(text, end="")
         return 0
-    refuse_same(options.file, options.output)
-    try:
-        with open(options.output, "w", encoding="utf-8", errors="replace", newline="\n") as out:
-            out.write(text)
-    except OSError as error:
-        raise SaveError.from_os_error(error, options.output) from None
+    with open_text_output(options.output, "replace") as out:
+        out.write(text)
     return 0

@@ -1,0 +1,57 @@
+"""The file that a command writes with -o: never one that it reads, and whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from onnxwire._message import Message
+from onnxwire.atomic_file import AtomicFile, Writer
+from onnxwire.errors import Error, SourceError
+from onnxwire.folder import identity_of
+from onnxwire.index import find_tensors, is_external
+
+
+def refuse_same(path: str, output: str) -> None:
+    """Raise SourceError where the file to write is the one that is read."""
+    if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
+        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
+
+
+def refuse_weights(message: Message, output: str) -> None:
+    """Raise SourceError where the file to write is one that tensors of the message have their data in."""
+    if output == "-" or not os.path.isfile(output):
+        return
+    files, wanted = message._document.files, identity_of(os.stat(output))
+    if files is None:
+        return
+    tensors = (tensor for _, tensor in find_tensors(message) if is_external(tensor))
+    for location in {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}:
+        try:
+            with files.look_at(location) as file:
+                is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
+        except Error:
+            continue  # it is not there, or may not be read
+        if is_same:
+            raise SourceError(errno.EINVAL, "the model's weights are in this file; name another one after -o", output)
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[IO[bytes]]:
+    """A file to be written, which takes the place of what is at the path when the block ends without an exception.
+
+    Raises SaveError where it can't be written; what the block raises passes through.
+    """
+    with AtomicFile(path) as target, io.BufferedWriter(Writer(target)) as out:
+        yield out
+
+
+@contextmanager
+def open_text_output(path: str, errors: str = "strict") -> Iterator[IO[str]]:
+    """As `open_output`, for text, which becomes UTF-8; errors: as for `open`."""
+    with open_output(path) as file, io.TextIOWrapper(file, "utf-8", errors, "\n") as out:
+        yield out

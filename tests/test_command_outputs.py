@@ -1,0 +1,114 @@
+"""What commands write with -o: whole or not at all, and never over what they read."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnxwire
+from onnxwire import cli
+from onnxwire.cli import dump
+
+COMMANDS = [("dump",), ("dump", "--json"), ("stats", "--csv"), ("stats", "--json"), ("stats",), ("view",)]
+EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+
+
+@pytest.fixture
+def model(tmp_path):
+    weight = onnxwire.from_array(np.arange(3000, dtype=np.float32), "w")
+    path = tmp_path / "m.onnx"
+    onnxwire.save(onnxwire.ModelProto(ir_version=10, graph={"name": "g", "initializer": [weight]}), path, external="d")
+    return path
+
+
+def run(command, path, out, capsys):
+    """Run a command; returns its status and what it complained of."""
+    words = [command[0], path, *command[1:], "-o", out]
+    return cli.main([*map(str, words)]), capsys.readouterr().err
+
+
+@EVERY_COMMAND
+@pytest.mark.parametrize("name", ["m.onnx", "d", "link", "./d", "hard"])
+def test_neither_the_model_nor_its_weights_are_written_over(model, capsys, command, name):
+    (model.parent / "link").symlink_to("d")
+    if name == "hard":
+        os.link(model.parent / "d", model.parent / "hard")
+    before = {file: file.read_bytes() for file in model.parent.iterdir()}
+    status, complaint = run(command, model, f"{model.parent}/{name}", capsys)
+    assert status == 2
+    assert "name another one after -o" in complaint
+    assert {file: file.read_bytes() for file in model.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("option", ["--arrow", "--parquet", "--plot"])
+def test_no_other_output_of_stats_is_the_weights_either(model, capsys, option):
+    pytest.importorskip("pyarrow")
+    weights = (model.parent / "d").rename(model.parent / "d.html")
+    with onnxwire.load(model) as loaded:
+        loaded.graph.initializer[0].external_data[0].value = "d.html"
+        onnxwire.save(loaded, model)
+    before = weights.read_bytes()
+    assert cli.main(["stats", str(model), option, str(weights)]) == 2
+    assert "the model's weights are in this file" in capsys.readouterr().err
+    assert weights.read_bytes() == before
+
+
+@EVERY_COMMAND
+def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
+    out = model.parent / "out"
+    out.write_text("old")
+    with out.open() as before:
+        assert run(command, model, out, capsys) == (0, "")
+        assert before.read() == "old"
+    assert len(out.read_text()) > 30
+    assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
+
+
+@EVERY_COMMAND
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_fails_is_told_in_one_line(model, capsys, command):
+    for out, reason in (("/dev/full", "No space left on device"), (f"{model.parent}/no/out", "there is no directory")):
+        status, complaint = run(command, model, out, capsys)
+        assert status == 2
+        assert complaint.startswith(f"onnxwire: {out}: ")
+        assert reason in complaint
+        assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [onnxwire.SourceError(5, "Input/output error", "m.onnx"), OSError(5, "reading")])
+def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_one(model, capsys, monkeypatch, error):
+    def failing(message, out, **options):
+        out.write("a part of it")
+        raise error
+
+    monkeypatch.setattr(dump, "to_text", failing)
+    out = model.parent / "out"
+    out.write_text("old")
+    if isinstance(error, onnxwire.Error):
+        assert run(("dump",), model, out, capsys) == (2, "onnxwire: m.onnx: Input/output error\n")
+    else:
+        with pytest.raises(OSError, match="reading") as caught:
+            run(("dump",), model, out, capsys)
+        assert caught.value is error
+    assert out.read_text() == "old"
+    assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
+
+
+def test_a_reader_of_a_named_output_that_has_gone_is_told(model, capsys):
+    read, write = os.pipe()
+    os.close(read)
+    assert cli.main(["pack", str(model), "-o", f"/dev/fd/{write}"]) == 2
+    assert "Broken pipe" in capsys.readouterr().err
+    os.close(write)
+
+
+def test_a_reader_of_stdout_that_has_gone_ends_a_command_quietly(model):
+    read, write = os.pipe()
+    os.close(read)
+    words = [sys.executable, "-P", "-m", "onnxwire", "pack", str(model), "-o", "-"]
+    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,337 @@
+"""Where saving writes: whose files are replaced, links, folders that somebody swaps, file objects."""
+
+import contextlib
+import errno
+import hashlib
+import io
+import itertools
+import os
+import subprocess
+import sys
+import threading
+
+import onnx
+import pytest
+from onnx import numpy_helper
+from test_save_external_faults import N, a_model, saved, tree, value_of
+from test_save_faults import POWERLESS, linux, public, root  # noqa: F401  (public is a fixture)
+
+import onnxwire
+from onnxwire import folder as folders
+from onnxwire.atomic_file import AtomicFile
+
+# --- whose data a file is
+
+
+def claim(folder, dims, **external):
+    """Write a model that says of a file in its folder that its data is there."""
+    model = onnxwire.ModelProto(ir_version=10)
+    model.graph.initializer.add(name="w", dims=dims, data_type=2, data_location=1)
+    for key, value in external.items():
+        model.graph.initializer[0].external_data.add(key=key, value=value)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+
+
+CLAIMS = {
+    "no length": ([8], {"location": "notes.txt"}),
+    "a part": ([8], {"location": "notes.txt", "length": "8"}),
+    "all but the first byte": ([7999], {"location": "notes.txt", "offset": "1", "length": "7999"}),
+    "all, and more than its dims": ([8], {"location": "notes.txt", "length": "8000"}),
+    "more than there is": ([9000], {"location": "notes.txt", "length": "9000"}),
+}
+
+
+@pytest.mark.parametrize(("dims", "external"), CLAIMS.values(), ids=CLAIMS)
+def test_what_a_model_says_does_not_make_a_file_its_own(tmp_path, dims, external):
+    (tmp_path / "notes.txt").write_bytes(b"precious" * 1000)
+    claim(tmp_path, dims, **external)
+    before = tree(tmp_path)
+    with pytest.raises(onnxwire.SaveError, match=r"notes\.txt.*overwrite=True"):
+        onnxwire.save(a_model(1), tmp_path / "m.onnx", external="notes.txt")
+    assert tree(tmp_path) == before
+    onnxwire.save(a_model(1), tmp_path / "m.onnx", external="notes.txt", overwrite=True)
+    assert value_of(tmp_path / "m.onnx") == 1
+
+
+@pytest.mark.parametrize("damage", ["between", "behind", "far"])
+def test_a_byte_that_no_tensor_has_makes_the_file_somebodys(tmp_path, damage):
+    path = saved(tmp_path, 1, {"external": "w.data"})
+    with (tmp_path / "w.data").open("r+b") as file:
+        file.seek({"between": 4 * N + 5, "behind": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "behind" else 0)
+        file.write(b"x" if damage != "far" else b"\0")
+    with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
+        onnxwire.save(a_model(2), path, external="w.data")
+    assert value_of(path) == 1
+
+
+def test_padding_is_nobodys(tmp_path):
+    path = saved(tmp_path, 1, {"external": "w.data", "align": 1 << 20})
+    with (tmp_path / "w.data").open("ab") as file:
+        file.write(bytes(1000))
+    onnxwire.save(a_model(2), path, external="w.data")
+    assert value_of(path) == 2
+
+
+def test_a_file_that_comes_after_the_check_is_kept(tmp_path):
+    path = saved(tmp_path, 1, {"external": "w.data"})
+
+    def progress(*_):
+        if (tmp_path / "w.data").read_bytes() != b"precious":
+            (tmp_path / "w.data").unlink()
+            (tmp_path / "w.data").write_bytes(b"precious")
+
+    with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
+        onnxwire.save(a_model(2), path, external="w.data", progress=progress)
+    assert (tmp_path / "w.data").read_bytes() == b"precious"
+    assert sorted(tree(tmp_path)) == ["m.onnx", "w.data"]
+
+
+# --- links
+
+
+@pytest.mark.parametrize("target", ["real.onnx", "./real.onnx", "{folder}/real.onnx", "second"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_names_are_compared_where_links_lead_to(tmp_path, target, is_there):
+    (tmp_path / "m.onnx").symlink_to(target.format(folder=tmp_path))
+    (tmp_path / "second").symlink_to("real.onnx")
+    if is_there:
+        onnxwire.save(a_model(1), tmp_path / "real.onnx")
+    before = tree(tmp_path)
+    for external in ("real.onnx", "m.onnx", "./real.onnx", lambda info: "real.onnx"):
+        with pytest.raises(onnxwire.EditError, match="the model itself"):
+            onnxwire.save(a_model(2), tmp_path / "m.onnx", external=external, overwrite=True)
+        assert tree(tmp_path) == before
+    onnxwire.save(a_model(2), tmp_path / "m.onnx", external="w.data")
+    assert os.readlink(tmp_path / "m.onnx") == target.format(folder=tmp_path)
+    assert value_of(tmp_path / "m.onnx") == value_of(tmp_path / "real.onnx") == 2
+
+
+def hugging_face(base):
+    """As huggingface_hub lays it out: links from each revision into a folder of files by their hash."""
+    snapshot, blobs = base / "models--org--name" / "snapshots" / "0123abcd", base / "models--org--name" / "blobs"
+    return snapshot, blobs, "../../blobs/{}"
+
+
+def modelscope(base):
+    """Links with whole paths, from a folder of the user into the cache."""
+    return base / "work", base / "cache" / "files", str(base / "cache" / "files" / "{}")
+
+
+def dvc(base):
+    """As dvc and git-annex lay it out: content by the first digits of its hash."""
+    return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
+
+
+@linux
+@pytest.mark.parametrize("layout", [hugging_face, modelscope, dvc])
+def test_a_model_in_a_download_cache_is_saved_beside_its_link_and_the_cache_stays_as_it_is(tmp_path, layout):
+    folder, store, link = layout(tmp_path)
+    folder.mkdir(parents=True)
+    store.mkdir(parents=True)
+    saved(folder, 1, {"external": "w.data"})
+    for name in ("m.onnx", "w.data"):
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        (folder / name).rename(store / digest)
+        (folder / name).symlink_to(link.format(digest))
+    before = tree(store)
+    with onnxwire.load(folder / "m.onnx") as model:
+        assert (model.graph.initializer[0].numpy() == 1).all()
+        with pytest.raises(onnxwire.EditError, match="link leads elsewhere"):
+            onnxwire.save(model, folder / "m.onnx", external="w.data", overwrite=True)
+        onnxwire.save(model, folder / "m.onnx", external="new.data")
+    # It opens by its path, by every reader, and all that was in the store is as it was.
+    assert value_of(folder / "m.onnx") == 1
+    assert not (folder / "m.onnx").is_symlink()
+    assert {*tree(folder)} == {"m.onnx", "w.data", "new.data"}
+    assert tree(store) == before
+
+
+@linux
+@root
+@pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of somebody else"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
+    public.chmod(0o1777)
+    (public / "inner").mkdir()
+    target = public / "inner" / "m.onnx"
+    target.write_bytes(b"old")
+    link = public / "link"
+    link.symlink_to(target if kind == "file" else "inner")
+    os.chown(link, owner, owner, follow_symlinks=False)
+    path = link if kind == "file" else link / "m.onnx"
+    if is_followed:
+        onnxwire.save(a_model(1), path)
+        assert value_of(target) == 1
+        return
+    with pytest.raises(onnxwire.SaveError, match="link of somebody else") as caught:
+        onnxwire.save(a_model(1), path)
+    assert caught.value.errno == errno.EACCES
+    assert target.read_bytes() == b"old"
+
+
+# --- somebody who swaps what is on the way
+
+
+@linux
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_is_swapped_between_any_two_system_calls_leads_nowhere(tmp_path, what):
+    """An attacker who may write in the model's folder gets a turn before each call of the system."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "w.data").write_bytes(b"precious")
+    before = tree(victim)
+    turns = 0
+    for moment in itertools.count():
+        folder = tmp_path / f"{moment}"
+        folder.mkdir()
+        (folder / "d").mkdir()
+        left = moment
+
+        def turn(frame, event, function, folder=folder):
+            nonlocal left
+            if event == "c_call" and getattr(function, "__module__", None) == "posix":
+                left -= 1
+                if left == -1:
+                    swapped, target = ("d/w.data", victim / "w.data") if what == "file" else ("d", victim)
+                    if (folder / swapped).exists():
+                        (folder / swapped).rename(folder / "moved")
+                    (folder / swapped).symlink_to(target)
+
+        sys.setprofile(turn)
+        try:
+            onnxwire.save(a_model(1), folder / "m.onnx", external="d/w.data")
+        except onnxwire.Error:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert tree(victim) == before
+        turns += 1
+        if left >= 0:
+            break
+    assert turns > 30
+
+
+@pytest.fixture
+def by_path(monkeypatch):
+    """As on systems that can't use a name in an open folder."""
+    monkeypatch.setattr(folders, "HAS_DIR_FD", False)
+
+
+def test_where_only_paths_are_known_files_are_saved_all_the_same(by_path, tmp_path, monkeypatch):
+    (tmp_path / "link.onnx").symlink_to("m.onnx")
+    for value, options in enumerate(({}, {"external": "w.data"}, {"external": "d/e/{name}"}, {"external": "w.data"})):
+        onnxwire.save(a_model(value), tmp_path / "link.onnx", overwrite=True, **options)
+        assert value_of(tmp_path / "m.onnx") == value
+    assert (tmp_path / "link.onnx").is_symlink()
+    assert {*tree(tmp_path)} == {"link.onnx", "m.onnx", "w.data", "d", "d/e", "d/e/a", "d/e/b"}
+    (tmp_path / "out").symlink_to("d")
+    with pytest.raises(onnxwire.EditError, match="link leads elsewhere"):
+        onnxwire.save(a_model(1), tmp_path / "m.onnx", external="out/w.data")
+    with pytest.raises(onnxwire.SaveError, match="there is no directory"):
+        onnxwire.save(a_model(1), tmp_path / "absent" / "m.onnx")
+    read, write = os.pipe()
+    with AtomicFile(f"/dev/fd/{write}") as target:
+        target.write(b"new")
+    assert os.read(read, 9) == b"new"
+    os.close(read)
+    os.close(write)
+
+
+def test_checksums_need_no_call_that_windows_has_not(tmp_path):
+    code = (
+        "import os, sys, numpy\n"
+        "del os.pread, os.preadv\n"
+        "import onnxwire\n"
+        "weights = [onnxwire.from_array(numpy.zeros(1 << 20, 'f'), 'w')]\n"
+        "onnxwire.save(onnxwire.ModelProto(graph={'initializer': weights}), sys.argv[1], external='w', checksum=True)\n"
+        "onnxwire.verify(sys.argv[1], checksums=True)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "m.onnx"], check=True)
+    onnxwire.verify(tmp_path / "m.onnx", checksums=True)
+
+
+def test_no_descriptor_is_left_open(tmp_path):
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    path = saved(tmp_path, 1, {"external": "d/{name}/w"})
+    (tmp_path / "mine").write_bytes(b"x")
+    before = len(os.listdir("/proc/self/fd"))
+    for external in ("d/{name}/w", "d/{name}/w", None, "mine", "d/a", "m.onnx"):
+        with contextlib.suppress(onnxwire.Error):
+            onnxwire.save(a_model(1), path, external=external)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_folder_a_tensor_needs_no_descriptor_each(tmp_path):
+    code = (
+        "import resource, sys, numpy, onnxwire, onnxwire.relocate\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "weights = [onnxwire.from_array(numpy.full(300, n, 'f'), f'w{n}') for n in range(100)]\n"
+        "for _ in range(2): onnxwire.save(onnxwire.ModelProto(graph={'initializer': weights}), sys.argv[1],\n"
+        "    external='{name}/w.bin', overwrite=True)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "m.onnx"], check=True)
+    weights = onnx.load(tmp_path / "m.onnx").graph.initializer
+    assert [numpy_helper.to_array(weight)[0] for weight in weights] == [*range(100)]
+
+
+# --- file objects
+
+
+class Answering(io.RawIOBase):
+    """A file object whose write takes a thousand bytes, and the third time answers as it is told."""
+
+    def __init__(self, answer):
+        self.answer, self.calls, self.taken = answer, 0, b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.calls += 1
+        if self.calls == 3:
+            if isinstance(self.answer, OSError):
+                raise self.answer
+            return self.answer
+        self.taken += bytes(data[:1000])
+        return min(len(data), 1000)
+
+
+ANSWERS = [None, 0, -1, 1 << 40, OSError(errno.EIO, os.strerror(errno.EIO)), BlockingIOError(errno.EAGAIN, "later", 0)]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=repr)
+def test_a_file_object_that_does_not_take_what_it_is_given_is_told(answer):
+    model = onnxwire.ModelProto(doc_string="x" * 10_000)
+    file = Answering(answer)
+    with pytest.raises(onnxwire.SaveError, match=f"2,000 of {model.ByteSize():,} bytes are written"):
+        onnxwire.save(model, file)
+    assert model.SerializeToString().startswith(file.taken)
+
+
+@linux
+def test_a_pipe_that_does_not_wait_is_told_how_much_it_has():
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    model = onnxwire.ModelProto(doc_string="x" * 1_200_000)
+    with open(write, "wb", buffering=0) as file, pytest.raises(onnxwire.SaveError, match="make it blocking") as caught:
+        onnxwire.save(model, file)
+    arrived = b""
+    while piece := os.read(read, 1 << 20):
+        arrived += piece
+    os.close(read)
+    assert f"{len(arrived):,} of 1,200," in str(caught.value)
+    assert model.SerializeToString().startswith(arrived)
+
+
+@linux
+def test_a_pipe_that_waits_gets_all():
+    read, write = os.pipe()
+    model, arrived = onnxwire.ModelProto(doc_string="x" * 1_200_000), []
+    with open(read, "rb") as reader:
+        thread = threading.Thread(target=lambda: arrived.append(reader.read()))
+        thread.start()
+        with open(write, "wb", buffering=0) as file:
+            assert onnxwire.save(model, file) == model.ByteSize()
+        thread.join()
+    assert arrived == [model.SerializeToString()]
