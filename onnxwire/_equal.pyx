@@ -91,8 +91,8 @@ cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
     # What the cursors stand in, which may become another message's while elements are compared.
     cdef Document ours = document_of(a)
     cdef Document theirs = document_of(b)
-    cdef object our_parts = None if a.parts == NULL else <object>a.parts
-    cdef object their_parts = None if b.parts == NULL else <object>b.parts
+    cdef object _our_parts = None if a.parts == NULL else <object>a.parts
+    cdef object _their_parts = None if b.parts == NULL else <object>b.parts
     cdef Cursor[2] cursors
     cdef Record[2] records
     cdef uint64_t n = a.slots[field.slot].n

@@ -142,7 +142,7 @@ cdef class RepeatedScalar(Repeated):
         return 0
 
     cdef void look_at_bound(self) noexcept:
-        """Make `items` and `n` those of the numbers that were put in, where the sequence is of such; runs no other code."""
+        """Make `items` and `n` those of the numbers that were put in, where it is of such; runs no other code."""
         if self.bound is not None:
             self.items = (<Numbers>self.bound).items
             self.n = (<Numbers>self.bound).n
@@ -163,7 +163,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
-        cdef object parts
+        cdef object _parts
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
@@ -188,9 +188,9 @@ cdef class RepeatedScalar(Repeated):
             self.items = window
             return 0
         numbers = Numbers.allocate(total, field)
-        # `document` holds the bytes while other threads run, which may close it, and may have the sequence be of others;
-        # `parts` the pieces that they are in.
-        parts = self.parts
+        # `document` holds the bytes while other threads run, which may close it, and may have the sequence be of
+        # others; `_parts` the pieces that they are in.
+        _parts = self.parts
         n_records = self.n_records
         self.start(&cursor)
         document.pins += 1

@@ -59,7 +59,7 @@ cdef Overlay new_overlay(Table* table, uint32_t depth):
 
 
 cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept:
-    """Give a field a value, with the object that owns it or NULL; p is NULL for none. No other of its oneof has one then.
+    """Give a field a value, with the object that owns it or NULL; p is NULL for none. No other of its oneof has one.
 
     What goes is let go of at the end, because that can run other code.
     """

@@ -677,7 +677,7 @@ cdef class SpanIterator:
         cdef RepeatedSpan sequence = self.sequence
         cdef View message = sequence.message
         cdef Record record
-        cdef Py_ssize_t i
+        cdef Py_ssize_t _i
         self.epoch = message.epoch
         self.document = message.document
         if self.first == sequence.first and self.first != NULL:
@@ -685,7 +685,7 @@ cdef class SpanIterator:
         self.first = sequence.first
         self.parts = sequence.parts
         sequence.start(&self.cursor)
-        for i in range(self.i):
+        for _i in range(self.i):
             if next_usable(&self.cursor, sequence.field, &record) <= 0:
                 raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
         return 0

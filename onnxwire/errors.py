@@ -178,7 +178,7 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
 
 
 class ChangedError(EditError, RuntimeError):
-    """A repeated field changed while one of its own methods ran: by an index's or a key's code, or in another thread."""
+    """A repeated field changed while one of its methods ran: by an index's or a key's code, or in another thread."""
 
 
 class FileError(Error, OSError):
