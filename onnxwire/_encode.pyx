@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._canonical cimport canonical, is_plain
 from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, has_edits, index_of
+from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of
 from onnxwire._table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
@@ -347,21 +347,19 @@ cdef int emit_span(
     """Put a message that stands in a document, with the edits that it has there."""
     cdef Content content
     cdef OverlayIndex index = index_of(document)
-    cdef Py_ssize_t i
+    cdef Pair pair
     content.table = field.sub
     content.document = <PyObject*>document
     content.overlay = NULL
     content.parts = <PyObject*>parts if parts is not None else NULL
     content.start = p
     content.end = p + n
-    if index is not None:
-        i = index.first(p)
-        if i < index.n and index.pairs[i].address == <size_t>p:
-            if index.pairs[i].overlay == NULL:
-                return 0  # a further piece of a message that was put already
-            # Where the bytes were changed, the address may have come to hold another message.
-            if (<Overlay>index.pairs[i].overlay).table == field.sub:
-                content.overlay = index.pairs[i].overlay
+    if index is not None and index.find(p, &pair) and pair.address == <size_t>p:
+        if pair.overlay == NULL:
+            return 0  # a further piece of a message that was put already
+        # Where the bytes were changed, the address may have come to hold another message.
+        if (<Overlay>pair.overlay).table == field.sub:
+            content.overlay = pair.overlay
     return emit_sized(self, &content, field.number)
 
 

@@ -115,8 +115,13 @@ cdef class OverlayIndex:
     cdef Pair* pairs
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
+    # Those that came since they were sorted, sorted too, LATE at most: so that a first edit among many does not move all.
+    cdef Pair* late
+    cdef Py_ssize_t n_late
 
-    cdef Py_ssize_t first(self, const uint8_t* p) noexcept
+    cdef bint find(self, const uint8_t* p, Pair* found) noexcept
+    cdef int put(self, const Pair* pair) except -1
+    cdef int settle(self) except -1
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth)

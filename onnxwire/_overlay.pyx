@@ -16,6 +16,10 @@ cdef extern from "Python.h":
 cdef extern from "_advise.h" nogil:
     void ow_enlarge(void* p, size_t size)
 
+cdef extern from "_limits.h":
+    enum:
+        LATE "OW_LATE"
+
 from onnxwire.errors import FieldValueError
 
 
@@ -287,19 +291,80 @@ cdef class OverlayIndex:
 
     def __dealloc__(self):
         free(self.pairs)
+        free(self.late)
 
-    cdef Py_ssize_t first(self, const uint8_t* p) noexcept:
-        """The index of the first overlay at p or after it."""
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = self.n
-        cdef Py_ssize_t middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.pairs[middle].address < <size_t>p:
-                low = middle + 1
+    cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
+        """Find the first overlay, or further piece, at p or after it; tells whether there is one."""
+        cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
+        cdef Py_ssize_t k = first_at(self.late, self.n_late, p)
+        if k < self.n_late and (i == self.n or self.late[k].address < self.pairs[i].address):
+            found[0] = self.late[k]
+        elif i < self.n:
+            found[0] = self.pairs[i]
+        else:
+            return False
+        return True
+
+    cdef int put(self, const Pair* pair) except -1:
+        """Take in what was registered; what is at its address goes."""
+        cdef const uint8_t* p = <const uint8_t*>pair.address
+        cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
+        if i < self.n and self.pairs[i].address == pair.address:
+            self.pairs[i] = pair[0]
+            return 0
+        i = first_at(self.late, self.n_late, p)
+        if i < self.n_late and self.late[i].address == pair.address:
+            self.late[i] = pair[0]
+            return 0
+        if self.n_late == LATE:
+            self.settle()
+            i = 0
+        if self.late == NULL:
+            self.late = <Pair*>malloc(LATE * sizeof(Pair))
+            if self.late == NULL:
+                raise MemoryError
+        memmove(&self.late[i + 1], &self.late[i], <size_t>(self.n_late - i) * sizeof(Pair))
+        self.late[i] = pair[0]
+        self.n_late += 1
+        return 0
+
+    cdef int settle(self) except -1:
+        """Put those that came late among the others, from the back."""
+        cdef Py_ssize_t i = self.n - 1
+        cdef Py_ssize_t k = self.n_late - 1
+        cdef Py_ssize_t to = self.n + self.n_late - 1
+        cdef Pair* pairs
+        if self.n + self.n_late > self.capacity:
+            pairs = <Pair*>realloc(self.pairs, 2 * <size_t>(self.n + self.n_late) * sizeof(Pair))
+            if pairs == NULL:
+                raise MemoryError
+            self.pairs = pairs
+            self.capacity = 2 * (self.n + self.n_late)
+        self.n += self.n_late
+        self.n_late = 0
+        while k >= 0:
+            if i >= 0 and self.pairs[i].address > self.late[k].address:
+                self.pairs[to] = self.pairs[i]
+                i -= 1
             else:
-                high = middle
-        return low
+                self.pairs[to] = self.late[k]
+                k -= 1
+            to -= 1
+        return 0
+
+
+cdef Py_ssize_t first_at(const Pair* pairs, Py_ssize_t n, const uint8_t* p) noexcept:
+    """The index of the first of n sorted pairs at p or after it."""
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high = n
+    cdef Py_ssize_t middle
+    while low < high:
+        middle = (low + high) // 2
+        if pairs[middle].address < <size_t>p:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 cdef OverlayIndex index_of(Document document):
@@ -318,8 +383,7 @@ cdef OverlayIndex index_of(Document document):
         raise MemoryError
     # Nothing is allocated here that could make the garbage collector run other code.
     while PyDict_Next(document.overlays, &position, &address, &overlay):
-        index.pairs[i].address = <object>address
-        set_pair(&index.pairs[i], <object>overlay)
+        index.pairs[i] = pair_of(<object>address, <object>overlay)
         ascending = ascending and (i == 0 or index.pairs[i - 1].address < index.pairs[i].address)
         i += 1
     index.n = index.capacity = i
@@ -329,61 +393,44 @@ cdef OverlayIndex index_of(Document document):
     return index
 
 
-cdef void set_pair(Pair* pair, object registered):
+cdef Pair pair_of(size_t address, object registered):
+    cdef Pair pair
+    pair.address = address
     if isinstance(registered, Overlay):
         pair.overlay = <PyObject*>registered
         pair.end = <size_t>(<Overlay>registered).place_end
     else:
         pair.overlay = NULL
         pair.end = registered
+    return pair
 
 
 cdef int register_overlay(Document document, Overlay overlay) except -1:
     """Have a document, which has its dict of overlays, know the overlay of a message of its bytes."""
+    cdef OverlayIndex index = document.edited
     cdef Spans parts
+    cdef Pair pair
     cdef Py_ssize_t i
     overlay.place = overlay.start
     overlay.place_end = overlay.end
-    register(document, overlay.start, overlay)
     if overlay.parts != NULL:
+        # So many may come that it is best made anew.
+        document.edited = None
         parts = <Spans>overlay.parts
         for i in range(1, parts.n):
-            register(document, parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n))
-    return 0
-
-
-cdef int register(Document document, const uint8_t* start, object registered) except -1:
-    """Register what stands for an address, and keep the index, where there is one, in step with it."""
-    cdef OverlayIndex index = document.edited
-    cdef Py_ssize_t i
-    cdef Pair* pairs
-    document.overlays[<size_t>start] = registered
-    if index is None:
-        return 0
-    i = index.first(start)
-    if i == index.n or index.pairs[i].address != <size_t>start:
-        if index.n == index.capacity:
-            pairs = <Pair*>realloc(index.pairs, 2 * <size_t>index.n * sizeof(Pair))
-            if pairs == NULL:
-                raise MemoryError
-            index.pairs = pairs
-            index.capacity = 2 * index.n
-        memmove(&index.pairs[i + 1], &index.pairs[i], <size_t>(index.n - i) * sizeof(Pair))
-        index.n += 1
-    index.pairs[i].address = <size_t>start
-    set_pair(&index.pairs[i], registered)
+            document.overlays[<size_t>parts.items[i].p] = <size_t>(parts.items[i].p + parts.items[i].n)
+    elif index is not None:
+        pair = pair_of(<size_t>overlay.start, overlay)
+        index.put(&pair)
+    # At last, because an overlay that goes can run other code.
+    document.overlays[<size_t>overlay.start] = overlay
     return 0
 
 
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1:
     """Whether a message that starts from `start` to `end`, both included, was edited."""
-    cdef OverlayIndex index
-    cdef Py_ssize_t i
-    if document.overlays is None:
-        return False
-    index = index_of(document)
-    i = index.first(start)
-    return i < index.n and index.pairs[i].address <= <size_t>end
+    cdef Pair pair
+    return document.overlays is not None and index_of(document).find(start, &pair) and pair.address <= <size_t>end
 
 
 cdef Overlay overlay_at(Document document, const uint8_t* start):
@@ -405,12 +452,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
     cdef OverlayIndex index = index_of(document)
     cdef Overlay copy
     cdef Pair pair
-    cdef Py_ssize_t i
-    if index is None:
-        return 0
-    i = index.first(start)
-    while i < index.n and index.pairs[i].address <= <size_t>end:
-        pair = index.pairs[i]
+    while index is not None and index.find(start, &pair) and pair.address <= <size_t>end:
         if excerpt.overlays is None:
             excerpt.overlays = {}
         if pair.overlay == NULL:
@@ -421,7 +463,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             copy.place_end = <const uint8_t*>pair.end
             excerpt.overlays[pair.address] = copy
         excerpt.edited = None
-        i = index.first(<const uint8_t*>pair.end + 1)
+        start = <const uint8_t*>pair.end + 1
     return 0
 
 

@@ -412,7 +412,7 @@ class Drawing:
     def about_field(self, v, of) -> str:
         place = f"{v.name}.{of.name}"
         if self.chance.random() < 0.15:
-            return f"{v.name}.ClearField({of.name!r})"
+            return self.replaces(v, "ClearField", f"cleared({v.name}, {of.name!r})")
         if of.is_repeated:
             kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
             if self.chance.random() < 0.8:

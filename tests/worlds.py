@@ -23,9 +23,12 @@ DIFFERENCES = {
     " officially, and `m.part.CopyFrom(m)` reads freed memory; so officially a copy made before is given (`apart`).",
     "wholly": "An edit that fails changes nothing. Officially what was done before the error stays; `whole` takes that"
     " back in sequences, and where it is elsewhere, a program ends there.",
-    "held": "Parts of a message that were taken before `Clear`, `CopyFrom` or `ParseFromString` on it officially belong"
-    " to it no longer if they were there, and go on belonging to it if not. Ours stay what they are in their message."
-    " Programs don't compare them after that (`gone`), and go on reading them.",
+    "held": "Parts of a message that were taken before `Clear`, `ClearField`, `CopyFrom` or `ParseFromString` on it"
+    " officially belong to it no longer if they were there, and go on belonging to it if not. Ours stay what they are in"
+    " their message, and have what they had when they were last looked at. Programs don't compare them after that"
+    " (`gone`), and go on reading them.",
+    "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the one"
+    " that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
     "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"
     " the place of what was merged there when it is next edited: elements are lost. Ours are added to. Not compared.",
     "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"
@@ -152,7 +155,7 @@ class World:
         )  # bounded: lines run again and again copy nothing that is large
         functions = [failing, fail, during, collect, text, order, touch, bytes_of, numbers_of, read, read_all, trap]
         functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickled]
-        functions += [self.apart, self.whole, self.cut]
+        functions += [self.apart, self.whole, self.cut, self.cleared]
         self.names = {function.__name__: function for function in functions}
         self.names |= {"M": wire.makers()[0 if is_ours else 1], "np": np, "copy": copy, "gone": self.lose}
         self.names |= {"Index": Index, "Planned": Planned}
@@ -239,11 +242,20 @@ class World:
             return copy.deepcopy(source)
         return [copy.deepcopy(each) for each in source]
 
+    def cleared(self, message, name):
+        """Clear a field; see `stubs`."""
+        field = message.DESCRIPTOR.fields_by_name[name]
+        if self.is_ours or field.containing_oneof is None or message.HasField(name):
+            message.ClearField(name)
+        else:
+            message.SetInParent()  # which clearing a field does too
+
     def cut(self, sequence, places):
         """Delete a slice; the official runtime writes past its end where steps are not 1."""
         if self.is_ours or places.step in (None, 1):
             del sequence[places]
         else:
+            del sequence[:0]  # even of nothing, it is an edit
             for place in sorted(range(*places.indices(len(sequence))), reverse=True):
                 del sequence[place]
 
