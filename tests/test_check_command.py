@@ -11,6 +11,7 @@ from check_case import OPSET, model, node, value
 from terminal import shown_on_terminal
 
 import onnxwire
+from onnxwire.checker.limits import KEPT_OF_A_RULE
 from onnxwire.checker.registry import checks, rules, unchecked
 from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
@@ -94,8 +95,23 @@ def test_many_problems_of_one_rule_are_counted_unless_all_are_asked_for(tmp_path
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
     few, all = check(path).stdout.decode(), check(path, "-v").stdout.decode()
     assert few.count("[graph-node-input-defined]") == 10
-    assert "[graph-node-input-defined] and 15 more (-v prints all)" in few
+    assert "[graph-node-input-defined] and 15 more (-v prints more)" in few
     assert all.count("[graph-node-input-defined]") == 25 and "more" not in all
+
+
+def test_problems_beyond_the_limit_are_counted(tmp_path):
+    path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
+    options = ["--select", "graph-node-input-defined"]
+    text = check(path, "-v", "--limit", "20", *options).stdout.decode()
+    assert text.count("lost") == 20 and text.endswith("[graph-node-input-defined] and 5 more (--limit prints more)\n")
+    text = check(path, "--limit", "20", *options).stdout.decode()
+    assert text.count("lost") == 10 and " and 15 more " in text
+    (report,) = json.loads(check(path, "--limit", "20", "--json", *options).stdout)
+    assert len(report["problems"]) == 20 and report["omitted"] == {"graph-node-input-defined": 5}
+    log, _ = sarif(path, "--limit", "20", *options)
+    assert log["runs"][0]["properties"] == {"omitted": {path.as_uri(): {"graph-node-input-defined": 5}}}
+    assert "omitted" not in json.loads(check(path, "--limit", "0", "--json", *options).stdout)[0]
+    assert "10,000" in check("--help").stdout.decode() and KEPT_OF_A_RULE == 10_000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -200,6 +216,7 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
         ([], b"name a file"),
         (["a.onnx", "-o", "b.onnx"], b"go with --fix"),
         (["a.onnx", "--dry-run"], b"go with --fix"),
+        (["a.onnx", "--limit", "-1"], b"from 0 on"),
         (["a.onnx", "b.onnx", "--fix", "-o", "c.onnx"], b"several"),
         (["-", "--fix"], b"name one after -o"),
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),

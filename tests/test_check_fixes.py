@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import onnx
@@ -273,18 +272,16 @@ def test_the_original_is_untouched_where_writing_fails(how, tmp_path, monkeypatc
     assert os.listdir(tmp_path) == ["m.onnx"]
 
 
-def test_many_elements_of_a_long_list_take_linear_time():
-    # One by one, to take 150,000 elements out of 200,000 would move 20 billion of them.
+def test_many_elements_of_a_long_list_are_taken_out_at_once():
+    # One by one, to take 175,000 elements out of 200,000 would move 20 billion of them: this test would not end.
     infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
     nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
     message = ModelProto.FromString(
         ModelProto(ir_version=8, graph=GraphProto(name="g", node=nodes, value_info=infos)).SerializeToString()
     )
-    start = time.process_time()
     problems = onnxwire.check(message, select=["graph-value-info-known-name", "graph-value-info-name-unique"])
     fixes = find_fixes(message, problems)
     apply_fixes(fixes)
-    assert time.process_time() - start < 30
     assert len(fixes) == 175_000
     assert [info.name for info in message.graph.value_info] == [f"v{i}" for i in range(25_000)]
 

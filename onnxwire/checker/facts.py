@@ -58,6 +58,10 @@ class Found:
         self.template = template
         self.columns = columns
 
+    def forget_rows(self) -> None:
+        """Let go of the rows, which somebody else keeps."""
+        self.rows = self.rows[:0]
+
     def message(self, row: int) -> str:
         """What is said of a row."""
         if not self.columns:
@@ -107,7 +111,7 @@ class Table:
         """The path of a row from the root."""
         raise NotImplementedError
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """The offsets of rows."""
         raise NotImplementedError
 
@@ -149,8 +153,7 @@ class Sheet(Table):
     @cached_property
     def start(self) -> Rows:
         """Offsets of the messages' first bytes."""
-        payload, _ = self.facts.columns.own_column(self.type_name, "start")
-        return (np.frombuffer(payload, "<u8") - np.uint64(self.facts.columns.base)).astype(np.int64)
+        return self.offset_of(slice(None))
 
     def has(self, field: str) -> Rows:
         """Whether each message has a field."""
@@ -201,9 +204,10 @@ class Sheet(Table):
         """The path of a message from the root."""
         return self.facts.path(self.type_name, row)
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where messages begin."""
-        return self.start[rows]
+        payload, _ = self.facts.columns.own_column(self.type_name, "start")
+        return (np.frombuffer(payload, "<u8")[rows] - np.uint64(self.facts.columns.base)).astype(np.int64)
 
 
 class List(Table):
@@ -228,7 +232,7 @@ class List(Table):
         above = self.facts.path(self.owner, int(self.parent[row]))
         return f"{above}.{self.field}[{self.index[row]}]" if above else f"{self.field}[{self.index[row]}]"
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where elements begin."""
         return self.start[rows]
 
@@ -253,7 +257,7 @@ class Foreign(Table):
         """The path of the message that a record stands in."""
         return self.facts.path(self.facts.columns.sheet_names[self.sheet[row]], int(self.row[row]))
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where the records begin."""
         return self.start[rows]
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from itertools import groupby
+from itertools import groupby, islice
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from onnxwire.cli.terminal import painter, safe_text
 from onnxwire.sizes import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from onnxwire.checker._problem import Problem
     from onnxwire.checker.fixes import Fix
+    from onnxwire.checker.problems import Problems
+    from onnxwire.checker.registry import Rule
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
@@ -26,7 +28,7 @@ class Reporter(Protocol):
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         """Tell of repairs, before they are made."""
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems) -> None:
         """Tell of the problems of a file, after repairs."""
 
     def fault(self, file: str, reason: str) -> None:
@@ -51,7 +53,7 @@ class _Silence:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems) -> None:
         pass
 
     def fault(self, file: str, reason: str) -> None:
@@ -82,37 +84,40 @@ class _TextReporter:
         for fix in fixes:
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
 
-    def add(self, file: str, problems: list[Problem]) -> None:
-        counts = dict.fromkeys(_COLORS, 0)
-        for problem in problems:
-            counts[problem.severity] += 1
+    def add(self, file: str, problems: Problems) -> None:
+        counts = problems.counts()
         for severity, count in counts.items():
             self.totals[severity] += count
         name = safe_text(file)
         if self.is_grouped or not problems:
             self._print(f"{self.paint(name, 'bold')}: {self._counted(counts)}")
-        for severity, some in groupby(problems, key=lambda problem: problem.severity):
-            if self.is_grouped:
-                self._print(self.paint(f"{severity}s", f"bold {_COLORS[severity]}"))
-            for rule, same in groupby(some, key=lambda problem: problem.rule):
-                self._add_rule(file, severity, rule, list(same))
+        heading = ""
+        for rule, count, some in problems.by_rule():
+            if self.is_grouped and heading != rule.severity:
+                self._print(self.paint(f"{rule.severity}s", f"bold {_COLORS[rule.severity]}"))
+            heading = rule.severity
+            self._add_rule(file, rule, count, some)
 
-    def _add_rule(self, file: str, severity: str, rule: str, problems: list[Problem]) -> None:
-        shown = problems if self.is_verbose else problems[: _SHOWN[severity]]
-        for place, problem in enumerate(shown, 1):
+    def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
+        """Print some problems of a rule, and how many more there are."""
+        line = ""
+        shown = 0
+        for problem in problems if self.is_verbose else islice(problems, _SHOWN[rule.severity]):
+            if shown:
+                self._line(file, rule.severity, line, rule.id)
             places = [f"byte {problem.offset:,}"] if problem.offset is not None else []
             places += [problem.path] if problem.path else []
-            more = len(problems) - len(shown) if place == len(shown) else 0
-            self._line(file, severity, ": ".join([*places, problem.message]), rule, more)
+            line = ": ".join([*places, problem.message])
+            shown += 1
+        more = count - shown
+        advice = "--limit" if self.is_verbose else "-v"
+        self._line(file, rule.severity, line, rule.id, f" and {more:,} more ({advice} prints more)" if more else "")
         if self.is_verbose and self.is_grouped:
-            from onnxwire.checker.registry import rules
+            self._print(self.paint(f"    {rule.id}: {rule.text} ({rule.source})", "dim"))
 
-            self._print(self.paint(f"    {rule}: {rules()[rule].text} ({rules()[rule].source})", "dim"))
-
-    def _line(self, file: str, kind: str, text: str, rule: str, more: int = 0) -> None:
+    def _line(self, file: str, kind: str, text: str, rule: str, more: str = "") -> None:
         start = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
-        rest = f" and {more:,} more (-v prints all)" if more else ""
-        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{rest}', 'dim')}")
+        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{more}', 'dim')}")
 
     def _counted(self, counts: dict[str, int]) -> str:
         words = [
@@ -142,13 +147,15 @@ class _JsonReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         self.repairs = fixes
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems) -> None:
         self._begin(file)
         if self.repairs is not None:
             self._list("fixes", self.repairs, ("rule", "path", "message"))
             self.out.write(", ")
         self.repairs = None
         self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
+        if problems.omitted:
+            self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:
@@ -181,7 +188,7 @@ class _SarifReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass  # what is repaired is no result any more
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems) -> None:
         self.writer.add(file, problems)
 
     def fault(self, file: str, reason: str) -> None:
