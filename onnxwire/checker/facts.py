@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker._facts import Facts as Columns
+from onnxwire.checker.operators import operators as standard_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from onnxwire._document import Document
     from onnxwire._message import Message
+    from onnxwire.checker.operators import Operators
 
     Rows = NDArray[Any]
 
@@ -285,15 +287,18 @@ class Facts:
         checksums: bool = False,
         is_placed: bool = True,
         home: Document | None = None,
+        operators: Operators | None = None,
     ) -> None:
         """Gather them.
 
         ir_version: the one to judge by, or None for the document's own. checksums: whether rules may read whole files.
         is_placed: whether offsets mean bytes that the caller knows. home: the document whose name says where files
-        beside it are, if not `document` itself. Raises DecodeError where bytes are damaged.
+        beside it are, if not `document` itself. operators: what nodes are held against, if not only ONNX's own. Raises
+        DecodeError where bytes are damaged.
         """
         self.columns = Columns(document, root, is_placed)
         self.checksums = checksums
+        self.operators = operators or standard_operators()
         self.home = document if home is None else home
         self.root = root.DESCRIPTOR.name
         self.document = document

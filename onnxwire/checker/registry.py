@@ -19,8 +19,9 @@ SEVERITIES = ("error", "warning", "note")
 
 # One module a scope; each registers its rules when it is imported.
 MODULES = (
-    "model", "opset_import", "graph", "value_info", "shape", "types", "node", "attribute", "tensor", "tensor_values",
-    "dtype", "sparse", "external", "function", "training", "device", "metadata", "operator_set", "data_value",
+    "model", "opset_import", "graph", "value_info", "shape", "types", "node", "signature", "attribute", "tensor",
+    "tensor_values", "dtype", "sparse", "external", "function", "training", "device", "metadata", "operator_set",
+    "data_value",
 )  # fmt: skip
 
 
