@@ -59,7 +59,10 @@ def test_the_offset_is_where_the_message_begins():
 
 
 def test_errors_come_first_and_notes_last():
-    severities = [problem.severity for problem in _check(model(node("lost", "a.b") + node("", "c", op="")))]
+    severities = [
+        problem.severity
+        for problem in _check(model(node("lost", "a.b") + node("", "c", op="") + f"value_info {{ {value('gone')} }}"))
+    ]
     assert severities == sorted(severities, key=["error", "warning", "note"].index)
     assert set(severities) == {"error", "warning", "note"}
 
@@ -128,8 +131,9 @@ def _rules(problems):
 
 
 def test_sibling_graphs_may_use_the_same_names():
-    branch = 'attribute { name: "%s" type: GRAPH g { name: "%s" ' + node("x", "t") + " } }"
-    text = model(f"input {{ {value('x')} }}" + node("x", "o", branch % ("a", "ga") + branch % ("b", "gb"), op="If"))
+    branch = 'attribute { name: "%s_branch" type: GRAPH g { name: "%s" ' + node("x", "t", op="Not") + " } }"
+    inputs = f"input {{ {value('x', 'type { tensor_type { elem_type: 9 shape { } } }')} }}"
+    text = model(inputs + node("x", "o", branch % ("then", "ga") + branch % ("else", "gb"), op="If"))
     assert _check(text, select="error") == []
 
 

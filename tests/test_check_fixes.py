@@ -205,8 +205,10 @@ def test_what_has_no_one_answer_is_left_to_people(what, tmp_path):
 
 def test_all_kinds_are_repaired_at_once(tmp_path):
     # Places in a list are those before anything is taken out of it, whichever rule names them.
+    shape = 'attribute { name: "shape" type: INTS ints: 2 }'
     text = model(
-        "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z")) + node("", "y z"),
+        "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z"))
+        + "".join(node("", name, shape, op="RandomNormal") for name in "yz"),
         opset=OPSET * 3,
         rest=f"metadata_props {pair('a', 1)}" * 3,
     )

@@ -46,3 +46,9 @@ def test_every_rule_is_checked_or_said_to_be_uncheckable():
     assert rules().keys() == checks().keys() | unchecked().keys()
     assert checks().keys() == CASES.keys() | ELSEWHERE
     assert all(unchecked().values())
+
+
+def test_a_severity_that_is_lower_than_the_word_of_the_specification_has_a_reason():
+    lowered = {id for id, rule in rules().items() if rule.reason}
+    assert {"graph-doc-string-present", "model-domain-present", "name-c90-identifier"} <= lowered
+    assert all(rules()[id].severity == "note" and rules()[id].reason.startswith(("must", "should")) for id in lowered)

@@ -7,8 +7,8 @@
 since: the version of the domain's operator set that brought this signature. inputs, outputs: `name:type` each, with
 spaces between; `?` behind it is optional, `*2` any number from 2 on (the last one only), `~` of different types.
 attributes: `name:INT` each, `!` behind it required. types: what each type variable may be, `T=float` or `T=@3`. notes:
-`deprecated`; `attributes...`, others are let pass; `inputs!=3`, `outputs!=2`, a count that is not allowed although it is
-between the least and the most.
+`deprecated`; `attributes...`, others are let pass; `inputs!=3`, `outputs!=2`, a count that is not allowed although it
+lies between the least and the most.
 A row `@3<tab>float double seq(int64)` names a set of types once, before it is used; a tensor's type is that of its
 elements, the others are `seq(T)`, `optional(T)`, `map(int64,T)`, `sparse_tensor(T)`. Lines that begin with # are
 comments. Cells that are empty at the end may be left out.
@@ -60,7 +60,7 @@ class Attribute:
 class Signature:
     """An operator from a version of its domain on.
 
-    is_open: whether attributes that it does not declare may be there. refused_*: counts that are not allowed in between.
+    is_open: whether attributes that it does not declare may be there. refused_*: counts in between that may not be.
     """
 
     domain: str

@@ -42,17 +42,20 @@ class Problems(Sequence[Problem]):
     """What `check` found: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
     omitted: by rule, how many more breaches there are than the limit of `check`; rules with none are not in it.
+    checked: how many "rules", "nodes" and "tensors" were held against each other.
     """
 
-    __slots__ = ("_groups", "_n", "omitted")
+    __slots__ = ("_groups", "_n", "checked", "omitted")
 
     def __init__(self) -> None:
         self._groups: list[_Group] = []
         self._n = 0
         self.omitted: dict[str, int] = {}
+        self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
     def add(self, rule: Rule, found: Iterable[Found], limit: int | None, is_placed: bool) -> None:
         """Append what a rule found, up to the limit, and count the rest."""
+        self.checked["rules"] += 1
         left = limit
         for some in found:
             rows = some.rows

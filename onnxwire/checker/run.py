@@ -67,6 +67,7 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
 
 def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:
     problems = Problems()
+    problems.checked |= {"nodes": facts.NodeProto.n, "tensors": facts.TensorProto.n}
     functions = checks()
     try:
         for rule in chosen:

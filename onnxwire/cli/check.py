@@ -7,6 +7,7 @@ import errno
 import glob
 import os
 import sys
+import time
 import warnings
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Check files against every rule of the ONNX IR: what is wrong, where, and what to do. Files may have any size; no weight
-is read. Errors are what the specification forbids, warnings what it advises against, notes what is worth a look.
+above 256 KiB is read. Errors are what the specification forbids, warnings point at a likely mistake, notes are advice:
+they are counted, and printed with --strict.
 """
 _EXAMPLES = """\
 examples:
   onnxwire check model.onnx
   onnxwire check 'models/**/*.onnx' --select error
-  onnxwire check model.onnx --ignore note,graph-doc-string-present --fail-on warning
+  onnxwire check model.onnx --strict                all, with the advice
+  onnxwire check model.onnx --ignore graph-value-info-known-name --fail-on warning
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
   onnxwire check model.onnx --fix --dry-run         list the repairs that have one safe answer
@@ -50,6 +53,8 @@ def add_parser(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
+    add("--strict", action="store_true", help="print notes, too")
+    add("--operators", metavar="TABLE", help="hold nodes to the operators of this table, too; see docs/check.md")
     add("--select", metavar="RULES", action="append", help="only these rules or severities, with commas between")
     add("--ignore", metavar="RULES", action="append", help="not these")
     add("--ir-version", metavar="N", type=int, help="judge by this version, not the file's own")
@@ -100,6 +105,7 @@ def run(options: argparse.Namespace) -> int:
         "ignore": ignore,
         "ir_version": options.ir_version,
         "checksums": options.checksums,
+        "operators": options.operators,
         "limit": KEPT_OF_A_RULE if options.limit is None else options.limit or None,
     }
     status = 0
@@ -140,7 +146,9 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path
     with load(source, cls) as message:
+        start = time.perf_counter()
         problems = check(message, **limits)
+        seconds = time.perf_counter() - start
         if options.fix:
             if problems.omitted:
                 problems = check(message, **{**limits, "limit": None})
@@ -149,7 +157,7 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
             if not options.dry_run and (fixes or options.output is not None):
                 path = options.output or path
                 problems = _repair(message, fixes, path, options, limits)
-        reporter.add(path, problems)
+        reporter.add(path, problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 

@@ -28,8 +28,8 @@ class Reporter(Protocol):
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         """Tell of repairs, before they are made."""
 
-    def add(self, file: str, problems: Problems) -> None:
-        """Tell of the problems of a file, after repairs."""
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
+        """Tell of the problems of a file, after repairs; seconds: what checking it took."""
 
     def fault(self, file: str, reason: str) -> None:
         """Tell that a file could not be checked or written; a person reads that on stderr."""
@@ -53,7 +53,7 @@ class _Silence:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass
 
-    def add(self, file: str, problems: Problems) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         pass
 
     def fault(self, file: str, reason: str) -> None:
@@ -71,6 +71,8 @@ class _TextReporter:
         self.paint = painter(options.color, out)
         self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
+        # Whoever selects rules wants to see what they find.
+        self.shows_notes = options.strict or options.select is not None
         self.is_dry = options.dry_run
         self.files = files
         self.totals = dict.fromkeys(_COLORS, 0)
@@ -84,19 +86,29 @@ class _TextReporter:
         for fix in fixes:
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
 
-    def add(self, file: str, problems: Problems) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         counts = problems.counts()
+        hidden = 0 if self.shows_notes else counts["note"]
         for severity, count in counts.items():
             self.totals[severity] += count
-        name = safe_text(file)
-        if self.is_grouped or not problems:
-            self._print(f"{self.paint(name, 'bold')}: {self._counted(counts)}")
+        name = self.paint(safe_text(file), "bold")
+        if sum(counts.values()) == hidden:
+            if self.is_grouped:
+                self._print(f"{name}: {self.paint('no problem', 'green')}: {_extent(problems, seconds, hidden)}")
+            return
+        if self.is_grouped:
+            self._print(f"{name}: {self._counted(counts)}")
         heading = ""
         for rule, count, some in problems.by_rule():
+            if hidden and rule.severity == "note":
+                break
             if self.is_grouped and heading != rule.severity:
                 self._print(self.paint(f"{rule.severity}s", f"bold {_COLORS[rule.severity]}"))
             heading = rule.severity
             self._add_rule(file, rule, count, some)
+        if hidden:
+            start = "" if self.is_grouped else f"{safe_text(file)}: "
+            self._print(f"{start}{self.paint(_notes(hidden), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
         """Print some problems of a rule, and how many more there are."""
@@ -136,6 +148,16 @@ class _TextReporter:
         self.out.write(text + "\n")
 
 
+def _extent(problems: Problems, seconds: float, notes: int) -> str:
+    """What was checked."""
+    counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
+    return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
+
+
+def _notes(count: int) -> str:
+    return f"{count_text(count, 'note')}; --select note lists {'it' if count == 1 else 'them'}"
+
+
 class _JsonReporter:
     """A list with an object a file; each problem is one line."""
 
@@ -147,7 +169,7 @@ class _JsonReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         self.repairs = fixes
 
-    def add(self, file: str, problems: Problems) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         self._begin(file)
         if self.repairs is not None:
             self._list("fixes", self.repairs, ("rule", "path", "message"))
@@ -188,7 +210,7 @@ class _SarifReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass  # what is repaired is no result any more
 
-    def add(self, file: str, problems: Problems) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)
 
     def fault(self, file: str, reason: str) -> None:
@@ -215,6 +237,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
                 "scope": rule.scope,
                 "text": rule.text,
                 "source": rule.source,
+                "reason": rule.reason,
                 "fix": rule.id in fixable(),
                 "unchecked": unchecked().get(rule.id),
             }
@@ -231,7 +254,8 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
             versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
             repair = " (--fix)" if rule.id in fixable() else ""
-            out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + repair, 'dim')}\n")
+            reason = f" ({rule.reason})" if rule.reason else ""
+            out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
     rest = [rule for rule in chosen if rule.id in unchecked()]
     if rest:
         out.write(paint("not checked", "bold") + "\n")
