@@ -133,6 +133,21 @@ CASES = {
             lambda m: m.graph.quantization_annotation.pop(1),
         ),
     ],
+    "shape-dim-value-nonnegative": [
+        (
+            model(
+                f"input {{ {value('x', shaped('dim { dim_value: -1 } dim { dim_value: 0 } dim { dim_value: 2 }'))} }}"
+            ),
+            lambda m: m.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value"),
+        ),
+        (
+            model(
+                f"value_info {{ {value('y', shaped('dim { dim_value: -1 denotation: ' + repr('DATA') + ' }'))} }}"
+                + node("", "y")
+            ),
+            lambda m: m.graph.value_info[0].type.tensor_type.shape.dim[0].ClearField("dim_value"),
+        ),
+    ],
     "shape-dim-param-empty": [
         (
             model(f"input {{ {value('x', shaped('dim { dim_value: 2 } dim { dim_param: ' + repr('') + ' }'))} }}"),
@@ -157,6 +172,10 @@ LEFT = {
     "domains at two versions": (
         "opset-import-duplicate-entry",
         model(opset=f"{OPSET} opset_import {{ domain: 'ai.onnx' version: 18 }} {OPSET}"),
+    ),
+    "a size below 0 that is not -1": (
+        "shape-dim-value-nonnegative",
+        model(f"input {{ {value('x', shaped('dim { dim_value: -2 }'))} }}"),
     ),
     "value_info that differs": (
         "graph-value-info-name-unique",

@@ -151,6 +151,14 @@ def empty_dim_param(dimension: Any) -> tuple[str, Callable[[], object]] | None:
     return "clear the empty dim_param: an unknown size is an unset one", lambda: dimension.ClearField("dim_param")
 
 
+@edits("shape-dim-value-nonnegative")
+def unknown_size(dimension: Any) -> tuple[str, Callable[[], object]] | None:
+    """A size of -1, by which old exporters say that they do not know it, is left out; other numbers do not say that."""
+    if dimension.dim_value != -1:
+        return None
+    return "clear the dim_value -1: an unknown size is an unset one", lambda: dimension.ClearField("dim_value")
+
+
 def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
     """The repairs that can be made of problems, which `check` found in a message; in their order.
 
