@@ -88,11 +88,12 @@ def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a table that is read when its operator is first asked for."""
+    """A line of a table that is read when its operator is first asked for; sets: those that the table names."""
 
     source: str
     line: int
     cells: list[str]
+    sets: dict[str, frozenset[str]]
 
 
 class Operators:
@@ -105,12 +106,11 @@ class Operators:
         self.versions: dict[tuple[str, str], tuple[int, ...]] = {}
         self.domains: set[str] = set()
         self._rows: dict[tuple[str, str, int], _Row] = {}
-        self._sets: dict[str, dict[str, frozenset[str]]] = {}
         self._signatures: dict[tuple[str, str, int], Signature] = {}
 
     def add(self, text: str, source: str) -> None:
         """Add a table; a signature that is there already is replaced. Raises DecodeError with the line."""
-        sets = self._sets[source] = {}
+        sets: dict[str, frozenset[str]] = {}
         added: dict[tuple[str, str], set[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):
             cells = line.split("\t")
@@ -119,7 +119,7 @@ class Operators:
             if line.startswith("@"):
                 sets[cells[0]] = frozenset("".join(cells[1:]).split())
                 continue
-            row = _Row(source, number, cells)
+            row = _Row(source, number, cells, sets)
             if len(cells) < 3 or len(cells) > _CELLS or not cells[1] or not cells[2].isdecimal():
                 raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
             domain = "" if cells[0] == "ai.onnx" else cells[0]
@@ -141,8 +141,7 @@ class Operators:
         """The signature that a version of the domain brought. Raises DecodeError for a row that can't be read."""
         key = (domain, name, since)
         if key not in self._signatures:
-            row = self._rows[key]
-            self._signatures[key] = _read(row, key, self._sets[row.source])
+            self._signatures[key] = _read(self._rows[key], key)
         return self._signatures[key]
 
     def check(self) -> None:
@@ -171,7 +170,6 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
     table.versions |= standard.versions
     table.domains |= standard.domains
     table._rows |= standard._rows
-    table._sets |= standard._sets
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -183,16 +181,16 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
     return table
 
 
-def _read(row: _Row, key: tuple[str, str, int], sets: dict[str, frozenset[str]]) -> Signature:
+def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
     inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _CELLS)[: _CELLS - 3]
     variables: dict[str, frozenset[str]] = {}
     for constraint in types.split():
         name, sign, some = constraint.partition("=")
         if not sign or not name or not some:
             raise _fault(row, f"{constraint!r} is not a type variable like T=float or T=@3")
-        if some.startswith("@") and some not in sets:
+        if some.startswith("@") and some not in row.sets:
             raise _fault(row, f"the set of types {some} has no row above; add {some}, a tab and the types")
-        variables[name] = sets[some] if some.startswith("@") else frozenset(some.split("|"))
+        variables[name] = row.sets[some] if some.startswith("@") else frozenset(some.split("|"))
     known = {}
     for text in attributes.split():
         name, _, kind = text.removesuffix("!").rpartition(":")
