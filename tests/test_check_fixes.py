@@ -243,7 +243,7 @@ def test_each_repair_is_listed_and_what_is_left_is_told(tmp_path, capsys):
     assert main(["check", str(path), "--fix", "--select", "metadata-model-key-unique"]) == 1
     listed, left = capsys.readouterr().out.splitlines()
     assert listed == (
-        f"{path}: repair: metadata_props[2]: remove the entry 'a', which stands there before in the same words "
+        f"{path}: repair: metadata_props[2]: remove the entry 'a', which is there before in the same words "
         "[metadata-model-key-unique]"
     )
     assert left.startswith(f"{path}: error: byte ") and ": metadata_props[3]: " in left
