@@ -303,7 +303,8 @@ class Facts:
         self.root = root.DESCRIPTOR.name
         self.document = document
         self.edges = {name: number for number, name in enumerate(self.columns.edges)}
-        self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge
+        self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge: name, is repeated
+        self._above = ("", -1, "")  # a message that a path was last asked for below: its type, row and path
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
         self._derived: dict[Callable[[Facts], Any], Any] = {}
@@ -312,7 +313,7 @@ class Facts:
 
     def forget(self) -> None:
         """Let go of what was derived. What was found stays: each `Found` has its own table, and that its columns."""
-        for name in [name for name in self.__dict__ if name not in ("columns", "root", "edges", "_steps")]:
+        for name in [name for name in self.__dict__ if name not in ("columns", "root", "edges", "_steps", "_above")]:
             del self.__dict__[name]
 
     def _declared(self) -> int | None:
@@ -387,21 +388,32 @@ class Facts:
 
     def path(self, name: str, row: int) -> str:
         """The path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
+        place = self.columns.place(name, row)
+        if place is None:
+            return ""
+        name, row, edge, index = place
+        # What is asked for in turn often has one parent.
+        if self._above[:2] != (name, row):
+            self._above = (name, row, self._whole_path(name, row))
+        above = self._above[2]
+        return f"{above}.{self._step(edge, index)}" if above else self._step(edge, index)
+
+    def _whole_path(self, name: str, row: int) -> str:
         steps = []
         place = self.columns.place(name, row)
         while place is not None:
             name, row, edge, index = place
-            if edge not in self._steps:
-                self._steps[edge] = self._step(self.columns.edges[edge])
-            step, is_repeated = self._steps[edge]
-            steps.append(f"{step}[{index}]" if is_repeated else step)
+            steps.append(self._step(edge, index))
             place = self.columns.place(name, row)
         return ".".join(reversed(steps))
 
-    def _step(self, field: str) -> tuple[str, bool]:
-        """The name of a message field, and whether it is repeated."""
-        sheet, _, name = field.rpartition(".")
-        return name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
+    def _step(self, edge: int, index: int) -> str:
+        """The last step of the path of a message."""
+        if edge not in self._steps:
+            sheet, _, name = self.columns.edges[edge].rpartition(".")
+            self._steps[edge] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
+        step, is_repeated = self._steps[edge]
+        return f"{step}[{index}]" if is_repeated else step
 
 
 def repeats(*keys: Rows) -> Rows:

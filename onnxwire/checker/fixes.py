@@ -7,7 +7,6 @@ what says nothing, and adds what only one value can be. Everything else is left 
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,6 @@ _KEYS = {
     "TensorAnnotation": "tensor_name",
     "ValueInfoProto": "name",
 }
-_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?(?:\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class Fix:
     """One repair that can be made. There may be a million, so path and message are made when they are read.
 
     rule: the id of the rule that is broken. above, template, detail: what path and message are made of.
-    siblings, place: of an element that is taken out, the repeated field that has it and its index there.
-    target, edit: of a message that is changed, the message, and what changes it.
+    siblings, place: the repeated field and the index in it of what is taken out or changed. target: of a message that
+    is not in a repeated field, the message. edit: what changes it, None for what is taken out.
     """
 
     rule: str
@@ -49,7 +47,7 @@ class Fix:
     @property
     def path(self) -> str:
         """Where: the element that is taken out, or the message that is changed."""
-        return f"{self.above}[{self.place}]" if self.edit is None else self.above
+        return f"{self.above}[{self.place}]" if self.target is None else self.above
 
     @property
     def message(self) -> str:
@@ -209,16 +207,19 @@ def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
             above, _, index = problem.path[:-1].rpartition("[")
             pending.setdefault((problem.rule, above), []).append(int(index))
         elif problem.rule in _editors:
-            target = places.at(problem.path)
+            above, siblings, place, target = places.element(problem.path)
             found = _editors[problem.rule](target)
             if found is not None:
                 template, detail, edit = found
-                fixes.append(Fix(problem.rule, problem.path, template, detail, target=target, edit=edit))
-    taken: dict[str, set[int]] = {}
+                held = target if siblings is None else None  # else it is asked for again: a million are much memory
+                fixes.append(Fix(problem.rule, above, template, detail, siblings, place, held, edit))
+    taken: dict[str, tuple[Any, set[int]]] = {}
     for (rule, above), indexes in pending.items():
-        siblings = places.at(above)
+        # One object a repeated field, whatever the rule: `apply_fixes` takes all that goes out of it at once.
+        if above not in taken:
+            taken[above] = places.at(above), set()
+        siblings, gone = taken[above]
         template, remover = _removers[rule]
-        gone = taken.setdefault(above, set())
         for place, detail in remover(siblings, indexes):
             if place not in gone:
                 gone.add(place)
@@ -231,7 +232,7 @@ def apply_fixes(fixes: Iterable[Fix]) -> None:
     gone: dict[int, tuple[Any, set[int]]] = {}
     for fix in fixes:
         if fix.edit is not None:
-            fix.edit(fix.target)
+            fix.edit(fix.siblings[fix.place] if fix.target is None else fix.target)
         else:
             gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.place)
     for siblings, places in gone.values():
@@ -240,20 +241,32 @@ def apply_fixes(fixes: Iterable[Fix]) -> None:
 
 
 class _Places:
-    """The messages and repeated fields that paths name; what a path shares with the one before is looked up once."""
+    """The messages and repeated fields that paths name; what a path has in common with the one before is kept."""
 
     def __init__(self, message: Message) -> None:
         self.message = message
-        self.last: list[tuple[str, Any]] = []  # the steps of the path before, each with what it leads to
+        self.above = ""
+        self.value: Any = message  # the last message that something below was asked of
+        self.field = ""
+        self.siblings: Any = None  # the last repeated field that an element was asked of
 
     def at(self, path: str) -> Any:
         """The value at a path, such as graph.node[3].attribute."""
-        value: Any = self.message
-        for depth, step in enumerate(_STEP.finditer(path)):
-            if depth < len(self.last) and self.last[depth][0] == step[0]:
-                value = self.last[depth][1]
-            else:
-                value = getattr(value, step[1])
-                value = value if step[2] is None else value[int(step[2])]
-                self.last[depth:] = [(step[0], value)]
-        return value
+        if not path:
+            return self.message
+        above, _, step = path.rpartition(".")
+        if above != self.above:
+            self.above, self.value = above, self.at(above)
+        name, bracket, index = step.partition("[")
+        value = getattr(self.value, name)
+        return value[int(index[:-1])] if bracket else value
+
+    def element(self, path: str) -> tuple[str, Any, int, Any]:
+        """A message, with the path of the repeated field that it is in, the field, and its index; None for no field."""
+        if not path.endswith("]"):
+            return path, None, 0, self.at(path)
+        field, _, index = path[:-1].rpartition("[")
+        if field != self.field or self.siblings is None:
+            self.field, self.siblings = field, self.at(field)
+        place = int(index)
+        return self.field, self.siblings, place, self.siblings[place]
