@@ -221,7 +221,8 @@ def test_a_million_empty_nodes_take_little_memory(limit):
 
         onnxwire.check(onnxwire.ModelProto(ir_version=8))
         nodes = bytes([10, 0]) * 1_000_000
-        data = bytes([8, 8, 58, 0x80, 0x89, 0x7A]) + nodes
+        # ir_version 8, an opset_import of version 17, and a graph of 2,000,000 bytes
+        data = bytes([8, 8, 66, 2, 16, 17, 58, 0x80, 0x89, 0x7A]) + nodes
         before = peak()
         problems = onnxwire.check(data, limit={limit})
         total = sum(problems.counts().values())
