@@ -12,7 +12,8 @@ HERE = Path(__file__).parent
 MODULES = [
     "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
     "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk", "_bits", "_search", "_dlpack", "_align",
-    "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_problem", "checker/_payloads",
+    "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_signatures", "checker/_problem",
+    "checker/_payloads",
 ]  # fmt: skip
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.

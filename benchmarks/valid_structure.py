@@ -6,10 +6,13 @@ from typing import Any
 
 from benchmarks.data import FOLDER, make_once
 
-PATH = FOLDER / "valid_structure.onnx"
+PATH = FOLDER / "typed_structure.onnx"
 NODES = 100_000
 LAYERS = 200
 OPSET = 17
+# Types of inputs where they are not all of one float type: any, or what is named.
+INPUTS = {"Cast": [None], "Gather": [None, "INT64"], "Reshape": [None, "INT64"]}
+FLOATS = ["FLOAT", "FLOAT16"]
 # Operators with how many inputs they may have, the attributes that they need, and others that they know.
 OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]]] = {
     "Add": ([2], {}, {}),
@@ -43,25 +46,33 @@ def write(path: Path) -> None:
     from onnx import TensorProto, helper
 
     choose = random.Random(0)
-    nodes, values, names = [], [], ["input_ids", "attention_mask"]
+    nodes, values = [], []
+    given = {"input_ids": "INT64", "attention_mask": "INT64", "hidden": "FLOAT", "half": "FLOAT16"}
+    names = {kind: [name for name, its in given.items() if its == kind] for kind in ("INT64", *FLOATS)}
     for index in range(NODES):
         op_type = choose.choice(list(OPERATORS))
         counts, needed, known = OPERATORS[op_type]
         name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
         output = f"{name}_output_0"
         # A node reads what was made shortly before it, as in a sorted graph.
-        inputs = choose.choices(names[-50:], k=choose.choice(counts))
+        shared = choose.choice(FLOATS)
+        first = choose.choice(list(names))
+        kinds = [kind or first for kind in INPUTS.get(op_type, [shared] * choose.choice(counts))]
+        inputs = [choose.choice(names[kind][-50:]) for kind in kinds]
         keys = [*needed, *choose.sample(list(known), choose.randint(0, len(known)))]
         attributes = {key: choose.choice((needed | known)[key]) for key in keys}
         doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
         domain = FOREIGN if choose.random() < 0.1 else None
         nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
-        names.append(output)
+        made = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else kinds[0]
+        names[made].append(output)
         sizes = choose.choices([32, 64, 768, 3072], k=choose.randint(0, 2))
         shape: list[int | str | None] = ["batch", choose.choice(["sequence", 1, 128]), *sizes]
-        data_type = choose.choice([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64])
-        values.append(helper.make_tensor_value_info(output, data_type, shape))
-    graph_inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in names[:2]]
+        values.append(helper.make_tensor_value_info(output, TensorProto.DataType.Value(made), shape))
+    graph_inputs = [
+        helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), ["batch", "sequence"])
+        for name, kind in given.items()
+    ]
     graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN, 1)]
     path.write_bytes(helper.make_model(graph, ir_version=8, opset_imports=imports).SerializeToString())

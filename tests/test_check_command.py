@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from check_case import OPSET, model, node, value
 from terminal import shown_on_terminal
 
 import onnxwire
+from onnxwire.checker.limits import KEPT_OF_A_RULE
 from onnxwire.checker.registry import checks, rules, unchecked
 from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
@@ -21,7 +23,8 @@ SOUND = (
     f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '
     f'graph {{ name: "g" doc_string: "d" input {{ {value("x")} }} {node("x", "y")} output {{ {value("y")} }} }}'
 )
-WARNED = SOUND.replace('domain: "com.example"', "")
+WARNED = SOUND.replace("output {", f"value_info {{ {value('gone')} }} output {{")
+ADVISED = SOUND.replace('domain: "com.example"', "")
 BROKEN = WARNED.replace('input: "x"', 'input: "lost"')
 
 
@@ -59,13 +62,37 @@ def test_each_line_of_a_pipe_says_file_severity_place_fault_and_rule(broken):
     assert lines[0] == f"{broken}: error: {error}"
     assert error.path == "graph.node[0].input[0]" and "lost" in lines[0] and f"byte {error.offset}" in lines[0]
     severities = [line.removeprefix(f"{broken}: ").partition(":")[0] for line in lines]
-    assert severities == sorted(severities, key=["error", "warning", "note"].index)
+    assert severities[:2] == ["error", "warning"] and len(severities) == 3
+    assert re.fullmatch(r"\d notes; --select note lists them", severities[2])
     assert "\x1b" not in done.stdout.decode()
 
 
-def test_a_file_without_problems_is_said_to_have_none(tmp_path):
-    done = check(write(tmp_path / "m.onnx", SOUND), "--ignore", "note")
-    assert (done.returncode, done.stdout.decode()) == (0, f"{tmp_path / 'm.onnx'}: no problem\n")
+def test_a_sound_file_is_said_nothing_of_in_a_pipe(tmp_path):
+    done = check(write(tmp_path / "m.onnx", SOUND))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_sound_file_is_one_line_on_a_terminal_that_says_what_was_checked(tmp_path):
+    sound, advised = write(tmp_path / "s.onnx", SOUND), write(tmp_path / "a.onnx", ADVISED)
+    shown, status = check_on_terminal(sound, "--ignore", "note", "--color", "never")
+    assert status == 0
+    assert re.fullmatch(rf"{sound}: no problem: \d+ rules, 1 node, 0 tensors, \d+\.\d\d s\n", shown)
+    shown, status = check_on_terminal(advised, "--color", "never")
+    assert status == 0
+    assert re.fullmatch(rf"{advised}: no problem: .* s; \d notes; --select note lists them\n", shown)
+
+
+@pytest.mark.parametrize("options", [["--strict"], ["--select", "error,warning,note"]])
+def test_advice_is_listed_when_it_is_asked_for(tmp_path, options):
+    path = write(tmp_path / "m.onnx", ADVISED)
+    lines = check(path, *options).stdout.decode().splitlines()
+    assert len(lines) == 2 and all(line.startswith(f"{path}: note: ") for line in lines)
+
+
+def test_a_sound_model_of_an_exporter_has_no_line():
+    for path in ("examples/digits_cnn.onnx", "examples/iris_forest.onnx"):
+        assert check(path, cwd=ROOT).stdout == b""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -94,8 +121,23 @@ def test_many_problems_of_one_rule_are_counted_unless_all_are_asked_for(tmp_path
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
     few, all = check(path).stdout.decode(), check(path, "-v").stdout.decode()
     assert few.count("[graph-node-input-defined]") == 10
-    assert "[graph-node-input-defined] and 15 more (-v prints all)" in few
+    assert "[graph-node-input-defined] and 15 more (-v prints more)" in few
     assert all.count("[graph-node-input-defined]") == 25 and "more" not in all
+
+
+def test_problems_beyond_the_limit_are_counted(tmp_path):
+    path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
+    options = ["--select", "graph-node-input-defined"]
+    text = check(path, "-v", "--limit", "20", *options).stdout.decode()
+    assert text.count("lost") == 20 and text.endswith("[graph-node-input-defined] and 5 more (--limit prints more)\n")
+    text = check(path, "--limit", "20", *options).stdout.decode()
+    assert text.count("lost") == 10 and " and 15 more " in text
+    (report,) = json.loads(check(path, "--limit", "20", "--json", *options).stdout)
+    assert len(report["problems"]) == 20 and report["omitted"] == {"graph-node-input-defined": 5}
+    log, _ = sarif(path, "--limit", "20", *options)
+    assert log["runs"][0]["properties"] == {"omitted": {path.as_uri(): {"graph-node-input-defined": 5}}}
+    assert "omitted" not in json.loads(check(path, "--limit", "0", "--json", *options).stdout)[0]
+    assert "10,000" in check("--help").stdout.decode() and KEPT_OF_A_RULE == 10_000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -157,16 +199,16 @@ def test_quiet_leaves_the_exit_status(tmp_path, broken):
 
 
 def test_rules_are_selected_and_ignored_with_commas_or_in_turn(tmp_path):
-    path = write(tmp_path / "m.onnx", WARNED.replace('doc_string: "d"', ""))
+    path = write(tmp_path / "m.onnx", WARNED.replace(OPSET, f"{OPSET} {OPSET}"))
 
     def found(*options):
         (report,) = json.loads(check(path, "--json", *options).stdout)
         return {problem["rule"] for problem in report["problems"]}
 
-    both = {"model-domain-present", "graph-doc-string-present"}
+    both = {"graph-value-info-known-name", "opset-import-duplicate-entry"}
     assert found("--select", "warning") == found("--select", ", ".join(both)) == both
-    assert found("--select", "graph-doc-string-present", "--select", "model-domain-present") == both
-    assert found("--select", "warning", "--ignore", "model-domain-present") == both - {"model-domain-present"}
+    assert found("--select", "graph-value-info-known-name", "--select", "opset-import-duplicate-entry") == both
+    assert found("--select", "warning", "--ignore", "opset-import-duplicate-entry") == {"graph-value-info-known-name"}
 
 
 def test_an_unknown_rule_is_refused_before_anything_is_printed(broken):
@@ -200,6 +242,7 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
         ([], b"name a file"),
         (["a.onnx", "-o", "b.onnx"], b"go with --fix"),
         (["a.onnx", "--dry-run"], b"go with --fix"),
+        (["a.onnx", "--limit", "-1"], b"from 0 on"),
         (["a.onnx", "b.onnx", "--fix", "-o", "c.onnx"], b"several"),
         (["-", "--fix"], b"name one after -o"),
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
@@ -332,3 +375,18 @@ def test_help_shows_examples(capsys):
         main(["check", "--help"])
     assert caught.value.code == 0
     assert "onnxwire check model.onnx --sarif > onnx.sarif" in capsys.readouterr().out
+
+
+def test_a_table_of_operators_can_be_given(tmp_path):
+    domain = f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}'
+    path = write(tmp_path / "m.onnx", SOUND.replace(OPSET, domain).replace('"Relu"', '"Fuse" domain: "com.example"'))
+    table = tmp_path / "operators.tsv"
+    table.write_text("com.example\tFuse\t1\tX:T Y:T\tZ:T\t\tT=float\n")
+    assert check(path).returncode == 0
+    done = check(path, "--operators", table)
+    assert (
+        done.returncode == 1 and b"'Fuse' has 1 input, and in version 1 of com.example it takes 2 inputs" in done.stdout
+    )
+    table.write_text("com.example\tFuse\tone\n")
+    done = check(path, "--operators", table)
+    assert done.returncode == 2 and done.stderr.startswith(f"onnxwire: {table}: line 1: ".encode())

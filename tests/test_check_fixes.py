@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import onnx
@@ -134,6 +133,21 @@ CASES = {
             lambda m: m.graph.quantization_annotation.pop(1),
         ),
     ],
+    "shape-dim-value-nonnegative": [
+        (
+            model(
+                f"input {{ {value('x', shaped('dim { dim_value: -1 } dim { dim_value: 0 } dim { dim_value: 2 }'))} }}"
+            ),
+            lambda m: m.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value"),
+        ),
+        (
+            model(
+                f"value_info {{ {value('y', shaped('dim { dim_value: -1 denotation: ' + repr('DATA') + ' }'))} }}"
+                + node("", "y")
+            ),
+            lambda m: m.graph.value_info[0].type.tensor_type.shape.dim[0].ClearField("dim_value"),
+        ),
+    ],
     "shape-dim-param-empty": [
         (
             model(f"input {{ {value('x', shaped('dim { dim_value: 2 } dim { dim_param: ' + repr('') + ' }'))} }}"),
@@ -158,6 +172,10 @@ LEFT = {
     "domains at two versions": (
         "opset-import-duplicate-entry",
         model(opset=f"{OPSET} opset_import {{ domain: 'ai.onnx' version: 18 }} {OPSET}"),
+    ),
+    "a size below 0 that is not -1": (
+        "shape-dim-value-nonnegative",
+        model(f"input {{ {value('x', shaped('dim { dim_value: -2 }'))} }}"),
     ),
     "value_info that differs": (
         "graph-value-info-name-unique",
@@ -206,8 +224,10 @@ def test_what_has_no_one_answer_is_left_to_people(what, tmp_path):
 
 def test_all_kinds_are_repaired_at_once(tmp_path):
     # Places in a list are those before anything is taken out of it, whichever rule names them.
+    shape = 'attribute { name: "shape" type: INTS ints: 2 }'
     text = model(
-        "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z")) + node("", "y z"),
+        "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z"))
+        + "".join(node("", name, shape, op="RandomNormal") for name in "yz"),
         opset=OPSET * 3,
         rest=f"metadata_props {pair('a', 1)}" * 3,
     )
@@ -223,7 +243,7 @@ def test_each_repair_is_listed_and_what_is_left_is_told(tmp_path, capsys):
     assert main(["check", str(path), "--fix", "--select", "metadata-model-key-unique"]) == 1
     listed, left = capsys.readouterr().out.splitlines()
     assert listed == (
-        f"{path}: repair: metadata_props[2]: remove the entry 'a', which stands there before in the same words "
+        f"{path}: repair: metadata_props[2]: remove the entry 'a', which is there before in the same words "
         "[metadata-model-key-unique]"
     )
     assert left.startswith(f"{path}: error: byte ") and ": metadata_props[3]: " in left
@@ -273,18 +293,16 @@ def test_the_original_is_untouched_where_writing_fails(how, tmp_path, monkeypatc
     assert os.listdir(tmp_path) == ["m.onnx"]
 
 
-def test_many_elements_of_a_long_list_take_linear_time():
-    # One by one, to take 150,000 elements out of 200,000 would move 20 billion of them.
+def test_many_elements_of_a_long_list_are_taken_out_at_once():
+    # One by one, to take 175,000 elements out of 200,000 would move 20 billion of them: this test would not end.
     infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
     nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
     message = ModelProto.FromString(
         ModelProto(ir_version=8, graph=GraphProto(name="g", node=nodes, value_info=infos)).SerializeToString()
     )
-    start = time.process_time()
     problems = onnxwire.check(message, select=["graph-value-info-known-name", "graph-value-info-name-unique"])
     fixes = find_fixes(message, problems)
     apply_fixes(fixes)
-    assert time.process_time() - start < 30
     assert len(fixes) == 175_000
     assert [info.name for info in message.graph.value_info] == [f"v{i}" for i in range(25_000)]
 

@@ -1,6 +1,7 @@
 """Checks a document against the rules of the ONNX IR: one file a scope, rules registered by id."""
 
 from onnxwire.checker._problem import Problem
+from onnxwire.checker.problems import Problems
 from onnxwire.checker.run import check
 
-__all__ = ["Problem", "check"]
+__all__ = ["Problem", "Problems", "check"]

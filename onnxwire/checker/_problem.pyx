@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One broken rule at one place. There may be a million of them, so path and message are made when they are read."""
+"""One broken rule at one place. `Problems` keeps columns and makes these; path and message are made when read."""
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -74,16 +74,12 @@ cdef class Problem:
         return ": ".join([*places, f"{self.message} [{self.rule}]"])
 
 
-def add_problems(list problems, str rule, str severity, found, const int64_t[:] offsets, bint is_placed):
-    """Append a problem for each row of what a rule found."""
-    cdef Problem problem
-    cdef Py_ssize_t i
-    cdef const int64_t[:] rows = found.rows.astype("int64")
-    for i in range(rows.shape[0]):
-        problem = Problem.__new__(Problem)
-        problem.rule = rule
-        problem.severity = severity
-        problem.place = offsets[i] if is_placed else -1
-        problem.found = found
-        problem.row = rows[i]
-        problems.append(problem)
+def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
+    """The problem of one row of what a rule found; offset: -1 for None."""
+    cdef Problem problem = Problem.__new__(Problem)
+    problem.rule = rule
+    problem.severity = severity
+    problem.place = offset
+    problem.found = found
+    problem.row = row
+    return problem

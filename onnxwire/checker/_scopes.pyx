@@ -4,7 +4,7 @@
 One walk over the graphs in the order of their nodes. A name is the id of a string, so what it means at the moment is
 one lookup in an array; entering a graph puts bindings on a stack, and leaving it takes them off again.
 """
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
@@ -32,6 +32,7 @@ cdef struct Binding:
     int32_t graph        # number of the scope
     int32_t kind         # INPUT, INITIALIZER, NODE
     int32_t node
+    int32_t definition   # as of `Scopes.definitions`
     int32_t known        # all that the name is: flags as of a definition's faults
     int32_t before       # what the name stood for, -1 for nothing
 
@@ -55,12 +56,19 @@ cdef class Scopes:
 
     uses: of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output; defined:
     the faults of each element of NodeProto.output; inputs, initializers: those of rows of ValueInfoProto, TensorProto,
-    and `sparse` of SparseTensorProto. makers: of each use, the node that makes the value, or -1.
+    and `sparse` of SparseTensorProto. makers: of each use, the node that makes the value, or -1. definitions: of each
+    use, where the value is defined: an element of NodeProto.output; beyond these a row of ValueInfoProto; beyond these
+    a row of TensorProto; -1 where it is something else. described: of each row of ValueInfoProto that is an output or
+    value_info of a graph or function, the element of NodeProto.output there that it speaks of, or -1.
     """
     cdef Facts facts
     cdef readonly bytearray uses, outputs, defined, inputs, initializers, sparse, functions, named
     cdef Py_ssize_t n_made
+    cdef Py_ssize_t n_described
     cdef int32_t* makers
+    cdef int32_t* sources
+    cdef int32_t* targets
+    cdef int32_t first_value, first_tensor
     cdef Binding* bindings
     cdef int32_t n_bindings, bindings_capacity
     cdef int32_t* bound              # of a text: its binding, -1 for none
@@ -84,17 +92,31 @@ cdef class Scopes:
         self.sparse = bytearray(facts.sheet("SparseTensorProto").n)
         self.functions = bytearray(facts.list_of("FunctionProto", "output").n)
         self.n_made = used.n
+        self.n_described = facts.sheet("ValueInfoProto").n
+        if self.defined_count() > 0x7FFFFFFF:
+            raise MemoryError("the document has more values than memory")
+        self.first_value = facts.list_of("NodeProto", "output").n
+        self.first_tensor = self.first_value + <int32_t>self.n_described
         self.makers = <int32_t*>calloc(used.n + 1, 4)
+        self.sources = <int32_t*>calloc(used.n + 1, 4)
+        self.targets = <int32_t*>calloc(self.n_described + 1, 4)
         self.bound = <int32_t*>calloc(texts + 1, 4)
         self.promised = <int32_t*>calloc(texts + 1, 4)
-        if self.makers == NULL or self.bound == NULL or self.promised == NULL:
+        if (
+            self.makers == NULL or self.sources == NULL or self.targets == NULL or self.bound == NULL
+            or self.promised == NULL
+        ):
             raise MemoryError
         memset(self.makers, 0xFF, used.n * 4)
+        memset(self.sources, 0xFF, used.n * 4)
+        memset(self.targets, 0xFF, self.n_described * 4)
         memset(self.bound, 0xFF, texts * 4)
         memset(self.promised, 0xFF, texts * 4)
 
     def __dealloc__(self):
         free(self.makers)
+        free(self.sources)
+        free(self.targets)
         free(self.bound)
         free(self.promised)
         free(self.bindings)
@@ -104,6 +126,18 @@ cdef class Scopes:
     def maker_column(self):
         """The makers, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.makers, self.n_made * 4, self)
+
+    def definition_column(self):
+        """The definitions, as a payload of int32."""
+        return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
+
+    def described_column(self):
+        """What is described, as a payload of int32."""
+        return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
+
+    cdef int64_t defined_count(self):
+        cdef int64_t n = self.facts.list_of("NodeProto", "output").n
+        return n + self.facts.sheet("ValueInfoProto").n + self.facts.sheet("TensorProto").n
 
     def walk(self, int32_t main, list algorithms, list graphs, list functions):
         """Go through the scopes of a document, all given as rows, main as -1 where there is none.
@@ -124,7 +158,7 @@ cdef class Scopes:
             self.enter(-1, function)
             self.run(False)
 
-    cdef int bind(self, int32_t text, int32_t kind, int32_t node) except -1:
+    cdef int bind(self, int32_t text, int32_t kind, int32_t node, int32_t definition) except -1:
         cdef Binding* binding
         if self.n_bindings == self.bindings_capacity:
             self.bindings_capacity = self.bindings_capacity * 2 or 1024
@@ -136,13 +170,14 @@ cdef class Scopes:
         binding.graph = self.frames[self.n_frames - 1].scope
         binding.kind = kind
         binding.node = node
+        binding.definition = definition
         binding.before = self.bound[text]
         binding.known = self.faults_of(text) | 1 << (kind - 1)
         self.bound[text] = self.n_bindings
         self.n_bindings += 1
         return 0
 
-    cdef int promise(self, int32_t text, int32_t node) except -1:
+    cdef int promise(self, int32_t text, int32_t node, int32_t definition) except -1:
         cdef Binding* binding
         if self.n_promises == self.promises_capacity:
             self.promises_capacity = self.promises_capacity * 2 or 1024
@@ -153,6 +188,7 @@ cdef class Scopes:
         binding.text = text
         binding.graph = self.frames[self.n_frames - 1].scope
         binding.node = node
+        binding.definition = definition
         binding.before = self.promised[text]
         self.promised[text] = self.n_promises
         self.n_promises += 1
@@ -198,7 +234,7 @@ cdef class Scopes:
             for i in range(run.first, run.first + run.n):
                 k = <int32_t>self.facts.list_of("FunctionProto", "input").value[i]
                 if k:
-                    self.bind(k, INPUT, -1)
+                    self.bind(k, INPUT, -1, -1)
         frame = &self.frames[self.n_frames - 1]
         frame.node = nodes.first
         frame.last = nodes.first + nodes.n
@@ -206,7 +242,7 @@ cdef class Scopes:
         for i in range(frame.node, frame.last):
             for k in range(outputs[i].first, outputs[i].first + outputs[i].n):
                 if made.value[k]:
-                    self.promise(<int32_t>made.value[k], i)
+                    self.promise(<int32_t>made.value[k], i, k)
         return 0
 
     cdef int bind_values(self, int32_t graph) except -1:
@@ -234,7 +270,7 @@ cdef class Scopes:
                 text = value_names[row]
                 if text:
                     input_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INPUT, -1)
+                    self.bind(text, INPUT, -1, self.first_value + row)
             row += 1
         run = (<Run*>facts.column("GraphProto", "initializer"))[graph]
         edge = facts.edge("GraphProto.initializer")
@@ -246,7 +282,7 @@ cdef class Scopes:
                 text = tensor_names[row]
                 if text:
                     tensor_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INITIALIZER, -1)
+                    self.bind(text, INITIALIZER, -1, self.first_tensor + row)
             row += 1
         run = (<Run*>facts.column("GraphProto", "sparse_initializer"))[graph]
         edge = facts.edge("GraphProto.sparse_initializer")
@@ -258,7 +294,7 @@ cdef class Scopes:
                 text = tensor_names[sparse_values[row]] if sparse_values[row] >= 0 else 0
                 if text:
                     sparse_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INITIALIZER, -1)
+                    self.bind(text, INITIALIZER, -1, -1)
             row += 1
         return 0
 
@@ -315,14 +351,14 @@ cdef class Scopes:
                     text = <int32_t>made.value[k]
                     if text:
                         defined[k] = self.faults_of(text) | SEEN
-                        self.bind(text, NODE, i)
+                        self.bind(text, NODE, i, k)
                 frame.node += 1
                 frame.attribute = -1
                 continue
             if frame.node < frame.last:
                 i = frame.node
                 for k in range(inputs[i].first, inputs[i].first + inputs[i].n):
-                    uses[k] = self.resolve(<int32_t>used.value[k], frame.scope, &self.makers[k])
+                    uses[k] = self.resolve(<int32_t>used.value[k], frame.scope, &self.makers[k], &self.sources[k])
                 frame.attribute = held[i].first
                 frame.last_attribute = held[i].first + held[i].n
                 continue
@@ -332,19 +368,22 @@ cdef class Scopes:
             self.n_frames -= 1
         return 0
 
-    cdef int resolve(self, int32_t text, int32_t scope, int32_t* maker) noexcept:
+    cdef int resolve(self, int32_t text, int32_t scope, int32_t* maker, int32_t* definition) noexcept:
         cdef int32_t i
         maker[0] = -1
+        definition[0] = -1
         if text == 0:
             return OMITTED
         i = self.bound[text]
         if i >= 0:
             maker[0] = self.bindings[i].node
+            definition[0] = self.bindings[i].definition
             return self.bindings[i].kind if self.bindings[i].graph == scope else OUTER
         i = self.promised[text]
         if i < 0:
             return NOWHERE
         maker[0] = self.promises[i].node
+        definition[0] = self.promises[i].definition
         return LATER if self.promises[i].graph == scope else NOT_YET
 
     cdef int leave(self, Frame* frame) except -1:
@@ -356,11 +395,11 @@ cdef class Scopes:
         cdef uint8_t* outputs = self.outputs
         cdef uint8_t* named = self.named
         cdef uint8_t* functions = self.functions
-        cdef int32_t maker
+        cdef int32_t maker, definition
         cdef int32_t row, left
         cdef Run run
         cdef int edge
-        cdef int k
+        cdef int k, meaning
         if frame.graph >= 0:
             for k in range(2):
                 if k == 0:
@@ -374,13 +413,18 @@ cdef class Scopes:
                 while left:
                     if values.edge[row] == edge:
                         left -= 1
-                        (outputs if k == 0 else named)[row] = self.resolve(names[row], frame.scope, &maker)
+                        meaning = self.resolve(names[row], frame.scope, &maker, &definition)
+                        (outputs if k == 0 else named)[row] = meaning
+                        if meaning == NODE:
+                            self.targets[row] = definition
                     row += 1
             return 0
         run = (<Run*>facts.column("FunctionProto", "output"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            functions[row] = self.resolve(<int32_t>given.value[row], frame.scope, &maker)
+            functions[row] = self.resolve(<int32_t>given.value[row], frame.scope, &maker, &definition)
         run = (<Run*>facts.column("FunctionProto", "value_info"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            named[row] = self.resolve(names[row], frame.scope, &maker)
+            named[row] = self.resolve(names[row], frame.scope, &maker, &definition)
+            if named[row] == NODE:
+                self.targets[row] = definition
         return 0

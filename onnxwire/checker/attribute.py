@@ -89,6 +89,13 @@ def _is_default(facts: Facts) -> Any:
     return facts.AttributeProto.under("FunctionProto.attribute_proto")
 
 
+def parameters_with_type(facts: Facts) -> tuple[Any, tuple[Any, Any]]:
+    """Attribute parameters that have a default of some type: rows, and (rows of FunctionProto, ids of names)."""
+    attributes = facts.AttributeProto
+    defaults = np.flatnonzero(_is_default(facts) & (attributes.type != 0))
+    return defaults, (attributes.parent[defaults], attributes.name[defaults])
+
+
 def _type_names(kinds: Any) -> Any:
     return lambda row: NAMES[int(kinds[row])]
 
@@ -349,7 +356,7 @@ def ref_no_value(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _references(facts: Facts) -> tuple[Any, Any]:
+def references(facts: Facts) -> tuple[Any, Any]:
     """References of nodes in functions, nested ones too: rows of AttributeProto, rows of FunctionProto."""
     attributes = facts.AttributeProto
     rows = np.flatnonzero(attributes.under("NodeProto.attribute") & (attributes.ref_attr_name != EMPTY))
@@ -361,7 +368,7 @@ def _references(facts: Facts) -> tuple[Any, Any]:
 def ref_declared(facts: Facts) -> Iterator[Found]:
     """A reference is to a parameter of the function around it."""
     attributes = facts.AttributeProto
-    rows, functions = facts.derive(_references)
+    rows, functions = facts.derive(references)
     found = facts.join((functions, attributes.ref_attr_name[rows]), facts.derive(parameters))
     yield attributes.at(
         rows[found < 0],
@@ -375,11 +382,9 @@ def ref_declared(facts: Facts) -> Iterator[Found]:
 def ref_type_match(facts: Facts) -> Iterator[Found]:
     """A reference has the type of the parameter's default."""
     attributes = facts.AttributeProto
-    rows, functions = facts.derive(_references)
-    defaults = np.flatnonzero(_is_default(facts) & (attributes.type != 0))
-    found = facts.join(
-        (functions, attributes.ref_attr_name[rows]), (attributes.parent[defaults], attributes.name[defaults])
-    )
+    rows, functions = facts.derive(references)
+    defaults, keys = facts.derive(parameters_with_type)
+    found = facts.join((functions, attributes.ref_attr_name[rows]), keys)
     rows, others = rows[found >= 0], defaults[found[found >= 0]]
     wanted = lookup(attributes.n, rows, attributes.type[others], 0)
     yield attributes.at(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker._facts import Facts as Columns
+from onnxwire.checker.operators import operators as standard_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from onnxwire._document import Document
     from onnxwire._message import Message
+    from onnxwire.checker.operators import Operators
 
     Rows = NDArray[Any]
 
@@ -57,6 +59,10 @@ class Found:
         self.rows = rows
         self.template = template
         self.columns = columns
+
+    def forget_rows(self) -> None:
+        """Let go of the rows, which somebody else keeps."""
+        self.rows = self.rows[:0]
 
     def message(self, row: int) -> str:
         """What is said of a row."""
@@ -107,7 +113,7 @@ class Table:
         """The path of a row from the root."""
         raise NotImplementedError
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """The offsets of rows."""
         raise NotImplementedError
 
@@ -149,8 +155,7 @@ class Sheet(Table):
     @cached_property
     def start(self) -> Rows:
         """Offsets of the messages' first bytes."""
-        payload, _ = self.facts.columns.own_column(self.type_name, "start")
-        return (np.frombuffer(payload, "<u8") - np.uint64(self.facts.columns.base)).astype(np.int64)
+        return self.offset_of(slice(None))
 
     def has(self, field: str) -> Rows:
         """Whether each message has a field."""
@@ -201,9 +206,10 @@ class Sheet(Table):
         """The path of a message from the root."""
         return self.facts.path(self.type_name, row)
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where messages begin."""
-        return self.start[rows]
+        payload, _ = self.facts.columns.own_column(self.type_name, "start")
+        return (np.frombuffer(payload, "<u8")[rows] - np.uint64(self.facts.columns.base)).astype(np.int64)
 
 
 class List(Table):
@@ -228,7 +234,7 @@ class List(Table):
         above = self.facts.path(self.owner, int(self.parent[row]))
         return f"{above}.{self.field}[{self.index[row]}]" if above else f"{self.field}[{self.index[row]}]"
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where elements begin."""
         return self.start[rows]
 
@@ -253,7 +259,7 @@ class Foreign(Table):
         """The path of the message that a record stands in."""
         return self.facts.path(self.facts.columns.sheet_names[self.sheet[row]], int(self.row[row]))
 
-    def offset_of(self, rows: Rows) -> Rows:
+    def offset_of(self, rows: Rows | slice) -> Rows:
         """Where the records begin."""
         return self.start[rows]
 
@@ -281,20 +287,24 @@ class Facts:
         checksums: bool = False,
         is_placed: bool = True,
         home: Document | None = None,
+        operators: Operators | None = None,
     ) -> None:
         """Gather them.
 
         ir_version: the one to judge by, or None for the document's own. checksums: whether rules may read whole files.
         is_placed: whether offsets mean bytes that the caller knows. home: the document whose name says where files
-        beside it are, if not `document` itself. Raises DecodeError where bytes are damaged.
+        beside it are, if not `document` itself. operators: what nodes are held against, if not only ONNX's own. Raises
+        DecodeError where bytes are damaged.
         """
         self.columns = Columns(document, root, is_placed)
         self.checksums = checksums
+        self.operators = operators or standard_operators()
         self.home = document if home is None else home
         self.root = root.DESCRIPTOR.name
         self.document = document
         self.edges = {name: number for number, name in enumerate(self.columns.edges)}
-        self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge
+        self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge: name, is repeated
+        self._above = ("", -1, "")  # a message that a path was last asked for below: its type, row and path
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
         self._derived: dict[Callable[[Facts], Any], Any] = {}
@@ -303,7 +313,7 @@ class Facts:
 
     def forget(self) -> None:
         """Let go of what was derived. What was found stays: each `Found` has its own table, and that its columns."""
-        for name in [name for name in self.__dict__ if name not in ("columns", "root", "edges", "_steps")]:
+        for name in [name for name in self.__dict__ if name not in ("columns", "root", "edges", "_steps", "_above")]:
             del self.__dict__[name]
 
     def _declared(self) -> int | None:
@@ -378,21 +388,32 @@ class Facts:
 
     def path(self, name: str, row: int) -> str:
         """The path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
+        place = self.columns.place(name, row)
+        if place is None:
+            return ""
+        name, row, edge, index = place
+        # What is asked for in turn often has one parent.
+        if self._above[:2] != (name, row):
+            self._above = (name, row, self._whole_path(name, row))
+        above = self._above[2]
+        return f"{above}.{self._step(edge, index)}" if above else self._step(edge, index)
+
+    def _whole_path(self, name: str, row: int) -> str:
         steps = []
         place = self.columns.place(name, row)
         while place is not None:
             name, row, edge, index = place
-            if edge not in self._steps:
-                self._steps[edge] = self._step(self.columns.edges[edge])
-            step, is_repeated = self._steps[edge]
-            steps.append(f"{step}[{index}]" if is_repeated else step)
+            steps.append(self._step(edge, index))
             place = self.columns.place(name, row)
         return ".".join(reversed(steps))
 
-    def _step(self, field: str) -> tuple[str, bool]:
-        """The name of a message field, and whether it is repeated."""
-        sheet, _, name = field.rpartition(".")
-        return name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
+    def _step(self, edge: int, index: int) -> str:
+        """The last step of the path of a message."""
+        if edge not in self._steps:
+            sheet, _, name = self.columns.edges[edge].rpartition(".")
+            self._steps[edge] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
+        step, is_repeated = self._steps[edge]
+        return f"{step}[{index}]" if is_repeated else step
 
 
 def repeats(*keys: Rows) -> Rows:

@@ -6,7 +6,7 @@ what says nothing, and adds what only one value can be. Everything else is left 
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from onnxwire._message import Message
 from onnxwire.checker._problem import Problem
 from onnxwire.checker.attribute import NAMES, VALUES
+from onnxwire.checker.problems import Problems
 
 # What tells the elements of a repeated field apart, by their type.
 _KEYS = {
@@ -23,40 +24,53 @@ _KEYS = {
     "TensorAnnotation": "tensor_name",
     "ValueInfoProto": "name",
 }
-_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?(?:\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One repair that can be made.
+    """One repair that can be made. There may be a million, so path and message are made when they are read.
 
-    rule: the id of the rule that is broken; path: where; message: what is done.
-    siblings, place: of an element that is taken out, the repeated field it stands in and its place there; edit: else,
-    what changes the message.
+    rule: the id of the rule that is broken. above, template, detail: what path and message are made of.
+    siblings, place: the repeated field and the index in it of what is taken out or changed. target: of a message that
+    is not in a repeated field, the message. edit: what changes it, None for what is taken out.
     """
 
     rule: str
-    path: str
-    message: str
+    above: str
+    template: str
+    detail: str
     siblings: Any = None
     place: int = 0
-    edit: Callable[[], object] | None = None
+    target: Any = None
+    edit: Callable[[Any], object] | None = None
+
+    @property
+    def path(self) -> str:
+        """Where: the element that is taken out, or the message that is changed."""
+        return f"{self.above}[{self.place}]" if self.target is None else self.above
+
+    @property
+    def message(self) -> str:
+        """The change, for people."""
+        return self.template.format(self.detail)
 
 
-# Of a repeated field and the places in it that break a rule: the places that can go, each with what is said of it.
+# Of a repeated field and the places in it that break a rule: the places that can go, each with a detail of what is
+# said of all of them.
 Remover = Callable[[Any, Sequence[int]], Iterator[tuple[int, str]]]
-# Of a message that breaks a rule: what is said, and what changes it; None where there is no one answer.
-Editor = Callable[[Any], tuple[str, Callable[[], object]] | None]
+# Of a message that breaks a rule: what is said, a detail of it, and what changes the message; None where there is no
+# one answer.
+Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
-_removers: dict[str, Remover] = {}
+_removers: dict[str, tuple[str, Remover]] = {}  # each with what is said
 _editors: dict[str, Editor] = {}
 
 
-def removes(*rules: str) -> Callable[[Remover], Remover]:
-    """Register a function that finds elements to take out of repeated fields."""
+def removes(template: str, *rules: str) -> Callable[[Remover], Remover]:
+    """Register a function that finds elements to take out of repeated fields; template: what is said of each."""
 
     def register(remover: Remover) -> Remover:
-        _removers.update(dict.fromkeys(rules, remover))
+        _removers.update(dict.fromkeys(rules, (template, remover)))
         return remover
 
     return register
@@ -78,6 +92,7 @@ def fixable() -> set[str]:
 
 
 @removes(
+    "remove the entry {0!r}, which is there before in the same words",
     "attribute-name-unique",
     "external-key-unique",
     "function-attribute-name-unique",
@@ -101,7 +116,7 @@ def repeated_entry(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, 
             ambiguous.add(key)
     for place in places:
         if keys[place] not in ambiguous:
-            yield place, f"remove the entry {keys[place]!r}, which stands there before in the same words"
+            yield place, keys[place]
 
 
 def _key_of(element: Any) -> str:
@@ -116,39 +131,67 @@ def _is_same(element: Any, first: Any) -> bool:
     return element is first or bool(element == first)
 
 
-@removes("graph-value-info-known-name", "function-value-info-known-name")
+@removes(
+    "remove the entry of {0!r}, which is not a value",
+    "graph-value-info-known-name",
+    "function-value-info-known-name",
+)
 def stale_value_info(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
     """An entry that describes no value goes."""
     for place in places:
-        yield place, f"remove the entry of {siblings[place].name!r}, which is no value"
+        yield place, siblings[place].name
 
 
-@removes("external-key-basepath")
+@removes("remove the local directory {0!r}", "external-key-basepath")
 def base_path(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
     """The folder that a loader worked in goes; no reader looks at it."""
     for place in places:
-        yield place, f"remove the local directory {siblings[place].value!r}"
+        yield place, siblings[place].value
+
+
+def _set_type(number: int, attribute: Any) -> None:
+    attribute.type = number
+
+
+# What sets the type of an attribute, by the type.
+_SET_TYPE = {number: functools.partial(_set_type, number) for number in NAMES}
 
 
 @edits("attribute-type-present")
-def missing_type(attribute: Any) -> tuple[str, Callable[[], object]] | None:
+def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
     """An attribute without type gets that of its value, if it has one value and does not refer to another."""
     present = [VALUES[field.name] for field, _ in attribute.ListFields() if field.name in VALUES]
     if attribute.ref_attr_name or len(present) != 1:
         return None
-    return f"set the type of {attribute.name!r} to {NAMES[present[0]]}", lambda: setattr(attribute, "type", present[0])
+    return f"set the type of {{0!r}} to {NAMES[present[0]]}", attribute.name, _SET_TYPE[present[0]]
 
 
 @edits("attribute-type-valid")
-def undefined_type(attribute: Any) -> tuple[str, Callable[[], object]] | None:
+def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
     """The same where the type is UNDEFINED; a number that no type has is another matter."""
     return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 
 @edits("shape-dim-param-empty")
-def empty_dim_param(dimension: Any) -> tuple[str, Callable[[], object]] | None:
+def empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
     """An empty variable, once the spelling of an unknown size, is left out."""
-    return "clear the empty dim_param: an unknown size is an unset one", lambda: dimension.ClearField("dim_param")
+    return "clear the empty dim_param: an unknown size is an unset one", "", _clear_dim_param
+
+
+@edits("shape-dim-value-nonnegative")
+def unknown_size(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
+    """A size of -1, by which old exporters say that they do not know it, is left out; other numbers do not say that."""
+    if dimension.dim_value != -1:
+        return None
+    return "clear the dim_value -1: an unknown size is an unset one", "", _clear_dim_value
+
+
+def _clear_dim_param(dimension: Any) -> None:
+    dimension.ClearField("dim_param")
+
+
+def _clear_dim_value(dimension: Any) -> None:
+    dimension.ClearField("dim_value")
 
 
 def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
@@ -159,21 +202,28 @@ def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
     places = _Places(message)
     pending: dict[tuple[str, str], list[int]] = {}
     fixes: list[Fix] = []
-    for problem in problems:
+    for problem in problems.of(fixable()) if isinstance(problems, Problems) else problems:
         if problem.rule in _removers and problem.path.endswith("]"):
             above, _, index = problem.path[:-1].rpartition("[")
             pending.setdefault((problem.rule, above), []).append(int(index))
         elif problem.rule in _editors:
-            found = _editors[problem.rule](places.at(problem.path))
+            above, siblings, place, target = places.element(problem.path)
+            found = _editors[problem.rule](target)
             if found is not None:
-                fixes.append(Fix(problem.rule, problem.path, found[0], edit=found[1]))
-    taken: set[tuple[str, int]] = set()
+                template, detail, edit = found
+                held = target if siblings is None else None  # else it is asked for again: a million are much memory
+                fixes.append(Fix(problem.rule, above, template, detail, siblings, place, held, edit))
+    taken: dict[str, tuple[Any, set[int]]] = {}
     for (rule, above), indexes in pending.items():
-        siblings = places.at(above)
-        for place, text in _removers[rule](siblings, indexes):
-            if (above, place) not in taken:
-                taken.add((above, place))
-                fixes.append(Fix(rule, f"{above}[{place}]", text, siblings, place))
+        # One object a repeated field, whatever the rule: `apply_fixes` takes all that goes out of it at once.
+        if above not in taken:
+            taken[above] = places.at(above), set()
+        siblings, gone = taken[above]
+        template, remover = _removers[rule]
+        for place, detail in remover(siblings, indexes):
+            if place not in gone:
+                gone.add(place)
+                fixes.append(Fix(rule, above, template, detail, siblings, place))
     return fixes
 
 
@@ -182,7 +232,7 @@ def apply_fixes(fixes: Iterable[Fix]) -> None:
     gone: dict[int, tuple[Any, set[int]]] = {}
     for fix in fixes:
         if fix.edit is not None:
-            fix.edit()
+            fix.edit(fix.siblings[fix.place] if fix.target is None else fix.target)
         else:
             gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.place)
     for siblings, places in gone.values():
@@ -191,18 +241,32 @@ def apply_fixes(fixes: Iterable[Fix]) -> None:
 
 
 class _Places:
-    """The messages and repeated fields that paths name; what several paths share is looked up once."""
+    """The messages and repeated fields that paths name; what a path has in common with the one before is kept."""
 
     def __init__(self, message: Message) -> None:
-        self.known: dict[str, Any] = {"": message}
+        self.message = message
+        self.above = ""
+        self.value: Any = message  # the last message that something below was asked of
+        self.field = ""
+        self.siblings: Any = None  # the last repeated field that an element was asked of
 
     def at(self, path: str) -> Any:
         """The value at a path, such as graph.node[3].attribute."""
-        value = self.known[""]
-        for step in _STEP.finditer(path):
-            here = path[: step.end()].rstrip(".")
-            if here not in self.known:
-                value = getattr(value, step[1])
-                self.known[here] = value if step[2] is None else value[int(step[2])]
-            value = self.known[here]
-        return value
+        if not path:
+            return self.message
+        above, _, step = path.rpartition(".")
+        if above != self.above:
+            self.above, self.value = above, self.at(above)
+        name, bracket, index = step.partition("[")
+        value = getattr(self.value, name)
+        return value[int(index[:-1])] if bracket else value
+
+    def element(self, path: str) -> tuple[str, Any, int, Any]:
+        """A message, with the path of the repeated field that it is in, the field, and its index; None for no field."""
+        if not path.endswith("]"):
+            return path, None, 0, self.at(path)
+        field, _, index = path[:-1].rpartition("[")
+        if field != self.field or self.siblings is None:
+            self.field, self.siblings = field, self.at(field)
+        place = int(index)
+        return self.field, self.siblings, place, self.siblings[place]

@@ -11,7 +11,7 @@ from onnxwire.checker.attribute import MESSAGE_FIELDS, is_untyped
 from onnxwire.checker.cycles import circles
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
 from onnxwire.checker.node import Calls, imported
-from onnxwire.checker.operators import operators, since_version
+from onnxwire.checker.operators import operators
 from onnxwire.checker.opset_import import plain_domains
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import IS_INPUT, IS_NODE, LATER, NOWHERE, Scopes
@@ -368,6 +368,7 @@ def opset_compatible(facts: Facts) -> Iterator[Found]:
     )
     places = len(models) + places
     is_again = repeats(functions[suspects], suspect_domains, nodes.op_type[suspects])
+    known = facts.operators
     found = {}
     for row, domain, here, there in zip(
         suspects[~is_again].tolist(),
@@ -377,7 +378,7 @@ def opset_compatible(facts: Facts) -> Iterator[Found]:
         strict=True,
     ):
         name, of = facts.text(nodes.op_type[row]), facts.text(domain)
-        if since_version(of, name, here) != since_version(of, name, there):
+        if known.since_version(of, name, here) != known.since_version(of, name, there):
             found[row] = (
                 f"{name!r} of domain {of!r} is not the same in version {here}, which the function imports, and in "
                 f"version {there}, which is imported elsewhere; import one version"
@@ -433,15 +434,12 @@ def status_withdrawn(facts: Facts) -> Iterator[Found]:
 def shadows_operator(facts: Facts) -> Iterator[Found]:
     """A function is named otherwise than the operators that ONNX defines."""
     functions = facts.FunctionProto
-    known = {name for _, name in operators()}
-    suspects = np.flatnonzero(facts.matching(known.__contains__, functions.name))
+    known = operators().versions
+    names = {name for _, name in known}
+    suspects = np.flatnonzero(facts.matching(names.__contains__, functions.name))
     domains = plain_domains(facts, functions.domain)
     yield functions.at(
-        {
-            row
-            for row in suspects.tolist()
-            if (facts.text(domains[row]), facts.text(functions.name[row])) in operators()
-        },
+        {row for row in suspects.tolist() if (facts.text(domains[row]), facts.text(functions.name[row])) in known},
         "{0!r} of domain {1!r} is an operator of ONNX, too, and runtimes differ in which they take; rename it",
         functions.texts(functions.name),
         functions.texts(functions.domain),

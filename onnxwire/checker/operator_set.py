@@ -66,7 +66,7 @@ def _is_other(facts: Facts) -> str:
     if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
         return "has functions of another one"
     named = ops.op_type[ops.op_type != EMPTY]
-    known = [facts.find(name) for domain, name in operators() if not domain]
+    known = [facts.find(name) for domain, name in operators().versions if not domain]
     return "none of its operators is one of ONNX" if len(named) and not np.isin(named, known).any() else ""
 
 

@@ -1,27 +1,240 @@
-"""The operators that ONNX itself defines, and the versions of their operator sets that changed them."""
+"""Signatures of operators: tables of text, one row a version of an operator.
+
+`operators.tsv` has those that ONNX itself defines; others can be given in the same notation, tabs between the cells:
+
+    domain  operator  since  inputs  outputs  attributes  types  notes
+
+since: the version of the domain's operator set that brought this signature. inputs, outputs: `name:type` each, with
+spaces between; `?` behind it is optional, `*2` any number from 2 on (the last one only), `~` of different types.
+attributes: `name:INT` each, `!` behind it required. types: what each type variable may be, `T=float` or `T=@3`. notes:
+`deprecated`; `attributes...`, others are let pass; `inputs!=3`, `outputs!=2`, a count that is not allowed although it
+lies between the least and the most.
+A row `@3<tab>float double seq(int64)` names a set of types once, before it is used; a tensor's type is that of its
+elements, the others are `seq(T)`, `optional(T)`, `map(int64,T)`, `sparse_tensor(T)`. Lines that begin with # are
+comments. Cells that are empty at the end may be left out.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from onnxwire.checker.registry import read_table
+from onnxwire.errors import DecodeError, SourceError
+from onnxwire.messages import AttributeProto
+
+if TYPE_CHECKING:
+    import os
+
+_HEAD = ["domain", "operator", "since"]
+_CELLS = 8
+_MOST = 64  # parameters or attributes of an operator: required attributes, and type variables, are bits of a number
+_ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A formal parameter. types: all that it may be; variable: the type that it shares with others, "" for none.
+
+    option: "" for one that must be there, "?" for an optional one, "*" for any number; least: how many at least.
+    """
+
+    name: str
+    types: frozenset[str]
+    variable: str
+    option: str
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What an operator says of an attribute; type: a number of AttributeProto.AttributeType."""
+
+    type: int
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An operator from a version of its domain on.
+
+    is_open: whether attributes that it does not declare may be there. refused_*: counts in between that may not be.
+    """
+
+    domain: str
+    operator: str
+    since: int
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    attributes: dict[str, Attribute]
+    is_deprecated: bool
+    is_open: bool
+    refused_inputs: tuple[int, ...]
+    refused_outputs: tuple[int, ...]
+
+
+def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
+    """The least and the most values that there are for formal parameters; None for no limit."""
+    least = 0
+    for place, parameter in enumerate(parameters):
+        if parameter.option == "":
+            least = place + 1
+        elif parameter.option == "*":
+            return place + parameter.least, None
+    return least, len(parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of a table that is read when its operator is first asked for; sets: those that the table names."""
+
+    source: str
+    line: int
+    cells: list[str]
+    sets: dict[str, frozenset[str]]
+
+
+class Operators:
+    """The operators of one table, or of several.
+
+    versions: of each (domain, operator), the versions of its signatures, ascending. domains: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.versions: dict[tuple[str, str], tuple[int, ...]] = {}
+        self.domains: set[str] = set()
+        self._rows: dict[tuple[str, str, int], _Row] = {}
+        self._signatures: dict[tuple[str, str, int], Signature] = {}
+
+    def add(self, text: str, source: str) -> None:
+        """Add a table; a signature that is there already is replaced. Raises DecodeError with the line."""
+        sets: dict[str, frozenset[str]] = {}
+        added: dict[tuple[str, str], set[int]] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            cells = line.split("\t")
+            if not line.strip() or line.startswith("#") or cells[:3] == _HEAD:
+                continue
+            if line.startswith("@"):
+                sets[cells[0]] = frozenset("".join(cells[1:]).split())
+                continue
+            row = _Row(source, number, cells, sets)
+            if len(cells) < 3 or len(cells) > _CELLS or not cells[1] or not cells[2].isdecimal():
+                raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
+            domain = "" if cells[0] == "ai.onnx" else cells[0]
+            since = int(cells[2])
+            self._rows[domain, cells[1], since] = row
+            self._signatures.pop((domain, cells[1], since), None)
+            added.setdefault((domain, cells[1]), set()).add(since)
+            self.domains.add(domain)
+        for identity, versions in added.items():
+            self.versions[identity] = tuple(sorted(versions.union(self.versions.get(identity, ()))))
+
+    def since_version(self, domain: str, name: str, opset: int) -> int | None:
+        """The version that an operator has in a version of its domain, or None where it is not there."""
+        versions = self.versions.get((domain, name), ())
+        place = bisect_right(versions, opset)
+        return versions[place - 1] if place else None
+
+    def signature(self, domain: str, name: str, since: int) -> Signature:
+        """The signature that a version of the domain brought. Raises DecodeError for a row that can't be read."""
+        key = (domain, name, since)
+        if key not in self._signatures:
+            self._signatures[key] = _read(self._rows[key], key)
+        return self._signatures[key]
+
+    def check(self) -> None:
+        """Read all rows: DecodeError where one can't be."""
+        for domain, name, since in self._rows:
+            self.signature(domain, name, since)
 
 
 @cache
-def operators() -> dict[tuple[str, str], tuple[int, ...]]:
-    """The versions of each operator, by domain ("" for the default one) and name; as of release 1.23."""
-    rows = read_table("operators.tsv")
-    return {(domain, name): tuple(map(int, versions.split())) for domain, name, versions in rows}
+def operators() -> Operators:
+    """The operators that ONNX itself defines."""
+    table = Operators()
+    path = Path(__file__).parent / "operators.tsv"
+    table.add(path.read_text(encoding="utf-8"), path.name)
+    table.domains.add("ai.onnx.training")  # which has lost its operators to ai.onnx.preview.training
+    return table
 
 
-def since_version(domain: str, name: str, opset: int) -> int | None:
-    """The version that an operator has in a version of its operator set, or None where it is not there.
+def load_operators(path: str | os.PathLike[str]) -> Operators:
+    """The operators of ONNX and those of a table of one's own.
 
-    It is 0 for operators that ONNX does not define.
+    Raises SourceError for a file that can't be read and DecodeError, with the line, for one that is no such table.
     """
-    versions = operators().get((domain, name))
-    if versions is None:
-        return 0
-    place = bisect_right(versions, opset)
-    return versions[place - 1] if place else None
+    table = Operators()
+    standard = operators()
+    table.versions |= standard.versions
+    table.domains |= standard.domains
+    table._rows |= standard._rows
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SourceError.from_os_error(error, path) from error
+    except UnicodeDecodeError as error:
+        raise DecodeError("a table of operators is text in UTF-8", error.start, source=str(path)) from error
+    table.add(text, str(path))
+    table.check()
+    return table
+
+
+def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
+    inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _CELLS)[: _CELLS - 3]
+    variables: dict[str, frozenset[str]] = {}
+    for constraint in types.split():
+        name, sign, some = constraint.partition("=")
+        if not sign or not name or not some:
+            raise _fault(row, f"{constraint!r} is not a type variable like T=float or T=@3")
+        if some.startswith("@") and some not in row.sets:
+            raise _fault(row, f"the set of types {some} has no row above; add {some}, a tab and the types")
+        variables[name] = row.sets[some] if some.startswith("@") else frozenset(some.split("|"))
+    known = {}
+    for text in attributes.split():
+        name, _, kind = text.removesuffix("!").rpartition(":")
+        if not name or kind not in _ATTRIBUTE_TYPES:
+            raise _fault(row, f"{text!r} is not an attribute like axis:INT or to:INT!")
+        known[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
+    if len(known) > _MOST or len(variables) > _MOST:
+        raise _fault(row, f"an operator has at most {_MOST} attributes and as many type variables")
+    refused: dict[str, list[int]] = {"inputs": [], "outputs": []}
+    for note in notes.split():
+        what, sign, count = note.partition("!=")
+        if sign and what in refused and count.isdecimal():
+            refused[what].append(int(count))
+        elif note not in ("deprecated", "attributes..."):
+            raise _fault(row, f"{note!r} is none of deprecated, attributes..., inputs!=N, outputs!=N")
+    return Signature(
+        *key,
+        _parameters(row, inputs, variables),
+        _parameters(row, outputs, variables),
+        known,
+        "deprecated" in notes.split(),
+        "attributes..." in notes.split(),
+        tuple(refused["inputs"]),
+        tuple(refused["outputs"]),
+    )
+
+
+def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> tuple[Parameter, ...]:
+    result: list[Parameter] = []
+    for text in cell.split():
+        name, _, kind = text.rpartition(":")
+        is_mixed = kind.endswith("~")
+        kind, star, least = kind.removesuffix("~").partition("*")
+        option = "*" if star else "?" if kind.endswith("?") else ""
+        kind = kind.removesuffix("?")
+        if not name or not kind or (star and least and not least.isdecimal()):
+            raise _fault(row, f"{text!r} is not a parameter like X:T, B:T?, inputs:T*1 or step:int64")
+        if result and result[-1].option == "*":
+            raise _fault(row, f"{text!r} comes after a parameter of any number, which is the last one")
+        types = variables.get(kind) or frozenset([kind])
+        variable = kind if kind in variables and not is_mixed else ""
+        result.append(Parameter(name, types, variable, option, int(least or 0)))
+    return tuple(result)
+
+
+def _fault(row: _Row, reason: str) -> DecodeError:
+    return DecodeError(f"line {row.line}: {reason}", source=row.source)

@@ -11,8 +11,11 @@ from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
 from onnxwire.checker.model import is_reverse_dns
 from onnxwire.checker.registry import rule
 
-# The first version of the default operator set that a release with the IR version brought.
-_FIRST_OPSETS = ((14, 28), (13, 25), (12, 24), (11, 23), (10, 21), (9, 19), (8, 15), (7, 12), (6, 11), (5, 10), (4, 9))
+# IR versions, each with the first version of the default operator set that a release with it brought.
+_FIRST_OPSETS = (
+    (3, -(1 << 63)), (4, 9), (5, 10), (6, 11), (7, 12), (8, 15), (9, 19), (10, 21), (11, 23), (12, 24),
+    (13, 25), (14, 28),
+)  # fmt: skip
 
 
 def plain_domains(facts: Facts, domains: Any) -> Any:
@@ -127,10 +130,12 @@ def version_implies_ir(facts: Facts) -> Iterator[Found]:
     """The IR version is at least that of the release that brought the operator set."""
     imports = facts.OperatorSetIdProto
     is_default = imports.under("ModelProto.opset_import") & (plain_domains(facts, imports.domain) == EMPTY)
-    for row in np.flatnonzero(is_default).tolist():
-        version = int(imports.version[row])
-        needed = next((ir for ir, first in _FIRST_OPSETS if version >= first), 3)
-        if facts.ir_version is not None and needed > facts.ir_version:
-            yield imports.at(
-                [row], f"operator set {version} came with IR version {needed}, and the model has {facts.ir_version}"
-            )
+    brought, firsts = (np.array(column) for column in zip(*_FIRST_OPSETS, strict=True))
+    needed = brought[np.searchsorted(firsts, imports.version, "right") - 1]
+    if facts.ir_version is not None:
+        yield imports.at(
+            is_default & (needed > facts.ir_version),
+            f"operator set {{0}} came with IR version {{1}}, and the model has {facts.ir_version}",
+            imports.version,
+            needed,
+        )

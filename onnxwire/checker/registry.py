@@ -19,14 +19,19 @@ SEVERITIES = ("error", "warning", "note")
 
 # One module a scope; each registers its rules when it is imported.
 MODULES = (
-    "model", "opset_import", "graph", "value_info", "shape", "types", "node", "attribute", "tensor", "tensor_values",
-    "dtype", "sparse", "external", "function", "training", "device", "metadata", "operator_set", "data_value",
+    "model", "opset_import", "graph", "value_info", "shape", "types", "node", "signature", "attribute", "tensor",
+    "tensor_values", "dtype", "sparse", "external", "function", "training", "device", "metadata", "operator_set",
+    "data_value",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row of the table. since_ir, until_ir: the first and last IR version that it applies to, or None."""
+    """A row of the table.
+
+    since_ir, until_ir: the first and last IR version that it applies to, or None. reason: why the severity is lower
+    than the word of the specification (must: error, should: warning) would have it, "" where it is not.
+    """
 
     id: str
     severity: str
@@ -36,6 +41,7 @@ class Rule:
     text: str
     fields: str
     source: str
+    reason: str
 
     def applies_to(self, ir_version: int | None) -> bool:
         """Whether documents of an IR version are to follow it; of those that name none, whether all are."""
@@ -67,7 +73,7 @@ def rule(id: str) -> Callable[[Check], Check]:
 def rules() -> dict[str, Rule]:
     """All rows of the table by id, in its order."""
     rows = read_table("rules.tsv")
-    return {row[0]: Rule(row[0], row[1], _version(row[2]), _version(row[3]), *row[4:8]) for row in rows}
+    return {row[0]: Rule(row[0], row[1], _version(row[2]), _version(row[3]), *row[4:9]) for row in rows}
 
 
 @cache

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxwire._message import Message
-from onnxwire.checker._problem import Problem, add_problems
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.operators import load_operators
+from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
 from onnxwire.messages import ModelProto
 from onnxwire.model import encoded_document, load
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
 
+    from onnxwire.checker.operators import Operators
     from onnxwire.source import Source
 
 
@@ -26,42 +29,50 @@ def check(
     select: Iterable[str] | str | None = None,
     ignore: Iterable[str] | str | None = None,
     checksums: bool = False,
-) -> list[Problem]:
+    limit: int | None = None,
+    operators: str | os.PathLike[str] | None = None,
+) -> Problems:
     """Check a document against every rule of the ONNX IR that its IR version asks for.
 
     source, type: as for `load`, or a message, whose own type counts. ir_version: the version to judge by, instead of
     the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note"); only what is selected
-    and not ignored is reported. checksums: whether files of external data are read to compare their digests.
-    Returns the problems: errors, then warnings, then notes, and within them by rule and by place. No weight is read.
-    Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has.
+    and not ignored is reported. checksums: whether files of external data are read to compare their digests. limit: how
+    many problems of one rule are kept; further ones are counted in `Problems.omitted`. None keeps all. operators: the
+    path of a table of operators, in the notation of checker/operators.tsv, that nodes are held to beside ONNX's own.
+    Returns the problems, a sequence: errors, then warnings, then notes, and within them by rule and by place. They are
+    kept as columns, so that their memory is a few bytes each until they are read. No weight above 256 KiB is read.
+    Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has
+    and for a limit below 1; DecodeError and SourceError for a table of operators that can't be read.
     """
     chosen = choose(select, ignore)
+    if limit is not None and limit < 1:
+        raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
+    known = None if operators is None else load_operators(operators)
     if isinstance(source, Message):
-        return _check_message(source, chosen, ir_version, checksums)
+        return _run(_facts_of(source, ir_version, checksums, known), chosen, limit)
     with load(source, type) as message:
-        return _run(Facts(message._document, message.__class__, ir_version, checksums), chosen)
+        facts = Facts(message._document, message.__class__, ir_version, checksums, operators=known)
+        return _run(facts, chosen, limit)
 
 
-def _check_message(message: Message, chosen: list[Rule], ir_version: int | None, checksums: bool) -> list[Problem]:
-    """Check a message as it is now: as it would be saved, unless it is an unedited document."""
+def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
+    """The facts of a message as it is now: as it would be saved, unless it is an unedited document."""
     document = message._document
     is_whole = document.root is message.__class__ and message.ByteSize() == len(document)
     if is_whole and not document._kept()[3]:
-        return _run(Facts(document, message.__class__, ir_version, checksums), chosen)
+        return Facts(document, message.__class__, ir_version, checksums, operators=operators)
     encoded = encoded_document(message, False)
-    return _run(Facts(encoded, message.__class__, ir_version, checksums, is_placed=False, home=document), chosen)
+    return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)
 
 
-def _run(facts: Facts, chosen: list[Rule]) -> list[Problem]:
-    problems: list[Problem] = []
+def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:
+    problems = Problems()
+    problems.checked |= {"nodes": facts.NodeProto.n, "tensors": facts.TensorProto.n}
     functions = checks()
     try:
         for rule in chosen:
             if rule.id in functions and rule.applies_to(facts.ir_version):
-                for found in functions[rule.id](facts):
-                    if len(found.rows):
-                        offsets = found.table.offset_of(found.rows)
-                        add_problems(problems, rule.id, rule.severity, found, offsets, facts.columns.is_placed)
+                problems.add(rule, functions[rule.id](facts), limit, facts.columns.is_placed)
     finally:
         facts.forget()
     return problems

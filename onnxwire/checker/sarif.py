@@ -15,9 +15,8 @@ from onnxwire._version import __version__
 from onnxwire.checker.registry import checks, rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from onnxwire.checker._problem import Problem
+    from onnxwire.checker.problems import Problems
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -29,6 +28,7 @@ class SarifWriter:
         self.out = out
         self.ids = {id: index for index, id in enumerate(id for id in rules() if id in checks())}
         self.faults: list[dict[str, Any]] = []
+        self.omitted: dict[str, dict[str, int]] = {}
         self.is_first = True
         head = json.dumps({"$schema": _SCHEMA, "version": "2.1.0"})[:-1]
         out.write(f'{head}, "runs": [{{\n"tool": {json.dumps({"driver": self._driver()})},\n"results": [')
@@ -48,13 +48,15 @@ class SarifWriter:
             ],
         }
 
-    def add(self, file: str, problems: Iterable[Problem]) -> None:
+    def add(self, file: str, problems: Problems) -> None:
         """Write the problems of a file."""
         artifact = {"uri": uri_of(file)}
         for problem in problems:
             self.out.write("\n" if self.is_first else ",\n")
             self.is_first = False
             self.out.write(json.dumps(self._result(artifact, problem)))
+        if problems.omitted:
+            self.omitted[artifact["uri"]] = problems.omitted
 
     def _result(self, artifact: dict[str, str], problem: Problem) -> dict[str, Any]:
         location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
@@ -80,7 +82,8 @@ class SarifWriter:
         invocation: dict[str, Any] = {"executionSuccessful": not self.faults}
         if self.faults:
             invocation["toolExecutionNotifications"] = self.faults
-        self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]\n}}]}}\n')
+        more = f',\n"properties": {json.dumps({"omitted": self.omitted})}' if self.omitted else ""
+        self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]{more}\n}}]}}\n')
 
 
 def uri_of(path: str) -> str:

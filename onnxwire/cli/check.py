@@ -8,6 +8,7 @@ import glob
 import os
 import stat
 import sys
+import time
 import warnings
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
@@ -20,19 +21,21 @@ from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
     from onnxwire._message import Message
-    from onnxwire.checker._problem import Problem
     from onnxwire.checker.fixes import Fix
+    from onnxwire.checker.problems import Problems
     from onnxwire.cli.report import Reporter
 
 _DESCRIPTION = """\
 Check files against every rule of the ONNX IR: what is wrong, where, and what to do. Files may have any size; no weight
-is read. Errors are what the specification forbids, warnings what it advises against, notes what is worth a look.
+above 256 KiB is read. Errors are what the specification forbids, warnings point at a likely mistake, notes are advice:
+they are counted, and printed with --strict.
 """
 _EXAMPLES = """\
 examples:
   onnxwire check model.onnx
   onnxwire check 'models/**/*.onnx' --select error
-  onnxwire check model.onnx --ignore note,graph-doc-string-present --fail-on warning
+  onnxwire check model.onnx --strict                all, with the advice
+  onnxwire check model.onnx --ignore graph-value-info-known-name --fail-on warning
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
   onnxwire check model.onnx --fix --dry-run         list the repairs that have one safe answer
@@ -52,6 +55,8 @@ def add_parser(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
+    add("--strict", action="store_true", help="print notes, too")
+    add("--operators", metavar="TABLE", help="hold nodes to the operators of this table, too; see docs/check.md")
     add("--select", metavar="RULES", action="append", help="only these rules or severities, with commas between")
     add("--ignore", metavar="RULES", action="append", help="not these")
     add("--ir-version", metavar="N", type=int, help="judge by this version, not the file's own")
@@ -66,6 +71,12 @@ def add_parser(commands: Any) -> None:
     add("--fix", action="store_true", help="make the repairs that have one safe answer, then check again")
     add("--dry-run", action="store_true", help="with --fix: list the repairs and make none")
     add("-o", "--output", metavar="OUT", help="with --fix: the file to write, instead of the one that is read")
+    add(
+        "--limit",
+        metavar="N",
+        type=int,
+        help="keep N problems of a rule and count the rest; by default 10,000; 0 keeps all",
+    )
     add("--no-progress", action="store_true", help="draw no progress bar")
     add("--rules", action="store_true", help="list the rules, and those that no file alone can be checked against")
     add("-q", "--quiet", action="store_true", help="print nothing but errors; the exit status tells")
@@ -76,6 +87,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the problems of all files; returns the exit status."""
+    from onnxwire.checker.limits import KEPT_OF_A_RULE
     from onnxwire.checker.run import choose
     from onnxwire.cli.report import make_reporter, print_rules
 
@@ -90,7 +102,14 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error("-o takes the place of one file, and there are several")
     is_model_on_stdout = options.output == "-"
     reporter = make_reporter(sys.stderr if is_model_on_stdout else sys.stdout, options, len(paths))
-    limits = {"select": select, "ignore": ignore, "ir_version": options.ir_version, "checksums": options.checksums}
+    limits = {
+        "select": select,
+        "ignore": ignore,
+        "ir_version": options.ir_version,
+        "checksums": options.checksums,
+        "operators": options.operators,
+        "limit": KEPT_OF_A_RULE if options.limit is None else options.limit or None,
+    }
     status = 0
     for path in paths:
         try:
@@ -111,6 +130,8 @@ def _refuse(options: argparse.Namespace) -> None:
     """End with the usage where options do not go together."""
     if not options.files:
         options.parser.error("name a file, or - for stdin")
+    if options.limit is not None and options.limit < 0:
+        options.parser.error("--limit takes a number from 0 on")
     if not options.fix and (options.dry_run or options.output is not None):
         options.parser.error("--dry-run and -o go with --fix")
     if options.output == "-" and sys.stdout.isatty():
@@ -133,27 +154,31 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
     """Check one file, and repair it if that is wanted; returns the exit status."""
     from onnxwire.checker import check
     from onnxwire.checker.fixes import find_fixes
+    from onnxwire.checker.registry import SEVERITIES
     from onnxwire.model import load
 
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path
     with load(source, cls) as message:
+        start = time.perf_counter()
         problems = check(message, **limits)
+        seconds = time.perf_counter() - start
         if options.fix:
+            if problems.omitted:
+                problems = check(message, **{**limits, "limit": None})
             fixes = find_fixes(message, problems)
             reporter.fixes(path, fixes)
             if not options.dry_run and (fixes or options.output is not None):
                 path = options.output or path
                 problems = _repair(message, fixes, path, options, limits)
-        reporter.add(path, problems)
-    severities = ("error", "warning", "note")
-    counted = severities[: severities.index(options.fail_on) + 1]
-    return int(any(problem.severity in counted for problem in problems))
+        reporter.add(path, problems, seconds)
+    counts = problems.counts()
+    return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
 
 def _repair(
     message: Message, fixes: list[Fix], out: str, options: argparse.Namespace, limits: dict[str, Any]
-) -> list[Problem]:
+) -> Problems:
     """Repair a message and write it; returns the problems that are left."""
     from onnxwire.checker import check
     from onnxwire.checker.fixes import apply_fixes

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from itertools import groupby
+from itertools import groupby, islice
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from onnxwire.cli.terminal import painter, safe_text
 from onnxwire.sizes import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from onnxwire.checker._problem import Problem
     from onnxwire.checker.fixes import Fix
+    from onnxwire.checker.problems import Problems
+    from onnxwire.checker.registry import Rule
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
@@ -26,8 +28,8 @@ class Reporter(Protocol):
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         """Tell of repairs, before they are made."""
 
-    def add(self, file: str, problems: list[Problem]) -> None:
-        """Tell of the problems of a file, after repairs."""
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
+        """Tell of the problems of a file, after repairs; seconds: what checking it took."""
 
     def fault(self, file: str, reason: str) -> None:
         """Tell that a file could not be checked or written; a person reads that on stderr."""
@@ -51,7 +53,7 @@ class _Silence:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         pass
 
     def fault(self, file: str, reason: str) -> None:
@@ -69,6 +71,8 @@ class _TextReporter:
         self.paint = painter(options.color, out)
         self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
+        # Whoever selects rules wants to see what they find.
+        self.shows_notes = options.strict or options.select is not None
         self.is_dry = options.dry_run
         self.files = files
         self.totals = dict.fromkeys(_COLORS, 0)
@@ -82,37 +86,50 @@ class _TextReporter:
         for fix in fixes:
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
 
-    def add(self, file: str, problems: list[Problem]) -> None:
-        counts = dict.fromkeys(_COLORS, 0)
-        for problem in problems:
-            counts[problem.severity] += 1
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
+        counts = problems.counts()
+        hidden = 0 if self.shows_notes else counts["note"]
         for severity, count in counts.items():
             self.totals[severity] += count
-        name = safe_text(file)
-        if self.is_grouped or not problems:
-            self._print(f"{self.paint(name, 'bold')}: {self._counted(counts)}")
-        for severity, some in groupby(problems, key=lambda problem: problem.severity):
+        name = self.paint(safe_text(file), "bold")
+        if sum(counts.values()) == hidden:
             if self.is_grouped:
-                self._print(self.paint(f"{severity}s", f"bold {_COLORS[severity]}"))
-            for rule, same in groupby(some, key=lambda problem: problem.rule):
-                self._add_rule(file, severity, rule, list(same))
+                self._print(f"{name}: {self.paint('no problem', 'green')}: {_extent(problems, seconds, hidden)}")
+            return
+        if self.is_grouped:
+            self._print(f"{name}: {self._counted(counts)}")
+        heading = ""
+        for rule, count, some in problems.by_rule():
+            if hidden and rule.severity == "note":
+                break
+            if self.is_grouped and heading != rule.severity:
+                self._print(self.paint(f"{rule.severity}s", f"bold {_COLORS[rule.severity]}"))
+            heading = rule.severity
+            self._add_rule(file, rule, count, some)
+        if hidden:
+            start = "" if self.is_grouped else f"{safe_text(file)}: "
+            self._print(f"{start}{self.paint(_notes(hidden), 'dim')}")
 
-    def _add_rule(self, file: str, severity: str, rule: str, problems: list[Problem]) -> None:
-        shown = problems if self.is_verbose else problems[: _SHOWN[severity]]
-        for place, problem in enumerate(shown, 1):
+    def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
+        """Print some problems of a rule, and how many more there are."""
+        line = ""
+        shown = 0
+        for problem in problems if self.is_verbose else islice(problems, _SHOWN[rule.severity]):
+            if shown:
+                self._line(file, rule.severity, line, rule.id)
             places = [f"byte {problem.offset:,}"] if problem.offset is not None else []
             places += [problem.path] if problem.path else []
-            more = len(problems) - len(shown) if place == len(shown) else 0
-            self._line(file, severity, ": ".join([*places, problem.message]), rule, more)
+            line = ": ".join([*places, problem.message])
+            shown += 1
+        more = count - shown
+        advice = "--limit" if self.is_verbose else "-v"
+        self._line(file, rule.severity, line, rule.id, f" and {more:,} more ({advice} prints more)" if more else "")
         if self.is_verbose and self.is_grouped:
-            from onnxwire.checker.registry import rules
+            self._print(self.paint(f"    {rule.id}: {rule.text} ({rule.source})", "dim"))
 
-            self._print(self.paint(f"    {rule}: {rules()[rule].text} ({rules()[rule].source})", "dim"))
-
-    def _line(self, file: str, kind: str, text: str, rule: str, more: int = 0) -> None:
+    def _line(self, file: str, kind: str, text: str, rule: str, more: str = "") -> None:
         start = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
-        rest = f" and {more:,} more (-v prints all)" if more else ""
-        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{rest}', 'dim')}")
+        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{more}', 'dim')}")
 
     def _counted(self, counts: dict[str, int]) -> str:
         words = [
@@ -131,6 +148,16 @@ class _TextReporter:
         self.out.write(text + "\n")
 
 
+def _extent(problems: Problems, seconds: float, notes: int) -> str:
+    """What was checked."""
+    counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
+    return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
+
+
+def _notes(count: int) -> str:
+    return f"{count_text(count, 'note')}; --select note lists {'it' if count == 1 else 'them'}"
+
+
 class _JsonReporter:
     """A list with an object a file; each problem is one line."""
 
@@ -142,13 +169,15 @@ class _JsonReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         self.repairs = fixes
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         self._begin(file)
         if self.repairs is not None:
             self._list("fixes", self.repairs, ("rule", "path", "message"))
             self.out.write(", ")
         self.repairs = None
         self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
+        if problems.omitted:
+            self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:
@@ -181,7 +210,7 @@ class _SarifReporter:
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         pass  # what is repaired is no result any more
 
-    def add(self, file: str, problems: list[Problem]) -> None:
+    def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)
 
     def fault(self, file: str, reason: str) -> None:
@@ -208,6 +237,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
                 "scope": rule.scope,
                 "text": rule.text,
                 "source": rule.source,
+                "reason": rule.reason,
                 "fix": rule.id in fixable(),
                 "unchecked": unchecked().get(rule.id),
             }
@@ -224,7 +254,8 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
             versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
             repair = " (--fix)" if rule.id in fixable() else ""
-            out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + repair, 'dim')}\n")
+            reason = f" ({rule.reason})" if rule.reason else ""
+            out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
     rest = [rule for rule in chosen if rule.id in unchecked()]
     if rest:
         out.write(paint("not checked", "bold") + "\n")

@@ -1,0 +1,136 @@
+"""The problems of a document, as columns: one object a problem would be most of the memory of a hostile model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from onnxwire.checker._problem import Problem, make_problem
+from onnxwire.checker.registry import SEVERITIES, rules
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from onnxwire.checker.facts import Found
+    from onnxwire.checker.registry import Rule
+
+_BATCH = 4096  # problems whose offsets are looked up at a time
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Some of what one rule found. rows: int32, those of `found.table` that are within the limit."""
+
+    rule: Rule
+    found: Found
+    rows: NDArray[np.int32]
+    is_placed: bool
+
+    def read(self, start: int, stop: int) -> Iterator[Problem]:
+        for first in range(start, stop, _BATCH):
+            rows = self.rows[first : min(first + _BATCH, stop)]
+            offsets = self.found.table.offset_of(rows).tolist() if self.is_placed else [-1] * len(rows)
+            for row, offset in zip(rows.tolist(), offsets, strict=True):
+                yield make_problem(self.rule.id, self.rule.severity, self.found, row, offset)
+
+
+class Problems(Sequence[Problem]):
+    """What `check` found: a sequence of Problem, each made when it is read. It equals a list of the same problems.
+
+    omitted: by rule, how many more breaches there are than the limit of `check`; rules with none are not in it.
+    checked: how many "rules", "nodes" and "tensors" were held against each other.
+    """
+
+    __slots__ = ("_groups", "_n", "checked", "omitted")
+
+    def __init__(self) -> None:
+        self._groups: list[_Group] = []
+        self._n = 0
+        self.omitted: dict[str, int] = {}
+        self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
+
+    def add(self, rule: Rule, found: Iterable[Found], limit: int | None, is_placed: bool) -> None:
+        """Append what a rule found, up to the limit, and count the rest."""
+        self.checked["rules"] += 1
+        left = limit
+        for some in found:
+            rows = some.rows
+            if left is not None and len(rows) > left:
+                self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - left
+                rows = rows[:left]
+            if len(rows):
+                self._groups.append(_Group(rule, some, rows.astype(np.int32), is_placed))
+                some.forget_rows()
+                self._n += len(rows)
+            if left is not None:
+                left -= len(rows)
+
+    def counts(self) -> dict[str, int]:
+        """How many breaches there are by severity, those beyond the limit included."""
+        counts = dict.fromkeys(SEVERITIES, 0)
+        for group in self._groups:
+            counts[group.rule.severity] += len(group.rows)
+        for id, more in self.omitted.items():
+            counts[rules()[id].severity] += more
+        return counts
+
+    def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:
+        """Each rule that is broken, how often (beyond the limit, too), and its problems."""
+        for rule, some in groupby(self._groups, key=lambda group: group.rule):
+            same = list(some)
+            kept = sum(len(group.rows) for group in same)
+            yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
+
+    def of(self, rules: Iterable[str]) -> Iterator[Problem]:
+        """The problems of some rules; others are not made."""
+        wanted = set(rules)
+        return _chain([group for group in self._groups if group.rule.id in wanted])
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Problem]:
+        return _chain(self._groups)
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._n)
+            if step == 1:
+                return list(islice(self._from(start), max(stop - start, 0)))
+            return [self[i] for i in range(start, stop, step)]
+        if index < 0:
+            index += self._n
+        if not 0 <= index < self._n:
+            raise IndexError(f"there are {self._n:,} problems, and none at {index}")
+        return next(self._from(index))
+
+    def _from(self, start: int) -> Iterator[Problem]:
+        for group in self._groups:
+            if start < len(group.rows):
+                yield from group.read(start, len(group.rows))
+            start = max(start - len(group.rows), 0)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Problems, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        more = sum(self.omitted.values())
+        shown = [*map(repr, self[:10])] + (["..."] if self._n > 10 else [])
+        return f"[{', '.join(shown)}]" + (f" and {more:,} more" if more else "")
+
+
+def _chain(groups: Iterable[_Group]) -> Iterator[Problem]:
+    for group in groups:
+        yield from group.read(0, len(group.rows))

@@ -1,0 +1,362 @@
+"""Nodes beside the signatures of their operators, as columns: the results of the pass in `_signatures.pyx`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.checker._signatures import hold
+from onnxwire.checker.attribute import parameters_with_type, references
+from onnxwire.checker.facts import EMPTY, lookup
+from onnxwire.checker.function import Imports
+from onnxwire.checker.limits import HINTS
+from onnxwire.checker.node import Calls
+from onnxwire.checker.operators import counts
+from onnxwire.checker.opset_import import plain_domains
+from onnxwire.checker.scopes import Scopes
+from onnxwire.dtypes import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from onnxwire.checker.facts import Facts
+    from onnxwire.checker.operators import Operators, Parameter, Signature
+
+    Column = NDArray[Any]
+
+# Operators that ONNX 1.4 and before had as an experiment, and no version of an operator set has; its own checker lets
+# them pass with a warning.
+WITHDRAWN = (
+    "ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill", "ImageScaler",
+    "ParametricSoftplus", "Scale", "ScaledTanh",
+)  # fmt: skip
+
+# Faults that `_signatures.pyx` finds: of nodes, of inputs and outputs, of attributes.
+INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
+OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
+UNKNOWN, WRONG_KIND = 1, 2
+# What a node's `chosen` is where it is no signature.
+_MISSING, _UNJUDGED = -1, -2
+
+_OPTIONS = {"": 0, "?": 1, "*": 2}
+
+
+class Versions:
+    """Which version of its domain each node is of; take it with `facts.derive(Versions)`.
+
+    domains: of each node, a place in `names`, -1 for a domain whose operators are not known. versions: 0 where none is
+    imported.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
+        self.names = sorted(facts.operators.domains)
+        domain_of = np.full(facts.columns.text_count(), -1, np.int8 if len(self.names) < 128 else np.int32)
+        for number, name in enumerate(self.names):
+            if facts.find(name) >= 0:
+                domain_of[facts.find(name)] = number
+        self.domains = domain_of[plain_domains(facts, nodes.domain)]
+        # Of several entries of a domain, which another rule reports, the last one counts.
+        models = np.flatnonzero(imports.under("ModelProto.opset_import"))
+        imported = np.zeros(len(self.names) + 1, np.int64)
+        imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
+        if not len(models) and facts.root == "ModelProto" and facts.ir_version is not None and facts.ir_version < 3:
+            imported[domain_of[EMPTY]] = 1
+        imported[-1] = 0  # of domains that are not known
+        self.versions = np.where(self.domains >= 0, imported[self.domains], 0).astype(np.int32)
+        functions = facts.derive(Scopes).node_function
+        inside = np.flatnonzero((functions >= 0) & (self.domains >= 0))
+        if len(inside):
+            last_first = (own.functions[::-1], own.domains[::-1])
+            found = facts.join((functions[inside], plain_domains(facts, nodes.domain[inside])), last_first)
+            theirs = np.append(imports.version[own.rows][::-1], 0)
+            self.versions[inside] = theirs[found].clip(0, 0x7FFFFFFF)
+        np.maximum(self.versions, 0, out=self.versions)
+
+
+class Types:
+    """Numbers of types, 0 for one that is not known; text is as in tables of operators."""
+
+    def __init__(self) -> None:
+        self.texts = [""]
+        self.numbers: dict[str, int] = {"": 0}
+
+    def number(self, text: str) -> int:
+        """The number of a type."""
+        if text not in self.numbers:
+            self.numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self.numbers[text]
+
+    def of_elements(self, template: str = "{}") -> Column:
+        """The numbers of types by their element type; what no data type has is not known."""
+        column = np.zeros(256, np.int32)
+        for kind in KINDS:
+            column[kind.number] = self.number(template.format(kind.name.lower()))
+        return column
+
+    def of_values(self, facts: Facts) -> Column:
+        """The type of each row of TypeProto, and 0 behind them."""
+        types = facts.TypeProto
+        result = np.zeros(types.n + 1, np.int32)
+        if not types.n:
+            return result
+        for field, name, template in (
+            ("tensor_type", "TypeProto.Tensor", "{}"),
+            ("sparse_tensor_type", "TypeProto.SparseTensor", "sparse_tensor({})"),
+        ):
+            rows = np.flatnonzero(types.has(field))
+            if len(rows):
+                elements = facts[name].elem_type[getattr(types, field)[rows]]
+                result[rows] = self.of_elements(template)[_plain(elements)]
+        # What holds another type stands above it; so the deepest are named first, and all of one depth at once.
+        nested = np.flatnonzero(types.has("sequence_type") | types.has("map_type") | types.has("optional_type"))
+        for depth in np.unique(types.depth[nested])[::-1].tolist():
+            rows = nested[types.depth[nested] == depth]
+            for field, name, child in (
+                ("sequence_type", "TypeProto.Sequence", "elem_type"),
+                ("optional_type", "TypeProto.Optional", "elem_type"),
+                ("map_type", "TypeProto.Map", "value_type"),
+            ):
+                some = rows[types.has(field)[rows]]
+                if len(some):
+                    held = getattr(types, field)[some]
+                    inner = result[getattr(facts[name], child)[held]]
+                    keys = _plain(facts[name].key_type[held]) if field == "map_type" else np.zeros(len(some), np.int64)
+                    result[some] = self._of_nested(field, inner, keys)
+        return result
+
+    def _of_nested(self, field: str, inner: Column, keys: Column) -> Column:
+        """The types of sequences, optionals or maps of these; each different one is named once."""
+        codes, places = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
+        elements = self.of_elements()
+        numbers = np.zeros(len(codes), np.int32)
+        for place, code in enumerate(codes.tolist()):
+            held, key = self.texts[code >> 8], self.texts[elements[code & 255]]
+            if not held or (field == "map_type" and not key):
+                continue
+            if field == "map_type":
+                numbers[place] = self.number(f"map({key},{held})")
+            else:
+                numbers[place] = self.number(f"{'seq' if field == 'sequence_type' else 'optional'}({held})")
+        return numbers[places]
+
+
+def _plain(elements: Column) -> Column:
+    """Data types with 0 for those out of range."""
+    return np.where((elements > 0) & (elements < 256), elements, 0)
+
+
+class Held:
+    """What the pass over the nodes finds; take it with `facts.derive(Held)`.
+
+    chosen: of each node, a place in `signatures`; below 0 where its operator is not judged, -1 where it is not there.
+    nodes, inputs, outputs, attributes: faults, of the rows of NodeProto, NodeProto.input, NodeProto.output and
+    AttributeProto. types: numbers of types, of outputs of nodes, then of ValueInfoProto and TensorProto.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        nodes, scopes = facts.NodeProto, facts.derive(Scopes)
+        self.operators = facts.operators
+        self.names = facts.derive(Versions).names
+        self.domains, self.versions = facts.derive(Versions).domains, facts.derive(Versions).versions
+        self.signatures: list[Signature] = []
+        self.types = Types()
+        self.definitions = scopes.definitions
+        self.columns = facts.columns
+        self.chosen = self._choose(facts)
+        n_outputs, n_inputs = facts.lists("NodeProto.output").n, facts.lists("NodeProto.input").n
+        self.nodes = np.zeros(nodes.n, np.uint8)
+        self.inputs = np.zeros(n_inputs, np.uint8)
+        self.outputs = np.zeros(n_outputs, np.uint8)
+        self.attributes = np.zeros(facts.AttributeProto.n, np.uint8)
+        self.known = self.declared = np.zeros(0, np.int32)
+        if not self.signatures:
+            return
+        tables = _tables(facts, self.signatures, self.types)
+        of_types = self.types.of_values(facts)
+        infos = of_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else of_types[:0]
+        self.known = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
+        described = np.flatnonzero((scopes.described >= 0) & (infos != 0))
+        self.known[scopes.described[described]] = infos[described]
+        self.known[n_outputs : n_outputs + len(infos)] = infos
+        if facts.TensorProto.n:
+            self.known[n_outputs + len(infos) :] = self.types.of_elements()[_plain(facts.TensorProto.data_type)]
+        self.declared = _declared(facts)
+        hold(
+            facts.columns, self.chosen, *tables, self.definitions, self.declared, self.known,
+            self.nodes, self.inputs, self.outputs, self.attributes,
+        )  # fmt: skip
+
+    def _choose(self, facts: Facts) -> Column:
+        """The signature of each node: looked up once for each operator and version that there is."""
+        nodes, operators = facts.NodeProto, self.operators
+        steps = [
+            np.array(sorted({v for (of, _), some in operators.versions.items() if of == name for v in some}), np.int64)
+            for name in self.names
+        ]
+        # Every version between two that changed something is as good as the first of them.
+        bases = np.cumsum([0, *(len(some) + 1 for some in steps)])
+        periods = np.full(nodes.n, bases[-1], np.int32)
+        is_judged = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
+        for number in range(len(self.names)):
+            rows = np.flatnonzero(is_judged & (self.domains == number))
+            periods[rows] = bases[number] + np.searchsorted(steps[number], self.versions[rows], "right")
+        names = sorted({name for _, name in operators.versions})
+        ids = np.array([facts.find(name) for name in names])
+        there = np.flatnonzero(ids >= 0)
+        place_of = np.full(facts.columns.text_count(), len(there), np.int32)
+        place_of[ids[there]] = np.arange(len(there))
+        # Of each operator that is named, and one that none is, by period: the last stands for what is not judged.
+        table = np.full((len(there) + 1, bases[-1] + 1), _MISSING, np.int32)
+        table[:, -1] = _UNJUDGED
+        used = np.zeros(bases[-1] + 1, bool)
+        used[periods] = True
+        for number, domain in enumerate(self.names):
+            for period in np.flatnonzero(used[bases[number] : bases[number + 1]]).tolist():
+                opset = int(steps[number][period - 1]) if period else 0
+                for place, name in enumerate(names[i] for i in there.tolist()):
+                    since = operators.since_version(domain, name, opset)
+                    if since is not None:
+                        table[place, bases[number] + period] = len(self.signatures)
+                        self.signatures.append(operators.signature(domain, name, since))
+        chosen: Column = table[place_of[nodes.op_type], periods]
+        if any(facts.find(name) >= 0 for name in WITHDRAWN):
+            chosen[is_withdrawn(facts)] = _UNJUDGED
+        return chosen
+
+    def text_of(self, id: int) -> str:
+        """The string of an id."""
+        return self.columns.text(int(id))
+
+    def signature(self, node: int) -> Signature:
+        """The signature of a node that has one."""
+        return self.signatures[int(self.chosen[node])]
+
+    def kind_of(self, attribute: int, kinds: Column) -> int:
+        """The type of an attribute: its own, or that which is declared for what it refers to."""
+        return int(kinds[attribute]) or (int(self.declared[attribute]) if len(self.declared) else 0)
+
+    def title(self, node: int) -> str:
+        """A node's domain and version, for people."""
+        name = self.names[int(self.domains[node])]
+        return f"version {self.versions[node]} of {name or 'the default operator set'}"
+
+    def type_of_input(self, element: int) -> str:
+        """The type of an element of NodeProto.input, "" where it is not known."""
+        definition = int(self.definitions[element])
+        return self.types.texts[int(self.known[definition])] if definition >= 0 else ""
+
+    def type_of_output(self, element: int) -> str:
+        """The type of an element of NodeProto.output, "" where it is not known."""
+        return self.types.texts[int(self.known[element])]
+
+
+def is_withdrawn(facts: Facts) -> Column:
+    """Nodes of operators that were an experiment."""
+    ids = [facts.find(name) for name in WITHDRAWN]
+    nodes = facts.NodeProto
+    result: Column = np.isin(nodes.op_type, [id for id in ids if id >= 0])
+    result &= (plain_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)
+    return result
+
+
+def _tables(
+    facts: Facts, signatures: Sequence[Signature], types: Types
+) -> tuple[Column, Column, Column, Column, Column]:
+    """What drives the pass: signatures, parameters, attributes, refused counts, sets of types; a row too many each."""
+    heads: list[tuple[int, ...]] = []
+    formal: list[tuple[int, ...]] = []
+    known: list[tuple[int, ...]] = []
+    refused: list[int] = []
+    sets: dict[frozenset[str], int] = {}
+    for signature in signatures:
+        variables: dict[str, int] = {}
+        firsts = []
+        for some in (signature.inputs, signature.outputs):
+            firsts += [len(formal), len(some)]
+            for parameter in some:
+                variable = parameter.variable
+                formal.append(
+                    (
+                        sets.setdefault(parameter.types, len(sets)),
+                        variables.setdefault(variable, len(variables)) if variable else -1,
+                        _OPTIONS[parameter.option],
+                        types.number(next(iter(parameter.types))) if len(parameter.types) == 1 else 0,
+                    )
+                )
+        least_inputs, most_inputs = counts(signature.inputs)
+        least_outputs, most_outputs = counts(signature.outputs)
+        heads.append(
+            (
+                *firsts,
+                *(len(known), len(signature.attributes)),
+                *(least_inputs, -1 if most_inputs is None else most_inputs),
+                *(least_outputs, -1 if most_outputs is None else most_outputs),
+                *(len(refused), len(signature.refused_inputs), len(signature.refused_outputs)),
+                *(len(variables), signature.is_open),
+            )
+        )
+        refused += [*signature.refused_inputs, *signature.refused_outputs]
+        known += [(facts.find(name), it.type, it.is_required) for name, it in signature.attributes.items()]
+    members = [[types.number(text) for text in some] for some in sets]
+    allowed = np.zeros((len(sets) + 1, len(types.texts)), np.uint8)
+    for row, numbers in enumerate(members):
+        allowed[row, numbers] = 1
+    return (
+        np.array([*heads, (0,) * 15], np.int32),
+        np.array([*formal, (0,) * 4], np.int32),
+        np.array([*known, (0,) * 3], np.int32),
+        np.array([*refused, 0], np.int32),
+        allowed,
+    )
+
+
+def _declared(facts: Facts) -> Column:
+    """Of each attribute that refers to a parameter and has no type, that of the parameter's default; else empty."""
+    attributes = facts.AttributeProto
+    rows, functions = facts.derive(references)
+    is_bare = attributes.type[rows] == 0
+    if not is_bare.any():
+        return np.zeros(0, np.int32)
+    rows, functions = rows[is_bare], functions[is_bare]
+    defaults, keys = facts.derive(parameters_with_type)
+    found = facts.join((functions, attributes.ref_attr_name[rows]), keys)
+    return lookup(attributes.n, rows[found >= 0], attributes.type[defaults[found[found >= 0]]], 0).astype(np.int32)
+
+
+def formal(parameters: tuple[Parameter, ...], place: int) -> Parameter:
+    """The formal parameter of an input or output by its place."""
+    return parameters[min(place, len(parameters) - 1)]
+
+
+class Hints:
+    """What a person may have meant by the name of an operator that is not there; looked up for some names only."""
+
+    def __init__(self, operators: Operators) -> None:
+        self.operators = operators
+        self.known: dict[tuple[str, str], str] = {}
+
+    def of(self, domain: str, name: str, version: int) -> str:
+        """The end of a message."""
+        versions = self.operators.versions.get((domain, name))
+        if versions:
+            return f"it came with version {versions[0]}; import that, or use what version {version} has"
+        if (domain, name) not in self.known:
+            if len(self.known) >= HINTS or len(name) > 100:
+                return "correct op_type or domain"
+            self.known[domain, name] = self._look_up(domain, name)
+        return self.known[domain, name]
+
+    def _look_up(self, domain: str, name: str) -> str:
+        elsewhere = [of for of, other in self.operators.versions if other == name]
+        if elsewhere:
+            return f"{elsewhere[0] or 'the default domain'} has it; set that domain"
+        names = [other for of, other in self.operators.versions if of == domain]
+        lower = {other.lower(): other for other in names}
+        near = get_close_matches(name.lower(), lower, 1, 0.7)
+        return f"did you mean {lower[near[0]]}?" if near else "correct op_type or domain"

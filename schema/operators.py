@@ -1,0 +1,114 @@
+"""Writes onnxwire/checker/operators.tsv anew from the operators that the installed `onnx` package defines.
+
+    python schema/operators.py
+
+Run it when ONNX has a new release; the tests hold the table against the installed package. Its notation is described in
+onnxwire/checker/operators.py.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import checker, defs, helper
+
+TARGET = Path(__file__).parent.parent / "onnxwire" / "checker" / "operators.tsv"
+_HEAD = "domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes"
+_OPTIONS = {
+    defs.OpSchema.FormalParameterOption.Single: "",
+    defs.OpSchema.FormalParameterOption.Optional: "?",
+    defs.OpSchema.FormalParameterOption.Variadic: "*",
+}
+_MANY = 8  # counts of a parameter list that are tried where the list has no end
+
+
+def make() -> str:
+    """The text of the table."""
+    schemas = sorted(
+        defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)
+    )
+    sets: dict[str, str] = {}
+    rows = [_row(schema, sets) for schema in schemas]
+    lines = [f"# Operators of onnx {onnx.__version__}; made by schema/operators.py, which see.", _HEAD]
+    lines += [f"{name}\t{types}" for types, name in sets.items()]
+    return "\n".join([*lines, *rows]) + "\n"
+
+
+def _row(schema: Any, sets: dict[str, str]) -> str:
+    constraints = []
+    for constraint in schema.type_constraints:
+        types = " ".join(sorted(map(_short, constraint.allowed_type_strs)))
+        if " " in types:
+            types = sets.setdefault(types, f"@{len(sets) + 1}")
+        constraints.append(f"{constraint.type_param_str}={types}")
+    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+    attributes = [
+        f"{name}:{attribute.type.name}{'!' if attribute.required else ''}"
+        for name, attribute in sorted(schema.attributes.items())
+    ]
+    notes = ["deprecated"] if schema.deprecated else [*_refused_counts(schema), *_open_attributes(schema)]
+    return "\t".join(
+        [
+            schema.domain,
+            schema.name,
+            str(schema.since_version),
+            " ".join(_parameter(parameter, variables) for parameter in schema.inputs),
+            " ".join(_parameter(parameter, variables) for parameter in schema.outputs),
+            " ".join(attributes),
+            " ".join(constraints),
+            " ".join(notes),
+        ]
+    )
+
+
+def _parameter(parameter: Any, variables: set[str]) -> str:
+    kind = parameter.type_str if parameter.type_str in variables else _short(parameter.type_str)
+    option = _OPTIONS[parameter.option]
+    least = parameter.min_arity if option == "*" else ""
+    return f"{parameter.name}:{kind}{option}{least}{'' if parameter.is_homogeneous else '~'}"
+
+
+def _short(kind: str) -> str:
+    """A type without what goes without saying: `tensor(float)` is `float`."""
+    return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", kind.replace(" ", ""))
+
+
+def _refused_counts(schema: Any) -> list[str]:
+    """Counts between the least and the most that the operator does not have, which only its checker tells."""
+    inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MANY) + 1)
+    outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MANY) + 1)
+    refused = [("inputs", n) for n in inputs if "input size" in _complaint(schema, n, schema.min_output)]
+    refused += [("outputs", n) for n in outputs if "output size" in _complaint(schema, schema.min_input, n)]
+    return [f"{what}!={n}" for what, n in refused]
+
+
+def _open_attributes(schema: Any) -> list[str]:
+    """Whether the operator lets attributes pass that it does not declare, which only its checker tells, too."""
+    complaint = _complaint(schema, schema.min_input, schema.min_output, "not_declared")
+    return [] if "Unrecognized attribute" in complaint else ["attributes..."]
+
+
+def _complaint(schema: Any, inputs: int, outputs: int, *attributes: str) -> str:
+    node = helper.make_node(
+        schema.name,
+        [f"i{i}" for i in range(inputs)],
+        [f"o{i}" for i in range(outputs)],
+        domain=schema.domain,
+        **dict.fromkeys(attributes, 0),
+    )
+    context = checker.C.CheckerContext()
+    context.ir_version = onnx.IR_VERSION
+    context.opset_imports = {schema.domain: schema.since_version}
+    try:
+        checker.check_node(node, context)
+    except checker.ValidationError as error:
+        return str(error)
+    return ""
+
+
+if __name__ == "__main__":
+    TARGET.write_text(make(), encoding="utf-8")
+    print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")

@@ -1,0 +1,469 @@
+"""Signatures of operators: the table, what is told of them, and agreement with the official checker on bent nodes."""
+
+import importlib.util
+import random
+from pathlib import Path
+
+import onnx
+import onnx.defs
+import pytest
+from check_case import OPSET, holding, model, node, value
+from onnx import AttributeProto, helper
+
+import onnxwire
+from onnxwire.checker.operators import counts, load_operators, operators
+from onnxwire.checker.registry import rules
+
+ROOT = Path(__file__).parent.parent
+BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+X = f"input {{ {value('x')} }}"
+IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'
+SIGNATURE = [id for id in rules() if id.startswith("signature-")]
+# The release that the table was made from.
+of_release = pytest.mark.skipif(onnx.defs.onnx_opset_version() != 28, reason="the table is of release 1.23")
+
+
+def found(text, **options):
+    problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
+    return [(problem.rule.removeprefix("signature-"), problem.path) for problem in problems]
+
+
+def said(text, **options):
+    (problem,) = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
+    return problem.message
+
+
+# --- the table
+
+
+@of_release
+def test_the_table_is_what_the_script_makes_of_the_installed_package():
+    spec = importlib.util.spec_from_file_location("_operators_script", ROOT / "schema" / "operators.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    ours, theirs = script.TARGET.read_text(encoding="utf-8").splitlines(), script.make().splitlines()
+    assert ours[1:] == theirs[1:]  # the first line names the release
+
+
+@of_release
+def test_what_is_read_of_the_table_is_what_the_official_package_defines():
+    schemas = onnx.defs.get_all_schemas_with_history()
+    seen = 0
+    for schema in schemas:
+        ours = operators().signature(schema.domain, schema.name, schema.since_version)
+        types = {it.type_param_str: set(it.allowed_type_strs) for it in schema.type_constraints}
+        for parameters, formal in ((ours.inputs, schema.inputs), (ours.outputs, schema.outputs)):
+            assert [it.name for it in parameters] == [it.name for it in formal]
+            for mine, theirs in zip(parameters, formal, strict=True):
+                wanted = types.get(theirs.type_str, {theirs.type_str})
+                assert mine.types == {plain(name) for name in wanted}
+                assert (mine.variable == theirs.type_str) == (theirs.type_str in types and theirs.is_homogeneous)
+                assert mine.option == ("", "?", "*")[theirs.option.value]
+        assert counts(ours.inputs) == (schema.min_input, None if schema.max_input == 2**31 - 1 else schema.max_input)
+        assert counts(ours.outputs) == (
+            schema.min_output,
+            None if schema.max_output == 2**31 - 1 else schema.max_output,
+        )
+        assert {name: (it.type, it.is_required) for name, it in ours.attributes.items()} == {
+            name: (it.type.value, it.required) for name, it in schema.attributes.items()
+        }
+        assert ours.is_deprecated == schema.deprecated
+        seen += 1
+    assert seen == len(schemas) == sum(map(len, operators().versions.values())) == 659
+
+
+def plain(name):
+    """A type as the table writes it."""
+    for kind in ("tensor",):
+        name = name.replace(" ", "").replace(f"sparse_{kind}(", "sparse(")
+        while f"{kind}(" in name:
+            start = name.index(f"{kind}(")
+            end = name.index(")", start)
+            name = name[:start] + name[start + len(kind) + 1 : end] + name[end + 1 :]
+    return name.replace("sparse(", "sparse_tensor(")
+
+
+@pytest.mark.parametrize(("opset", "since"), [(1, 1), (5, 1), (6, 6), (13, 13), (14, 14), (99, 14)], ids=str)
+def test_an_operator_has_the_version_that_changed_it_last(opset, since):
+    assert operators().since_version("", "Add", opset) == since
+
+
+def test_an_operator_that_is_not_there_yet_has_no_version():
+    assert operators().since_version("", "Gelu", 19) is None
+    assert operators().since_version("a.b", "Gelu", 19) is None
+
+
+# --- what is said
+
+
+@pytest.mark.parametrize(
+    ("op", "hint"),
+    [
+        ("Gelu", "it came with version 20"),
+        ("relu", "did you mean Relu?"),
+        ("Transpos", "did you mean Transpose?"),
+        ("Scaler", "ai.onnx.ml has it"),
+        ("Xyzzy", "correct op_type or domain"),
+        ("A" * 5000, "correct op_type or domain"),
+    ],
+)
+def test_an_unknown_operator_is_told_what_may_have_been_meant(op, hint):
+    message = said(model(X + node("x", "y", op=op)))
+    assert message.startswith(f"{op!r} is not an operator of version 17 of the default operator set; ")
+    assert hint in message
+
+
+def test_counts_say_what_there_is_and_what_may_be():
+    text = model(X + node("x x x x x", "a b", op="BatchNormalization"))
+    assert "has 2 outputs" in said(text) and "it makes 1 to 3 outputs and not 2" in said(text)
+    assert "takes 1 input or more" in said(
+        model(X + node("", "a", 'attribute { name: "axis" type: INT i: 0 }', op="Concat"))
+    )
+
+
+def test_types_say_the_value_its_type_and_what_is_taken():
+    message = said(model(X + node("x", "y", op="Not")))
+    assert message.startswith("'x' has type float, and as input 'X' of 'Not' version 17") and "takes bool" in message
+
+
+def test_names_for_hints_are_looked_up_for_a_limited_number(monkeypatch):
+    monkeypatch.setattr("onnxwire.checker.signatures.HINTS", 2)
+    text = model(X + "".join(node("x", f"y{i}", op=f"Rel{i}") for i in range(4)))
+    problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="signature-operator-known")
+    assert ["did you mean" in problem.message for problem in problems] == [True, True, False, False]
+
+
+# --- where nodes are
+
+
+def test_nodes_of_nested_graphs_are_held_to_the_models_version_and_know_outer_types():
+    inner = node("ids", "y", op="Not") + node("x x x", "z", op="Add")
+    assert found(model(X + IDS + node("x", "o", holding(inner) + holding(inner, "i", "else_branch"), op="If"))) == [
+        ("input-count", "graph.node[0].attribute[0].g.node[1]"),
+        ("input-count", "graph.node[0].attribute[1].g.node[1]"),
+        ("input-type", "graph.node[0].input[0]"),
+        ("input-type", "graph.node[0].attribute[0].g.node[0].input[0]"),
+        ("input-type", "graph.node[0].attribute[1].g.node[0].input[0]"),
+    ]
+
+
+def test_nodes_of_functions_are_held_to_the_version_that_the_function_imports():
+    def function(version):
+        inside = f'name: "f" domain: "a.b" input: "p" output: "q" opset_import {{ version: {version} }}'
+        return f"functions {{ {inside} {node('p', 'q', op='Gelu')} }}"
+
+    imports = f'{OPSET} opset_import {{ domain: "a.b" version: 1 }}'
+    call = X + node("x", "y", 'domain: "a.b"', op="f")
+    assert found(model(call, opset=imports, rest=function(20))) == []
+    assert found(model(call, opset=imports, rest=function(19))) == [("operator-known", "functions[0].node[0]")]
+
+
+def test_a_reference_without_type_has_that_of_the_parameter():
+    def function(kind, field):
+        axis = 'attribute { name: "axis" ref_attr_name: "a" }'
+        default = f'attribute_proto {{ name: "a" type: {kind} {field}: 1 }}'
+        head = 'name: "f" domain: "a.b" input: "p" output: "q" opset_import { version: 17 }'
+        return model(
+            X + node("x", "y", 'domain: "a.b"', op="f"),
+            ir=10,
+            opset=f'{OPSET} opset_import {{ domain: "a.b" version: 1 }}',
+            rest=f"functions {{ {head} {default} {node('p', 'q', axis, op='Softmax')} }}",
+        )
+
+    assert found(function("INT", "i")) == []
+    assert found(function("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
+
+
+def test_a_call_of_a_local_function_is_held_to_the_function():
+    text = model(X + node("x", "y", op="Relu"), rest=f"functions {{ name: 'Relu' domain: '' input: 'a' {OPSET} }}")
+    assert found(text) == []
+
+
+def test_the_default_domain_has_two_names():
+    nodes = X + node("x", "a", 'domain: "ai.onnx"', op="Gelu") + node("x", "b", op="Gelu")
+    assert (
+        len(found(model(nodes)))
+        == len(found(model(nodes, opset='opset_import { domain: "ai.onnx" version: 17 }')))
+        == 2
+    )
+
+
+def test_without_an_import_the_first_version_counts_up_to_ir_2_and_none_later():
+    add = node("x x", "y", 'attribute { name: "broadcast" type: INT i: 1 }', op="Add")
+    assert found(model(X + add, ir=2, opset="")) == []
+    assert found(model(X + node("x", "y", op="Gelu"), ir=2, opset="")) == [("operator-known", "graph.node[0]")]
+    assert found(model(X + node("x", "y", op="Gelu"), ir=3, opset="")) == []  # opset-import-required says so
+
+
+def test_nodes_alone_are_held_to_nothing():
+    graph = onnxwire.GraphProto(name="g", node=[onnxwire.NodeProto(op_type="Xyzzy", output=["y"])])
+    assert onnxwire.check(graph, select=SIGNATURE) == []
+
+
+# --- types
+
+
+def test_what_is_not_known_is_not_guessed():
+    # Cast makes what its attribute says, a list of tensors is a sequence of whatever, `late` is made later.
+    text = model(
+        X
+        + node("x", "c", 'attribute { name: "to" type: INT i: 7 }', op="Cast")
+        + node("c x", "a", op="Add")
+        + node("late x", "b", op="Add")
+        + node("ids", "late")
+        + IDS
+    )
+    assert found(text) == []
+
+
+def test_types_pass_on_through_operators_of_one_type():
+    chain = IDS + node("ids", "a0", op="Abs") + "".join(node(f"a{i}", f"a{i + 1}", op="Neg") for i in range(50))
+    assert found(model(X + chain + node("a50", "y", op="Not"))) == [("input-type", "graph.node[51].input[0]")]
+    # Less makes bool whatever it is given.
+    assert found(model(X + node("x x", "a", op="Less") + node("a", "y", op="Not"))) == []
+    assert found(model(X + node("x x", "a", op="Less") + node("a", "y", op="Exp"))) == [
+        ("input-type", "graph.node[1].input[0]")
+    ]
+
+
+SEQUENCE = "sequence_type { elem_type { tensor_type { elem_type: %d } } }"
+MAP = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }"
+
+
+@pytest.mark.parametrize(
+    ("type", "op", "domain", "errors"),
+    [
+        (SEQUENCE % 1, "SequenceLength", "", 0),
+        (SEQUENCE % 8, "SequenceLength", "", 0),
+        ("tensor_type { elem_type: 1 }", "SequenceLength", "", 1),
+        (f"optional_type {{ elem_type {{ {SEQUENCE % 1} }} }}", "OptionalHasElement", "", 0),
+        (f"optional_type {{ elem_type {{ {MAP} }} }}", "OptionalHasElement", "", 1),
+        (f"sequence_type {{ elem_type {{ {MAP} }} }}", "SequenceLength", "", 1),
+        (MAP, "CastMap", "ai.onnx.ml", 0),
+        (MAP.replace("key_type: 7", "key_type: 8"), "CastMap", "ai.onnx.ml", 1),
+        ("sparse_tensor_type { elem_type: 1 }", "Exp", "", 1),
+        ("tensor_type { elem_type: 999 }", "Not", "", 0),
+        ("tensor_type { }", "Not", "", 0),
+        ("sequence_type { }", "Not", "", 0),
+    ],
+)
+def test_types_of_any_kind_are_told_apart(type, op, domain, errors):
+    inputs = f'input {{ name: "x" type {{ {type} }} }}'
+    imports = OPSET + 'opset_import { domain: "ai.onnx.ml" version: 3 }'
+    text = model(inputs + node("x", "y", f'domain: "{domain}"', op=op), opset=imports)
+    assert len(found(text)) == errors
+
+
+# --- a table of one's own
+
+
+TABLE = """\
+# operators of a company
+domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes
+@small\tfloat16 bfloat16
+com.example\tFuse\t1\tX:T rest:T*0~\tY:T\tscale:FLOAT! mode:STRING\tT=@small
+com.example\tFuse\t3\tX:T B:T?\tY:T\t\tT=float|double\tinputs!=2
+com.example\tOld\t2\tX:int64\tY:int64\t\t\tdeprecated
+"""
+
+
+def own(version, *arguments, **keywords):
+    return model(
+        X + node(*arguments, **keywords), opset=f'{OPSET} opset_import {{ domain: "com.example" version: {version} }}'
+    )
+
+
+def test_operators_of_a_company_are_held_to_its_own_table(tmp_path):
+    path = tmp_path / "operators.tsv"
+    path.write_text(TABLE)
+    domain = 'domain: "com.example"'
+    text = own(1, "x x", "y", domain, op="Fuse")
+    assert found(text) == []
+    assert found(text, operators=path) == [
+        ("attribute-required", "graph.node[0]"),
+        ("input-type", "graph.node[0].input[0]"),
+        ("input-type", "graph.node[0].input[1]"),
+    ]
+    assert found(own(3, "x x", "y", domain, op="Fuse"), operators=path) == [("input-count", "graph.node[0]")]
+    assert found(own(3, "x", "y", domain, op="Fuse"), operators=path) == []
+    assert found(own(3, "x", "y", domain, op="Old"), operators=str(path))[0] == ("operator-deprecated", "graph.node[0]")
+    assert found(own(1, "x", "y", domain, op="Fues"), operators=path) == [("operator-known", "graph.node[0]")]
+    assert found(model(X + node("x x", "y")), operators=path) == [("input-count", "graph.node[0]")]  # ONNX's own, too
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("a.b\tF", "a row has domain, operator, since"),
+        ("a.b\tF\tx", "a row has domain, operator, since"),
+        ("a.b\tF\t1" + "\t" * 6, "a row has domain, operator, since"),
+        ("a.b\tF\t1\tX", "is not a parameter"),
+        ("a.b\tF\t1\tX:T*x", "is not a parameter"),
+        ("a.b\tF\t1\tX:T*1 Y:T", "after a parameter of any number"),
+        ("a.b\tF\t1\tX:T\tY:T\taxis:NUMBER", "is not an attribute"),
+        ("a.b\tF\t1\tX:T\tY:T\t" + " ".join(f"a{i}:INT" for i in range(65)), "at most 64"),
+        ("a.b\tF\t1\tX:T\tY:T\t\tT", "is not a type variable"),
+        ("a.b\tF\t1\tX:T\tY:T\t\tT=@none", "has no row above"),
+        ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is none of deprecated"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_with_the_line(tmp_path, row, reason):
+    path = tmp_path / "operators.tsv"
+    path.write_text(f"# mine\n{row}\n")
+    with pytest.raises(onnxwire.DecodeError, match=reason) as caught:
+        onnxwire.check(onnxwire.ModelProto(ir_version=8), operators=path)
+    assert str(caught.value).startswith(f"{path}: line 2: ")
+
+
+def test_a_table_that_can_not_be_read_is_refused(tmp_path):
+    with pytest.raises(onnxwire.SourceError, match=r"none\.tsv"):
+        load_operators(tmp_path / "none.tsv")
+    (tmp_path / "binary.tsv").write_bytes(b"\xff\xfe")
+    with pytest.raises(onnxwire.DecodeError, match="UTF-8"):
+        load_operators(tmp_path / "binary.tsv")
+
+
+# --- nodes of sound models, bent
+
+
+def bends(choose, node):
+    """Ways to bend a node so that it may not fit its operator any more."""
+    attributes = list(node.attribute)
+
+    def other_type(attribute):
+        name, ref = attribute.name, attribute.ref_attr_name
+        attribute.CopyFrom(helper.make_attribute(name, choose.choice([1, 0.5, "s", [1, 2], [0.5], ["s"]])))
+        if ref:
+            for field, _ in attribute.ListFields():
+                if field.name not in ("name", "type"):
+                    attribute.ClearField(field.name)
+            attribute.ref_attr_name = ref
+
+    yield "an input more", lambda: node.input.append(choose.choice([*node.input, ""]))
+    yield "ten inputs more", lambda: node.input.extend(list(node.input[:1]) * 10)
+    yield "an output more", lambda: node.output.append("an_output_more")
+    yield "three outputs more", lambda: node.output.extend([f"more{i}" for i in range(3)])
+    if node.input:
+        yield "an input less", lambda: node.input.pop()
+        yield "no input", lambda: node.ClearField("input")
+        place = choose.randrange(len(node.input))
+        yield "an omitted input", lambda: node.input.__setitem__(place, "")
+    if node.output:
+        yield "an output less", lambda: node.output.pop()
+        where = choose.randrange(len(node.output))
+        yield "an omitted output", lambda: node.output.__setitem__(where, "")
+    yield "a misspelt operator", lambda: setattr(node, "op_type", node.op_type[:-1] + "q")
+    yield "another operator", lambda: setattr(node, "op_type", choose.choice(OPERATORS))
+    yield "an unknown attribute", lambda: node.attribute.append(helper.make_attribute("unknown_one", 1))
+    yield "a tool's own attribute", lambda: node.attribute.append(helper.make_attribute("__of_a_tool", 1))
+    if attributes:
+        attribute = choose.choice(attributes)
+        yield "an attribute of another type", lambda: other_type(attribute)
+        yield "an attribute less", lambda: node.attribute.remove(attribute)
+        yield "an attribute without type", lambda: attribute.ClearField("type")
+        yield "a misspelt attribute", lambda: setattr(attribute, "name", attribute.name + "s")
+
+
+OPERATORS = sorted({name for _, name in operators().versions})
+
+
+def all_nodes(model):
+    """Nodes of a model, nested ones and those of functions, too."""
+    todo = [model.graph, *model.functions]
+    while todo:
+        for each in todo.pop().node:
+            yield each
+            for attribute in each.attribute:
+                todo += [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+
+
+def refusal(model):
+    """What the official checker says of a model, "" where it accepts it."""
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def sound_node(schema):
+    """A node that fits a signature; its values have no types."""
+    sizes = {"INTS": [1], "FLOATS": [1.0], "STRINGS": ["s"], "INT": 1, "FLOAT": 1.0, "STRING": "s"}
+    sizes["TENSOR"] = helper.make_tensor("t", 1, [1], [1.0])
+    sizes["GRAPH"] = helper.make_graph([], "g", [], [])
+    sizes["SPARSE_TENSOR"] = helper.make_sparse_tensor(
+        helper.make_tensor("v", 1, [1], [1.0]), helper.make_tensor("i", 7, [1], [0]), [4]
+    )
+    attributes = {name: sizes[it.type.name] for name, it in schema.attributes.items() if it.required}
+    inputs, outputs = ["x"] * schema.min_input, [f"o{i}" for i in range(schema.min_output)]
+    return helper.make_node(schema.name, inputs, outputs, domain=schema.domain, **attributes)
+
+
+@of_release
+def test_every_signature_decides_as_the_official_checker_about_bent_nodes():
+    choose = random.Random(0)
+    refused = accepted = 0
+    for schema in onnx.defs.get_all_schemas_with_history():
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version = 10
+        context.opset_imports = {schema.domain: schema.since_version}
+        sound = sound_node(schema)
+        nodes = [sound]
+        for way in [name for name, _ in bends(choose, sound)]:
+            bent = onnx.NodeProto()
+            bent.CopyFrom(sound)
+            if schema.attributes and not bent.attribute:
+                name, it = choose.choice(sorted(schema.attributes.items()))
+                if it.type.name in ("INT", "FLOAT", "STRING"):
+                    some = {"INT": 1, "FLOAT": 1.0, "STRING": "s"}[it.type.name]
+                    bent.attribute.append(helper.make_attribute(name, some))
+            dict(bends(choose, bent)).get(way, lambda: None)()
+            nodes.append(bent)
+        for number, each in enumerate(nodes):
+            each.output[:] = [name and f"{name}_{number}" for name in each.output]
+        graph = onnx.GraphProto(name="g", node=nodes, input=[onnx.ValueInfoProto(name="x")])
+        whole = onnx.ModelProto(ir_version=10, graph=graph)
+        whole.opset_import.add(domain=schema.domain, version=schema.since_version)
+        errors = onnxwire.check(whole.SerializeToString(), select="error")
+        wrong = {int(error.path[len("graph.node[") :].partition("]")[0]) for error in errors if "node[" in error.path}
+        for number, each in enumerate(nodes):
+            try:
+                onnx.checker.check_node(each, context)
+            except onnx.checker.ValidationError as error:
+                refused += 1
+                assert number in wrong, (schema.domain, schema.name, schema.since_version, each, error)
+            else:
+                accepted += 1
+                assert number not in wrong or not each.output or is_lenient(each), (each, [str(e) for e in errors])
+    assert refused > 4000 and accepted > 1000
+
+
+def is_lenient(node):
+    """Whether the official checker does not look at the operators of a domain that it should know."""
+    return node.domain.startswith("ai.onnx.preview")
+
+
+@of_release
+@pytest.mark.parametrize("part", range(4))
+def test_no_bent_model_that_the_official_checker_refuses_is_accepted(part):
+    choose = random.Random(part)
+    refused = 0
+    for path in BUNDLED[part::4]:
+        data = path.read_bytes()
+        if len(data) > 1 << 16:
+            continue  # for time's sake
+        sound = onnx.ModelProto.FromString(data)
+        if refusal(sound):
+            continue
+        total = sum(1 for _ in all_nodes(sound))
+        for place in choose.sample(range(total), min(total, 1)):
+            ways = [name for name, _ in bends(choose, list(all_nodes(sound))[place])]
+            for way in choose.sample(ways, 6):
+                bent = onnx.ModelProto.FromString(data)
+                dict(bends(choose, list(all_nodes(bent))[place])).get(way, lambda: None)()
+                reason = refusal(bent)
+                if reason:
+                    refused += 1
+                    errors = onnxwire.check(bent.SerializeToString(), select="error")
+                    assert len(errors), (path.parent.name, place, way, reason)
+    assert refused > 50
