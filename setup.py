@@ -13,6 +13,7 @@ MODULES = [
     "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
     "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk", "_bits", "_search", "_dlpack", "_align",
     "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_problem", "checker/_payloads",
+    "arrow/_columns", "arrow/_export", "arrow/_rows",
 ]  # fmt: skip
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
@@ -46,7 +47,10 @@ if __name__ == "__main__":
                     [f"onnxwire/{name}.pyx"],
                     extra_compile_args=compile_args,
                     extra_link_args=link_args,
-                    depends=[f"onnxwire/{name}.h" for name in ("_packed", "_advise", "_transfer", "_bits", "_dlpack")],
+                    depends=[
+                        f"onnxwire/{name}.h"
+                        for name in ("_packed", "_advise", "_transfer", "_bits", "_dlpack", "arrow/arrow")
+                    ],
                 )
                 for name in MODULES
             ],
