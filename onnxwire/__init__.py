@@ -22,6 +22,7 @@ from onnxwire.schema import load_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.onnxruntime import inference_session
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from onnxwire.text_parser import from_text
 else:
     _LAZY = {
+        "ArrowTable": "onnxwire.arrow.table",
         "Problem": "onnxwire.checker",
         "Difference": "onnxwire.difference",
         "TensorInfo": "onnxwire.index",
@@ -57,6 +59,7 @@ else:
         "rename_nodes": "onnxwire.rename",
         "rename_values": "onnxwire.rename",
         "tensors": "onnxwire.index",
+        "to_arrow": "onnxwire.arrow.table",
         "to_json": "onnxwire.json",
         "to_npy": "onnxwire.npy",
         "to_npz": "onnxwire.npy",
@@ -74,6 +77,7 @@ else:
 
 
 __all__ = [
+    "ArrowTable",
     "ClosedError",
     "DecodeError",
     "Difference",
@@ -110,6 +114,7 @@ __all__ = [
     "rename_values",
     "save",
     "tensors",
+    "to_arrow",
     "to_json",
     "to_npy",
     "to_npz",
