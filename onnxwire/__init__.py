@@ -22,6 +22,7 @@ from onnxwire.schema import load_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from onnxwire.arrow.sql import sql
     from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.onnxruntime import inference_session
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
@@ -58,6 +59,7 @@ else:
         "join_segments": "onnxwire.tensor",
         "rename_nodes": "onnxwire.rename",
         "rename_values": "onnxwire.rename",
+        "sql": "onnxwire.arrow.sql",
         "tensors": "onnxwire.index",
         "to_arrow": "onnxwire.arrow.table",
         "to_json": "onnxwire.json",
@@ -113,6 +115,7 @@ __all__ = [
     "rename_nodes",
     "rename_values",
     "save",
+    "sql",
     "tensors",
     "to_arrow",
     "to_json",

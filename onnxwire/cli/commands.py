@@ -9,6 +9,7 @@ GROUPS = {
         "show": "any message, value or tensor, by its path",
         "stats": "range, mean, NaNs, ... of every tensor",
         "view": "a model in the browser, or as a report",
+        "sql": "an answer to a question in SQL",
         "dump": "a whole file as text or JSON",
     },
     "check": {
