@@ -8,7 +8,7 @@ import re
 from onnxwire._message import Message
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
-from onnxwire.errors import MissingPackageError, QueryError, SourceError
+from onnxwire.errors import MissingPackageError, QueryError
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
@@ -67,18 +67,12 @@ def _add_model(
 
 
 def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
-    tables = 0
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_dir() and any(name.endswith(".parquet") for name in os.listdir(entry.path)):
-            pattern = os.path.join(_escape_pattern(entry.path), "*.parquet").replace("'", "''")
-            name = entry.name.replace('"', '""')
-            connection.execute(f"create view \"{name}\" as from read_parquet('{pattern}', union_by_name = true)")
-            tables += 1
-    if not tables:
-        import errno
+    from onnxwire.catalog.dataset import files_of
 
-        reason = "this folder holds no catalog; name a model, or a folder that `onnxwire catalog` wrote"
-        raise SourceError(errno.EISDIR, reason, folder)
+    for name, files in files_of(folder).items():
+        # Read as they are listed: a run that goes on meanwhile may have written files that do not count yet.
+        listed = ", ".join("'" + _escape_pattern(path).replace("'", "''") + "'" for path in files)
+        connection.execute(f'create view "{name}" as from read_parquet([{listed}])')
 
 
 def _escape_pattern(path: str) -> str:

@@ -15,6 +15,7 @@ GROUPS = {
     "check": {
         "check": "the rules of the ONNX IR that files break",
         "diff": "what two models differ in",
+        "catalog": "the tables of many models, as a Parquet data set",
     },
     "edit": {
         "set": "change fields of a model",
