@@ -22,7 +22,7 @@ from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, ad
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8(object) except NULL
 
-from functools import partial
+from functools import cache, partial
 
 from onnxwire.arrow.tables import plan_of
 from onnxwire.dtypes import BY_NUMBER, name_of
@@ -86,7 +86,7 @@ cdef struct Frame:
 
 cdef struct Step:
     Source source
-    Column* column           # and those after it that the source fills too
+    int column               # and those after it that the source fills too
     Field* field
     Field* inner
     int64_t choice
@@ -137,17 +137,13 @@ cdef class Scope:
     cdef set names                   # what it defines; None until it is asked for
 
 
-cdef class Rows:
-    """A walk over a message that fills the columns of a table.
+cdef Field* field_of(Table* table, str name) except NULL:
+    return &table.fields[<Py_ssize_t>(<dict><object>table.names)[name]]
 
-    document, root: the bytes and the class of the message; start, end: where in the document it stands. is_placed:
-    whether offsets mean bytes that the caller knows. sizes: of tensors whose payloads are not in the document, in bytes
-    by the order of tensors.
-    """
-    cdef Document document
-    cdef Columns columns
+
+cdef class Program:
+    """What a walk from messages of a class does to fill a table; made once of each class and table."""
     cdef TableOwner owner            # of the C tables
-    cdef Table* tables
     cdef Known known
     cdef Plan* plans                 # by table
     cdef Table* wanted
@@ -156,35 +152,15 @@ cdef class Rows:
     cdef Table* node_table
     cdef Step* steps
     cdef int n_steps
-    cdef Frame[MAX_DEPTH + 2] frames
-    cdef int depth
-    cdef list kept                   # the Spans of messages on the way
-    cdef View graph
-    cdef bint has_graph
-    cdef bint is_placed
-    cdef dict sizes
-    cdef int64_t tensors
     cdef object enum_name            # of a number
-    cdef Texts enum_names
-    cdef Texts type_names
-    cdef Texts tensor_types
     cdef bint has_uses
-    cdef Scope scope
-    cdef char[8192] path_text
 
-    def __cinit__(self, Document document, root, spec, Columns columns, bint is_placed, dict sizes):
+    def __cinit__(self, root, spec):
         cdef TableRef ref = root._table
         cdef Step* step
         cdef Table* table
         cdef Plan* plan
-        cdef Py_ssize_t i
-        self.document = document
-        self.columns = columns
         self.owner = ref.owner
-        self.tables = ref.owner.tables
-        self.is_placed = is_placed
-        self.sizes = sizes
-        self.kept = []
         self.graph_table = self.table("GraphProto")
         self.function_table = self.table("FunctionProto")
         self.node_table = self.table("NodeProto")
@@ -196,12 +172,12 @@ cdef class Rows:
             raise MemoryError
         for name, fields in plan_of(root.DESCRIPTOR, spec).items():
             table = self.table(name)
-            plan = &self.plans[table - self.tables]
-            plan.follows = <Follow*>calloc(len(fields) + 1, sizeof(Follow))
+            plan = &self.plans[table - ref.owner.tables]
+            plan.follows = <Follow*>calloc(len(fields), sizeof(Follow))
             if plan.follows == NULL:
                 raise MemoryError
             for field, flags in fields.items():
-                plan.follows[plan.n].field = self.field(table, field)
+                plan.follows[plan.n].field = field_of(table, field)
                 plan.follows[plan.n].flags = flags
                 plan.n += 1
         for i, (_, _, source, field) in enumerate(spec.columns):
@@ -210,12 +186,12 @@ cdef class Rows:
             step = &self.steps[self.n_steps]
             self.n_steps += 1
             step.source = _SOURCES[source]
-            step.column = &columns.block.columns[i]
+            step.column = i
             outer, _, inner = field.partition(".")
             if outer:
-                step.field = self.field(self.wanted, outer)
+                step.field = field_of(self.wanted, outer)
             if inner:
-                step.inner = self.field(step.field.sub, inner)
+                step.inner = field_of(step.field.sub, inner)
             step.choice = _CHOICES.get(field, -1)
             if step.source == FIELD and step.field.kind == ENUM:
                 self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
@@ -225,24 +201,24 @@ cdef class Rows:
         """Look up the fields that are asked for by name."""
         cdef Known* known = &self.known
         cdef Table* tensor = self.table("TensorProto")
-        known.attribute_type = self.field(self.table("AttributeProto"), "type")
-        known.tensor_type = self.field(self.table("TypeProto"), "tensor_type")
-        known.sparse_tensor_type = self.field(self.table("TypeProto"), "sparse_tensor_type")
-        known.elem_type = self.field(known.tensor_type.sub, "elem_type")
-        known.shape = self.field(known.tensor_type.sub, "shape")
-        known.dim = self.field(known.shape.sub, "dim")
-        known.dim_value = self.field(known.dim.sub, "dim_value")
-        known.dim_param = self.field(known.dim.sub, "dim_param")
-        known.input = self.field(self.node_table, "input")
-        known.output = self.field(self.node_table, "output")
-        known.raw_data = self.field(tensor, "raw_data")
-        known.data_location = self.field(tensor, "data_location")
-        known.data_type = self.field(tensor, "data_type")
-        known.external_data = self.field(tensor, "external_data")
-        known.dims = self.field(tensor, "dims")
-        known.string_data = self.field(tensor, "string_data")
-        known.key = self.field(known.external_data.sub, "key")
-        known.value = self.field(known.external_data.sub, "value")
+        known.attribute_type = field_of(self.table("AttributeProto"), "type")
+        known.tensor_type = field_of(self.table("TypeProto"), "tensor_type")
+        known.sparse_tensor_type = field_of(self.table("TypeProto"), "sparse_tensor_type")
+        known.elem_type = field_of(known.tensor_type.sub, "elem_type")
+        known.shape = field_of(known.tensor_type.sub, "shape")
+        known.dim = field_of(known.shape.sub, "dim")
+        known.dim_value = field_of(known.dim.sub, "dim_value")
+        known.dim_param = field_of(known.dim.sub, "dim_param")
+        known.input = field_of(self.node_table, "input")
+        known.output = field_of(self.node_table, "output")
+        known.raw_data = field_of(tensor, "raw_data")
+        known.data_location = field_of(tensor, "data_location")
+        known.data_type = field_of(tensor, "data_type")
+        known.external_data = field_of(tensor, "external_data")
+        known.dims = field_of(tensor, "dims")
+        known.string_data = field_of(tensor, "string_data")
+        known.key = field_of(known.external_data.sub, "key")
+        known.value = field_of(known.external_data.sub, "value")
         return 0
 
     def __dealloc__(self):
@@ -254,13 +230,58 @@ cdef class Rows:
         free(self.steps)
 
     cdef Table* table(self, str name) except NULL:
-        cdef Table* table = &self.tables[<Py_ssize_t>self.owner.places[f"onnx.{name}"]]
+        cdef Table* table = &self.owner.tables[<Py_ssize_t>self.owner.places[f"onnx.{name}"]]
         if table.n_fields > WIDEST:
             raise MemoryError
         return table
 
-    cdef Field* field(self, Table* table, str name) except NULL:
-        return &table.fields[<Py_ssize_t>(<dict><object>table.names)[name]]
+
+cdef class Rows:
+    """A walk over a message that fills the columns of a table.
+
+    document: the bytes; program: what to do. is_placed: whether offsets mean bytes that the caller knows. sizes: of
+    tensors whose payloads are not in the document, in bytes by the order of tensors.
+    """
+    cdef Document document
+    cdef Columns columns
+    cdef Program program
+    cdef Known known                 # these and what follows, as the program has them
+    cdef Table* tables
+    cdef Plan* plans
+    cdef Table* wanted
+    cdef Table* graph_table
+    cdef Table* function_table
+    cdef Table* node_table
+    cdef bint has_uses
+    cdef Frame[MAX_DEPTH + 2] frames
+    cdef int depth
+    cdef list kept                   # the Spans of messages on the way
+    cdef View graph
+    cdef bint has_graph
+    cdef bint is_placed
+    cdef dict sizes
+    cdef int64_t tensors
+    cdef Texts enum_names
+    cdef Texts type_names
+    cdef Texts tensor_types
+    cdef Scope scope
+    cdef char[8192] path_text
+
+    def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes):
+        self.document = document
+        self.columns = columns
+        self.program = program
+        self.known = program.known
+        self.tables = program.owner.tables
+        self.plans = program.plans
+        self.wanted = program.wanted
+        self.graph_table = program.graph_table
+        self.function_table = program.function_table
+        self.node_table = program.node_table
+        self.has_uses = program.has_uses
+        self.is_placed = is_placed
+        self.sizes = sizes
+        self.kept = []
 
     def run(self, root, Py_ssize_t start, Py_ssize_t end):
         """Add the rows."""
@@ -399,6 +420,7 @@ cdef class Rows:
 
     cdef int add_row(self, Message* message, Slot* slots, uint32_t flags) except -1:
         cdef Step* step
+        cdef Column* column
         cdef Values* values
         cdef Slot* slot
         cdef Frame* frame = &self.frames[self.depth - 1]
@@ -407,9 +429,10 @@ cdef class Rows:
         cdef uint32_t below_flags
         cdef View view
         cdef int i
-        for i in range(self.n_steps):
-            step = &self.steps[i]
-            values = &step.column.rows
+        for i in range(self.program.n_steps):
+            step = &self.program.steps[i]
+            column = &self.columns.block.columns[step.column]
+            values = &column.rows
             slot = &slots[step.field.slot] if step.field != NULL else NULL
             if step.source == FIELD:
                 self.add_field(values, step.field, slot)
@@ -419,9 +442,9 @@ cdef class Rows:
                 else:
                     add_null(values)
             elif step.source == LIST or step.source == CHOICE:
-                self.add_list(step.column, message, step.field, slot)
+                self.add_list(column, message, step.field, slot)
                 end_list(
-                    step.column,
+                    column,
                     step.source == CHOICE and slot.p == NULL and not self.is_choice(slots, step.choice),
                 )
             elif step.source == COUNT:
@@ -457,15 +480,15 @@ cdef class Rows:
                 else:
                     self.add_named(values, &self.type_names, <int32_t>slot.n, name_of)
             elif step.source == TYPE:
-                self.add_type(step, message, slots, flags)
+                self.add_type(column, step.field, message, slots, flags)
             elif step.source == STORAGE:
-                self.add_storage(step, message, slots)
+                self.add_storage(column, message, slots)
             elif step.source == PARAMETERS:
-                self.add_list(step.column, message, step.field, slot)
-                self.add_defaults(step.column, message, slots)
-                end_list(step.column, False)
+                self.add_list(column, message, step.field, slot)
+                self.add_defaults(column, message, slots)
+                end_list(column, False)
             elif step.source == USES:
-                self.add_uses(step.column, message, slots)
+                self.add_uses(column, message, slots)
             elif step.source == INNER or step.source == INNER_COUNT:
                 memset(inner, 0, sizeof(inner))
                 if slot.p != NULL:
@@ -483,7 +506,7 @@ cdef class Rows:
         if field.kind == STRING or field.kind == BYTES:
             return self.columns.add_text(values, slot.p, slot.n)
         if field.kind == ENUM:
-            return self.add_named(values, &self.enum_names, <int32_t>slot.n, self.enum_name)
+            return self.add_named(values, &self.enum_names, <int32_t>slot.n, self.program.enum_name)
         if field.kind == INT32:
             return add_number(values, <int32_t>slot.n)
         return add_number(values, <int64_t>slot.n)
@@ -534,8 +557,8 @@ cdef class Rows:
 
     cdef int add_defaults(self, Column* column, const Message* message, const Slot* slots) except -1:
         """Add the names of a function's attributes that have defaults."""
-        cdef Field* field = self.field(self.wanted, "attribute_proto")
-        cdef Field* name = self.field(field.sub, "name")
+        cdef Field* field = field_of(self.wanted, "attribute_proto")
+        cdef Field* name = field_of(field.sub, "name")
         cdef Slot[WIDEST] inner
         cdef uint32_t flags
         cdef Cursor cursor
@@ -597,27 +620,28 @@ cdef class Rows:
 
     # --- values
 
-    cdef int add_type(self, Step* step, const Message* message, const Slot* slots, uint32_t flags) except -1:
+    cdef int add_type(
+        self, Column* column, Field* type_field, const Message* message, const Slot* slots, uint32_t flags
+    ) except -1:
         """Add the type, the shape and the dims of a value."""
         cdef Slot[WIDEST] inner
         cdef uint32_t inner_flags
         cdef Message type
         cdef Message tensor
         cdef Field* field
-        cdef Column* column = step.column
-        if slots[step.field.slot].p == NULL:
+        if slots[type_field.slot].p == NULL:
             return self.end_type(column, True)
-        self.child(self.wanted, message, slots, flags, step.field, &type)
-        self.scan(step.field.sub, &type, inner, &inner_flags)
+        self.child(self.wanted, message, slots, flags, type_field, &type)
+        self.scan(type_field.sub, &type, inner, &inner_flags)
         field = self.known.tensor_type
         if inner[field.slot].p != NULL:
-            self.child(step.field.sub, &type, inner, inner_flags, field, &tensor)
+            self.child(type_field.sub, &type, inner, inner_flags, field, &tensor)
             return self.add_tensor_type(column, field.sub, &tensor, True)
         field = self.known.sparse_tensor_type
         if inner[field.slot].p != NULL:
-            self.child(step.field.sub, &type, inner, inner_flags, field, &tensor)
+            self.child(type_field.sub, &type, inner, inner_flags, field, &tensor)
             return self.add_tensor_type(column, field.sub, &tensor, False)
-        text = self.type_text(step.field.sub, &type, self.depth)
+        text = self.type_text(type_field.sub, &type, self.depth)
         if text is None:
             return self.end_type(column, True)
         self.add_word(&column.rows, text)
@@ -634,7 +658,7 @@ cdef class Rows:
         """Add the type, the shape and the dims of a tensor or sparse tensor."""
         cdef Slot[WIDEST] slots
         cdef uint32_t flags
-        cdef Field* field = self.known.elem_type if is_dense else self.field(table, "elem_type")
+        cdef Field* field = self.known.elem_type if is_dense else field_of(table, "elem_type")
         cdef Message shape
         self.scan(table, tensor, slots, &flags)
         if is_dense:
@@ -642,7 +666,7 @@ cdef class Rows:
         else:
             text = f"sparse_{tensor_type(<int32_t>slots[field.slot].n)}".encode()
             self.add_word(&column.rows, text)
-        field = self.known.shape if is_dense else self.field(table, "shape")
+        field = self.known.shape if is_dense else field_of(table, "shape")
         if slots[field.slot].p == NULL:
             return self.end_type(column, False)
         self.child(table, tensor, slots, flags, field, &shape)
@@ -709,16 +733,16 @@ cdef class Rows:
         self.child(table, type, slots, flags, field, &below)
         self.scan(sub, &below, inner, &inner_flags)
         if name in ("tensor_type", "sparse_tensor_type"):
-            text = tensor_type(<int32_t>inner[self.field(sub, "elem_type").slot].n)
+            text = tensor_type(<int32_t>inner[field_of(sub, "elem_type").slot].n)
             return (text if name == "tensor_type" else f"sparse_{text}").encode()
         if name == "opaque_type":
             return b"opaque"
-        part = self.field(sub, "value_type" if name == "map_type" else "elem_type")
+        part = field_of(sub, "value_type" if name == "map_type" else "elem_type")
         content = b"?"
         if inner[part.slot].p != NULL:
             content = self.inner_text(sub, &below, inner, inner_flags, part, depth)
         if name == "map_type":
-            key = name_of(<int32_t>inner[self.field(sub, "key_type").slot].n).lower().encode()
+            key = name_of(<int32_t>inner[field_of(sub, "key_type").slot].n).lower().encode()
             return b"map(" + key + b"," + content + b")"
         return (b"seq(" if name == "sequence_type" else b"optional(") + content + b")"
 
@@ -731,9 +755,8 @@ cdef class Rows:
 
     # --- tensors
 
-    cdef int add_storage(self, Step* step, const Message* message, const Slot* slots) except -1:
+    cdef int add_storage(self, Column* column, const Message* message, const Slot* slots) except -1:
         """Add the size of a tensor's payload, and where it is."""
-        cdef Column* column = step.column
         cdef Slot raw = slots[self.known.raw_data.slot]
         cdef Slot way = slots[self.known.data_location.slot]
         cdef Slot location
@@ -934,7 +957,7 @@ cdef class Rows:
         self, set names, Table* table, const Message* message, const Slot* slots, str name, tuple way
     ) except -1:
         """Add the strings of a field, or those that a way of fields leads to from the messages in it."""
-        cdef Field* field = self.field(table, name)
+        cdef Field* field = field_of(table, name)
         cdef Slot[WIDEST] inner
         cdef uint32_t flags
         cdef Cursor cursor
@@ -971,9 +994,15 @@ def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, 
     Raises DecodeError for damaged bytes on the way.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)
-    Rows(document, root, spec, columns, is_placed, sizes).run(root, start, end)
+    Rows(document, program_of(root, spec), columns, is_placed, sizes).run(root, start, end)
     columns.finish(copies)
     return columns
+
+
+@cache
+def program_of(root, spec):
+    """The program of a class and a table."""
+    return Program(root, spec)
 
 
 def name_in(names, number):

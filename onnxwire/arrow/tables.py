@@ -22,7 +22,6 @@ A column is (name, type, source, field). Types are those of `Columns`; brackets 
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,7 +167,6 @@ TABLES = {
 """Every table by its name; `fields` without an entry are all that hold such messages."""
 
 
-@cache
 def plan_of(root: Descriptor, spec: TableSpec) -> dict[str, dict[str, int]]:
     """Which fields a walk follows: by type and field, 1 where rows may be deeper, 2 where the element is a row.
 
@@ -198,7 +196,8 @@ def plan_of(root: Descriptor, spec: TableSpec) -> dict[str, dict[str, int]]:
     plan: dict[str, dict[str, int]] = {}
     for name, fields in edges.items():
         flags = {field: (message in leading) | ((name, field) in rows) << 1 for field, message in fields}
-        plan[name] = {field: flag for field, flag in flags.items() if flag}
+        if any(flags.values()):
+            plan[name] = {field: flag for field, flag in flags.items() if flag}
     return plan
 
 
