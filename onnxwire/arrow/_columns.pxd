@@ -20,7 +20,7 @@ cdef struct View:
 
 cdef struct Values:
     int64_t n
-    int64_t capacity
+    int64_t capacity         # 0 as long as all values are null
     int64_t nulls
     uint8_t* valid           # a bit a value, NULL as long as none is null
     uint8_t* data            # `width` bytes a value
@@ -80,7 +80,12 @@ cdef int end_list(Column* column, bint is_null) except -1
 
 
 cdef inline int add_null(Values* values) except -1:
-    if values.n == values.capacity:
+    if values.nulls == values.n and values.capacity == 0:
+        # As long as all are null there is no memory: many columns stay so.
+        values.n += 1
+        values.nulls += 1
+        return 0
+    if values.n >= values.capacity:
         widen(values, 1)
     mark_null(values)
     memset(values.data + values.n * values.width, 0, values.width)
@@ -90,7 +95,7 @@ cdef inline int add_null(Values* values) except -1:
 
 cdef inline int add_number(Values* values, int64_t number) except -1:
     """Add an integer, or the bits of a float."""
-    if values.n == values.capacity:
+    if values.n >= values.capacity:
         widen(values, 1)
     if values.width == 8:
         (<int64_t*>values.data)[values.n] = number
@@ -101,7 +106,7 @@ cdef inline int add_number(Values* values, int64_t number) except -1:
 
 
 cdef inline int add_view(Values* values, const View* view) except -1:
-    if values.n == values.capacity:
+    if values.n >= values.capacity:
         widen(values, 1)
     (<View*>values.data)[values.n] = view[0]
     values.n += 1

@@ -30,16 +30,19 @@ cdef inline int width_of(Type type) noexcept nogil:
 
 
 cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef uint8_t tail = 0
-    while n >= 8:
-        if load64(p) & <uint64_t>0x8080808080808080:
-            return False
+    cdef const uint8_t* last
+    cdef uint64_t bits = 0
+    cdef uint64_t i
+    if n < 8:
+        for i in range(n):
+            bits |= p[i]
+        return bits < 0x80
+    last = p + n - 8
+    bits = load64(last)  # it overlaps the one before it
+    while p < last:
+        bits |= load64(p)
         p += 8
-        n -= 8
-    while n:
-        n -= 1
-        tail |= p[n]
-    return tail < 0x80
+    return bits & <uint64_t>0x8080808080808080 == 0
 
 
 cdef int widen(Values* values, int64_t extra) except -1:
@@ -49,6 +52,8 @@ cdef int widen(Values* values, int64_t extra) except -1:
     if capacity <= values.capacity:
         return 0
     capacity += capacity // 2 + 16
+    if values.capacity == 0 and values.n:
+        return make_nulls(values, capacity)
     moved = realloc(values.data, <size_t>capacity * values.width)
     if moved == NULL:
         raise MemoryError
@@ -60,6 +65,20 @@ cdef int widen(Values* values, int64_t extra) except -1:
         values.valid = <uint8_t*>moved
         # Bits beyond the last value are set: what comes is there unless it says otherwise.
         memset(values.valid + (values.capacity + 7) // 8, 0xFF, (capacity + 7) // 8 - (values.capacity + 7) // 8)
+    values.capacity = capacity
+    return 0
+
+
+cdef int make_nulls(Values* values, int64_t capacity) except -1:
+    """Give memory to values that are all null; what the system zeroes is not touched."""
+    values.data = <uint8_t*>calloc(<size_t>capacity, values.width)
+    values.valid = <uint8_t*>malloc(<size_t>(capacity + 7) // 8)
+    if values.data == NULL or values.valid == NULL:
+        raise MemoryError
+    memset(values.valid, 0xFF, (capacity + 7) // 8)
+    memset(values.valid, 0, values.n // 8)
+    if values.n & 7:
+        values.valid[values.n >> 3] = <uint8_t>(0xFF << (values.n & 7))
     values.capacity = capacity
     return 0
 
@@ -281,6 +300,8 @@ cdef class Columns:
             values = &column.items if column.is_list else &column.rows
             if column.is_list:
                 shrink(&column.rows, column.rows.n + 1)
+            if values.capacity == 0 and values.n:
+                make_nulls(values, values.n)
             if copies and column.type == STRING:
                 copy_strings(&self.block, values, self.names[i])
             else:

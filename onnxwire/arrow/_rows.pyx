@@ -398,10 +398,11 @@ cdef class Rows:
                 self.child(table, message, slots, flags, field, &below)
                 self.visit(field.sub, &below, field, 0, plan.follows[i].flags & ROW != 0)
                 continue
+            # The slot tells how many there are, so that what comes after the last is not gone through.
             place = 0
             below.parts = NULL
             self.start(&cursor, message, &slots[field.slot])
-            while self.next_element(&cursor, field, &record):
+            while place < <int64_t>slots[field.slot].n and self.next_element(&cursor, field, &record):
                 below.p = record.value
                 below.end = record.value + record.n
                 self.visit(field.sub, &below, field, place, plan.follows[i].flags & ROW != 0)
@@ -523,20 +524,23 @@ cdef class Rows:
         cdef const uint8_t* p
         cdef const uint8_t* end
         cdef uint64_t number = 0
+        cdef uint64_t _i
         cdef int found
         if slot.p == NULL:
             return 0
         self.start(&cursor, message, slot)
         if field.size == 0:
-            while self.next_element(&cursor, field, &record):
+            for _i in range(slot.n):
+                if not self.next_element(&cursor, field, &record):
+                    break
                 self.columns.add_text(&column.items, record.value, record.n)
             return 0
-        while True:
+        for _i in range(slot.n):
             found = next_usable(&cursor, field, &record)
             if found < 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
             if found == 0:
-                return 0
+                break
             if record.tag & 7 != WIRE_LEN:
                 add_number(&column.items, <int64_t>record.n)
                 continue
