@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/checker/*.pyx onnxwire/checker/*.pxd schema/*) setup.py pyproject.toml
+SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/*/*.pyx onnxwire/*/*.pxd onnxwire/*/*.h schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile kill sanitize docs dist clean
@@ -54,10 +54,11 @@ profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux 
 
 asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
 	$(PIP) install 'Cython>=3.1,<4'
-	mkdir -p build/annotated/onnxwire/checker
+	mkdir -p build/annotated/onnxwire/checker build/annotated/onnxwire/arrow
 	cp onnxwire/__init__.py onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h build/annotated/onnxwire/
 	cp onnxwire/checker/__init__.py onnxwire/checker/*.pyx onnxwire/checker/*.pxd build/annotated/onnxwire/checker/
-	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 onnxwire/*.pyx onnxwire/checker/*.pyx && mv onnxwire/*.html onnxwire/checker/*.html .
+	cp onnxwire/arrow/__init__.py onnxwire/arrow/*.pyx onnxwire/arrow/*.pxd onnxwire/arrow/*.h build/annotated/onnxwire/arrow/
+	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 onnxwire/*.pyx onnxwire/*/*.pyx && mv onnxwire/*.html onnxwire/*/*.html .
 
 SECONDS := 600
 fuzz: $(VENV)/tested  ## damaged bytes and random edits against the official runtime, for SECONDS=600
@@ -85,4 +86,4 @@ dist: $(BIN)/python  ## build the sdist, and the wheel from it
 	$(BIN)/python -m build
 
 clean:  ## delete everything that was built
-	rm -rf build dist $(VENV) *.egg-info onnxwire/*.c onnxwire/*.so onnxwire/checker/*.c onnxwire/checker/*.so onnxwire/_onnx_tables.py onnxwire/messages.pyi
+	rm -rf build dist $(VENV) *.egg-info onnxwire/*.c onnxwire/*.so onnxwire/*/*.c onnxwire/*/*.so onnxwire/_onnx_tables.py onnxwire/messages.pyi

@@ -13,7 +13,7 @@ MODULES = [
     "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
     "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk", "_bits", "_search", "_dlpack", "_align",
     "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_signatures", "checker/_problem",
-    "checker/_payloads",
+    "checker/_payloads", "arrow/_columns", "arrow/_export", "arrow/_rows",
 ]  # fmt: skip
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
@@ -48,7 +48,7 @@ if __name__ == "__main__":
                     [f"onnxwire/{name}.pyx"],
                     extra_compile_args=compile_args,
                     extra_link_args=link_args,
-                    depends=[f"onnxwire/{header.name}" for header in sorted((HERE / "onnxwire").glob("*.h"))],
+                    depends=[str(header.relative_to(HERE)) for header in sorted((HERE / "onnxwire").rglob("*.h"))],
                 )
                 for name in MODULES
             ],

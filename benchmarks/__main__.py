@@ -14,6 +14,7 @@ PIECES = [
     "list_initializers",
     "index_tensors",
     "walk_nodes",
+    "arrow_tables",
     "verify_structure",
     "check_structure",
     "packed_numbers",
@@ -26,6 +27,7 @@ PIECES = [
     "unpack",
     "build_nodes",
     "reencode",
+    "catalog_models",
 ]
 
 

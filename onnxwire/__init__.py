@@ -22,6 +22,8 @@ from onnxwire.schema import load_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from onnxwire.arrow.sql import sql
+    from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.onnxruntime import inference_session
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from onnxwire.text_parser import RetiredFieldWarning, from_text
 else:
     _LAZY = {
+        "ArrowTable": "onnxwire.arrow.table",
         "Problem": "onnxwire.checker",
         "Difference": "onnxwire.difference",
         "RetiredFieldWarning": "onnxwire.text_parser",
@@ -57,7 +60,9 @@ else:
         "join_segments": "onnxwire.tensor",
         "rename_nodes": "onnxwire.rename",
         "rename_values": "onnxwire.rename",
+        "sql": "onnxwire.arrow.sql",
         "tensors": "onnxwire.index",
+        "to_arrow": "onnxwire.arrow.table",
         "to_json": "onnxwire.json",
         "to_npy": "onnxwire.npy",
         "to_npz": "onnxwire.npy",
@@ -75,6 +80,7 @@ else:
 
 
 __all__ = [
+    "ArrowTable",
     "ClosedError",
     "DecodeError",
     "Difference",
@@ -111,7 +117,9 @@ __all__ = [
     "rename_nodes",
     "rename_values",
     "save",
+    "sql",
     "tensors",
+    "to_arrow",
     "to_json",
     "to_npy",
     "to_npz",

@@ -100,6 +100,10 @@ class MissingPackageError(Error, ImportError):
     """What was asked for needs a package that is not installed."""
 
 
+class QueryError(Error, ValueError):
+    """A query that the database refuses; the text says why."""
+
+
 class PathError(Error, LookupError):
     """A path or name that leads to nothing in a message.
 

@@ -323,8 +323,10 @@ def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str
 
 
 ABSENT = {
+    "catalog": ["absent.onnx", "-o", "catalog"],
     "diff": ["absent.onnx", "absent.onnx"],
     "set": ["absent.onnx", "doc_string=x", "-i"],
+    "sql": ["absent.onnx", "from nodes"],
     "rename": ["absent.onnx", "x", "y", "-i"],
     "rm": ["absent.onnx", "doc_string", "-i"],
     "extract": ["absent.onnx", "--outputs", "y", "-o", "out.onnx"],

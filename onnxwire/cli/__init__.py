@@ -25,6 +25,7 @@ examples:
   onnxwire view model.onnx              a model in the browser; -o report.html for a report
   onnxwire show model.onnx tensor:w0    a tensor with its range, mean, NaNs and a histogram
   onnxwire stats model.onnx             the same of every tensor; --plot weights.html
+  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'
   onnxwire diff a.onnx b.onnx           what two models differ in, weights included
   onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
   onnxwire set m.onnx node:relu.op_type=Gelu -i         a field by its path; also rename, rm, meta

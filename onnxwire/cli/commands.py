@@ -9,11 +9,13 @@ GROUPS = {
         "show": "any message, value or tensor, by its path",
         "stats": "range, mean, NaNs, ... of every tensor",
         "view": "a model in the browser, or as a report",
+        "sql": "an answer to a question in SQL",
         "dump": "a whole file as text or JSON",
     },
     "check": {
         "check": "the rules of the ONNX IR that files break",
         "diff": "what two models differ in",
+        "catalog": "the tables of many models, as a Parquet data set",
     },
     "edit": {
         "set": "change fields of a model",

@@ -1,0 +1,125 @@
+"""Tables of a model for libraries of Arrow, beside lists that are made through the official classes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.row import Row, Skip
+from benchmarks.structure import PATH, prepare
+
+THREE = ("nodes", "attributes", "values")
+
+
+def prepare_polars() -> None:
+    """Make the file, if polars is here."""
+    try:
+        import polars  # noqa: F401
+    except ImportError:
+        raise Skip("polars is not installed") from None
+    prepare()
+
+
+def present(message: Any, *names: str) -> list[Any]:
+    """The values of fields, None for absent ones."""
+    return [getattr(message, name) if message.HasField(name) else None for name in names]
+
+
+def list_nodes(model: Any) -> list[Any]:
+    """Rows of the table `nodes`, without offsets, which the official classes do not know."""
+    return [
+        (
+            index,
+            *present(node, "name", "op_type", "domain", "overload"),
+            list(node.input),
+            list(node.output),
+            len(node.attribute),
+            *present(node, "doc_string"),
+        )
+        for index, node in enumerate(model.graph.node)
+    ]
+
+
+def list_attributes(model: Any) -> list[Any]:
+    """Rows of the table `attributes`."""
+    from onnx import AttributeProto
+
+    names = {number: name for name, number in AttributeProto.AttributeType.items()}
+    return [
+        (
+            index,
+            *present(attribute, "name", "i", "f", "s", "ref_attr_name"),
+            names[attribute.type],
+            list(attribute.ints),
+            list(attribute.floats),
+            list(attribute.strings),
+        )
+        for index, node in enumerate(model.graph.node)
+        for attribute in node.attribute
+    ]
+
+
+def list_values(model: Any) -> list[Any]:
+    """Rows of the table `values`."""
+    rows = []
+    for kind in ("input", "output", "value_info"):
+        for value in getattr(model.graph, kind):
+            tensor = value.type.tensor_type
+            dims = [present(dim, "dim_value", "dim_param") for dim in tensor.shape.dim]
+            texts = [text if size is None else str(size) for size, text in dims]
+            rows.append((kind, value.name, tensor.elem_type, [size for size, _ in dims], texts))
+    return rows
+
+
+def ours(tables: tuple[str, ...]) -> Callable[[], object]:
+    import pyarrow
+
+    import onnxwire
+
+    pyarrow.table(onnxwire.to_arrow(b"\x08\x08", "model"))  # imports what it takes
+    return lambda: [pyarrow.table(onnxwire.to_arrow(PATH, table)) for table in tables]
+
+
+def ours_to_polars() -> Callable[[], object]:
+    import polars
+
+    import onnxwire
+
+    polars.DataFrame(onnxwire.to_arrow(b"\x08\x08", "model"))
+    return lambda: [polars.DataFrame(onnxwire.to_arrow(PATH, "nodes"))]
+
+
+def official(makers: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
+    import onnx
+
+    def make() -> object:
+        model = onnx.load(PATH, load_external_data=False)
+        return [maker(model) for maker in makers]
+
+    return make
+
+
+def count(result: Any) -> list[int]:
+    """How many rows each table has."""
+    return [len(table) for table in result]
+
+
+ROWS = [
+    Row(
+        "nodes, attributes, values of 100,000 nodes and value_infos to pyarrow",
+        prepare=prepare,
+        ours=lambda: ours(THREE),
+        official=lambda: official([list_nodes, list_attributes, list_values]),
+        fingerprint=count,
+        goal=20,
+        private_goal=60e6,
+        repeats=5,
+    ),
+    Row(
+        "the nodes alone to polars",
+        prepare=prepare_polars,
+        ours=ours_to_polars,
+        official=lambda: official([list_nodes]),
+        fingerprint=count,
+        goal=25,
+        repeats=5,
+    ),
+]

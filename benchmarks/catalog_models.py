@@ -1,0 +1,109 @@
+"""A catalog of 2,000 models by two processes, beside a loop of onnx.load that gathers the same columns."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arrow_tables import list_values
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row, Skip
+
+MODELS = FOLDER / "models"
+COUNT = 2000
+BIG = 200  # of them, with weights from 1 MiB to 1 GiB that are holes in the file
+
+
+def prepare() -> None:
+    """Make the models: copies of those in the onnx package, and sparse ones."""
+    try:
+        import xxhash  # noqa: F401
+    except ImportError:
+        raise Skip("xxhash is not installed") from None
+    make_once(MODELS, write)
+
+
+def write(folder: Path) -> None:
+    """Write the models."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    choose = random.Random(0)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    package = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
+    for number in range(COUNT - BIG):
+        shutil.copy(package[number % len(package)], folder / f"{number:04}.onnx")
+    for number in range(COUNT - BIG, COUNT):
+        size = int(2 ** choose.uniform(20, 30))
+        nodes = [helper.make_node("MatMul", [f"v{i}", "w"], [f"v{i + 1}"], f"n{i}") for i in range(100)]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("v0", "v100")]
+        graph = helper.make_graph(nodes, "big", ends[:1], ends[1:])
+        head = helper.make_model(graph).SerializeToString()
+        with open(folder / f"{number:04}.onnx", "wb") as file:
+            # The graph is there twice, which makes one of both: that with the nodes, and that with the weights.
+            tensor = b"\x08" + _varint(size) + b"\x10\x02\x42\x01w\x4a" + _varint(size)
+            file.write(head + b"\x3a" + _varint(len(tensor) + size + 1 + len(_varint(len(tensor) + size))))
+            file.write(b"\x2a" + _varint(len(tensor) + size) + tensor)
+            file.truncate(file.tell() + size)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def ours() -> Callable[[], object]:
+    import tempfile
+
+    from onnxwire import catalog
+
+    def make() -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            return catalog.build([MODELS], folder, workers=2)
+
+    return make
+
+
+def official() -> Callable[[], object]:
+    import onnx
+
+    def make() -> object:
+        tables: dict[str, list[Any]] = {name: [] for name in ("models", "operators", "tensors", "values", "metadata")}
+        for path in sorted(MODELS.glob("*.onnx")):
+            model = onnx.load(path, load_external_data=False)
+            tables["models"].append((path, model.ir_version, model.producer_name, model.graph.name))
+            counts = Counter((node.domain, node.op_type) for node in model.graph.node)
+            tables["operators"] += [(path, *key, n) for key, n in counts.items()]
+            tables["tensors"] += [
+                (path, tensor.name, tensor.data_type, list(tensor.dims), len(tensor.raw_data))
+                for tensor in model.graph.initializer
+            ]
+            tables["values"] += [(path, *row) for row in list_values(model)]
+            tables["metadata"] += [(path, entry.key, entry.value) for entry in model.metadata_props]
+        return tables
+
+    return make
+
+
+def count_models(result: Any) -> int:
+    """How many models are in."""
+    return len(result["models"]) if isinstance(result, dict) else result.rows["models"]
+
+
+ROWS = [
+    Row(
+        "catalog of 2,000 models, 200 of them of 1 MiB to 1 GiB, by 2 processes",
+        prepare=prepare,
+        ours=ours,
+        official=official,
+        fingerprint=count_models,
+        goal=20,
+        repeats=1,
+    ),
+]

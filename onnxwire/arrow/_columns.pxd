@@ -1,0 +1,113 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns in Arrow's memory layout, whose strings stay where they are in a document."""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
+
+from onnxwire._document cimport Document
+
+cdef enum Type:              # of a column, or of the items of a list
+    STRING                   # View; after `copy_strings` offsets and text
+    INT64
+    INT32
+    FLOAT
+
+cdef struct View:
+    # A string of up to 12 bytes is in the view itself; of a longer one it has the first 4, and where it is.
+    int32_t size
+    uint8_t[4] prefix
+    int32_t stretch
+    int32_t offset
+
+cdef struct Values:
+    int64_t n
+    int64_t capacity         # 0 as long as all values are null
+    int64_t nulls
+    uint8_t* valid           # a bit a value, NULL as long as none is null
+    uint8_t* data            # `width` bytes a value
+    uint8_t* text            # of strings that were copied; the data is then n + 1 offsets of int32
+    int width
+
+cdef struct Column:
+    Type type
+    bint is_list
+    Values rows              # of a list: where its items end, n + 1 int32 from 0 on
+    Values items             # of a list
+
+cdef struct Stretch:
+    # Bytes that views point into: some of the document, or of an arena of our own.
+    const uint8_t* p
+    int64_t n
+    uint8_t* owned
+    int64_t capacity
+
+cdef struct Block:
+    int64_t rows
+    int32_t n_columns
+    bint is_copied           # strings are offsets and text
+    Column* columns
+    char** names
+    Stretch* stretches
+    int32_t n_stretches
+    int32_t stretches_capacity
+    int64_t* sizes           # of the stretches
+    char* metadata           # of the schema, in Arrow's form
+    size_t metadata_size
+
+
+cdef class Columns:
+    cdef Block block
+    cdef Document document           # pinned as long as views point into it; else None
+    cdef int32_t arena               # the stretch that new text goes to, or -1
+    cdef int32_t last                # the stretch of the document that was used last, or -1
+    cdef readonly int64_t repaired   # strings that were not UTF-8
+    cdef readonly list names
+    cdef bint is_pinned
+
+    cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
+    cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1
+    cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1
+    cdef int make_own_view(self, const uint8_t* p, uint64_t n, View* view) except -1
+    cdef int32_t add_stretch(self) except -1
+    cdef void free_stretches(self) noexcept
+    cdef void unpin(self) noexcept
+    cdef int finish(self, bint copies) except -1
+    cdef object value(self, Type type, Values* values, int64_t i)
+
+
+cdef int widen(Values* values, int64_t extra) except -1
+cdef int mark_null(Values* values) except -1
+cdef int end_list(Column* column, bint is_null) except -1
+
+
+cdef inline int add_null(Values* values) except -1:
+    if values.nulls == values.n and values.capacity == 0:
+        # As long as all are null there is no memory: many columns stay so.
+        values.n += 1
+        values.nulls += 1
+        return 0
+    if values.n >= values.capacity:
+        widen(values, 1)
+    mark_null(values)
+    memset(values.data + values.n * values.width, 0, values.width)
+    values.n += 1
+    return 0
+
+
+cdef inline int add_number(Values* values, int64_t number) except -1:
+    """Add an integer, or the bits of a float."""
+    if values.n >= values.capacity:
+        widen(values, 1)
+    if values.width == 8:
+        (<int64_t*>values.data)[values.n] = number
+    else:
+        (<int32_t*>values.data)[values.n] = <int32_t>number
+    values.n += 1
+    return 0
+
+
+cdef inline int add_view(Values* values, const View* view) except -1:
+    if values.n >= values.capacity:
+        widen(values, 1)
+    (<View*>values.data)[values.n] = view[0]
+    values.n += 1
+    return 0

@@ -1,0 +1,15 @@
+from collections.abc import Iterable
+from typing import Any
+
+from onnxwire._document import Document
+
+TYPES: dict[str, int]
+
+class Columns:
+    """The columns of a table."""
+
+    names: list[str]
+    repaired: int
+    def __init__(self, columns: Iterable[tuple[str, str]], document: Document | None = None) -> None: ...
+    def __len__(self) -> int: ...
+    def to_pylist(self, name: str) -> list[Any]: ...

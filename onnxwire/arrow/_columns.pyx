@@ -1,0 +1,428 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns in Arrow's memory layout, whose strings stay where they are in a document.
+
+A string column is an array of views of 16 bytes. What a view points into is a *stretch*: a part of the document with
+strings in it, or an arena with text that stands nowhere in the document. A stretch ends where the next string is far
+away or more than 2 GiB from its start, so weights are in none, and a document may have any size.
+Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from onnxwire._varint cimport load64
+
+from onnxwire.errors import DecodeError, FieldValueError
+
+cdef enum:
+    SHORT = 12                   # bytes of a string that fit in a view
+    GAP = 1 << 16                # bytes without strings that a stretch may have in it
+    ARENA = 1 << 30              # bytes of an arena at most
+
+TYPES = {"string": STRING, "int64": INT64, "int32": INT32, "float": FLOAT}
+
+
+cdef inline int width_of(Type type) noexcept nogil:
+    return sizeof(View) if type == STRING else 8 if type == INT64 else 4
+
+
+cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef const uint8_t* last
+    cdef uint64_t bits = 0
+    cdef uint64_t i
+    if n < 8:
+        for i in range(n):
+            bits |= p[i]
+        return bits < 0x80
+    last = p + n - 8
+    bits = load64(last)  # it overlaps the one before it
+    while p < last:
+        bits |= load64(p)
+        p += 8
+    return bits & <uint64_t>0x8080808080808080 == 0
+
+
+cdef int widen(Values* values, int64_t extra) except -1:
+    """Make room for more values."""
+    cdef int64_t capacity = values.n + extra
+    cdef void* moved
+    if capacity <= values.capacity:
+        return 0
+    capacity += capacity // 2 + 16
+    if values.capacity == 0 and values.n:
+        return make_nulls(values, capacity)
+    moved = realloc(values.data, <size_t>capacity * values.width)
+    if moved == NULL:
+        raise MemoryError
+    values.data = <uint8_t*>moved
+    if values.valid != NULL:
+        moved = realloc(values.valid, <size_t>(capacity + 7) // 8)
+        if moved == NULL:
+            raise MemoryError
+        values.valid = <uint8_t*>moved
+        # Bits beyond the last value are set: what comes is there unless it says otherwise.
+        memset(values.valid + (values.capacity + 7) // 8, 0xFF, (capacity + 7) // 8 - (values.capacity + 7) // 8)
+    values.capacity = capacity
+    return 0
+
+
+cdef int make_nulls(Values* values, int64_t capacity) except -1:
+    """Give memory to values that are all null; what the system zeroes is not touched."""
+    values.data = <uint8_t*>calloc(<size_t>capacity, values.width)
+    values.valid = <uint8_t*>malloc(<size_t>(capacity + 7) // 8)
+    if values.data == NULL or values.valid == NULL:
+        raise MemoryError
+    memset(values.valid, 0xFF, (capacity + 7) // 8)
+    memset(values.valid, 0, values.n // 8)
+    if values.n & 7:
+        values.valid[values.n >> 3] = <uint8_t>(0xFF << (values.n & 7))
+    values.capacity = capacity
+    return 0
+
+
+cdef int mark_null(Values* values) except -1:
+    """Make the value that comes next a null; there is room for it."""
+    cdef size_t size = <size_t>(values.capacity + 7) // 8
+    if values.valid == NULL:
+        values.valid = <uint8_t*>malloc(size)
+        if values.valid == NULL:
+            raise MemoryError
+        memset(values.valid, 0xFF, size)
+    values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
+    values.nulls += 1
+    return 0
+
+
+cdef int end_list(Column* column, bint is_null) except -1:
+    """End a list: what was added to the items since the one before it."""
+    if column.items.n > INT32_MAX:
+        raise FieldValueError(f"a column of lists has {INT32_MAX:,} items at most, and there are more")
+    widen(&column.rows, 2)
+    if is_null:
+        mark_null(&column.rows)
+    column.rows.n += 1
+    (<int32_t*>column.rows.data)[column.rows.n] = <int32_t>column.items.n
+    return 0
+
+
+cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
+    """Put a short string into its view."""
+    memset(view, 0, sizeof(View))
+    view.size = <int32_t>n
+    memcpy(<uint8_t*>view + 4, p, n)
+
+
+cdef void shrink(Values* values, int64_t n) noexcept:
+    """Give back what was not used of the room for n values."""
+    cdef void* moved
+    if values.data != NULL and n and n < values.capacity:
+        moved = realloc(values.data, <size_t>n * values.width)
+        if moved != NULL:
+            values.data = <uint8_t*>moved
+            values.capacity = n
+
+
+@cython.no_gc
+cdef class Columns:
+    """The columns of a table.
+
+    columns: (name, type) of each, the type a key of TYPES or such a key in brackets, of a list. document: the one that
+    strings may point into, which is not closed as long as they do; None where there is none.
+    """
+
+    def __cinit__(self, columns, Document document=None):
+        cdef Column* column
+        cdef int32_t i = 0
+        self.arena = self.last = -1
+        self.names = [name for name, _ in columns]
+        self.block.columns = <Column*>calloc(len(columns) + 1, sizeof(Column))
+        self.block.names = <char**>calloc(len(columns) + 1, sizeof(char*))
+        if self.block.columns == NULL or self.block.names == NULL:
+            raise MemoryError
+        for name, type in columns:
+            column = &self.block.columns[i]
+            column.is_list = type.startswith("[")
+            column.type = TYPES[type.strip("[]")]
+            column.items.width = column.rows.width = width_of(column.type)
+            if column.is_list:
+                column.rows.width = 4
+                widen(&column.rows, 1)
+                (<int32_t*>column.rows.data)[0] = 0
+            self.block.names[i] = copy_string(name.encode())
+            i += 1
+            self.block.n_columns = i
+        if document is not None:
+            document.check_open()
+            self.document = document
+            document.pins += 1
+            self.is_pinned = True
+
+    def __dealloc__(self):
+        cdef int32_t i
+        self.unpin()
+        if self.block.columns != NULL:
+            for i in range(self.block.n_columns):
+                free_values(&self.block.columns[i].rows)
+                free_values(&self.block.columns[i].items)
+        if self.block.names != NULL:
+            for i in range(self.block.n_columns):
+                free(self.block.names[i])
+        free(self.block.columns)
+        free(self.block.names)
+        self.free_stretches()
+        free(self.block.metadata)
+
+    cdef void free_stretches(self) noexcept:
+        cdef int32_t i
+        for i in range(self.block.n_stretches):
+            free(self.block.stretches[i].owned)
+        free(self.block.stretches)
+        free(self.block.sizes)
+        self.block.stretches = NULL
+        self.block.sizes = NULL
+        self.block.n_stretches = self.block.stretches_capacity = 0
+
+    cdef void unpin(self) noexcept:
+        if self.is_pinned:
+            self.document.pins -= 1
+            self.is_pinned = False
+        self.document = None
+
+    def __len__(self):
+        return self.block.rows
+
+    # What a walk adds.
+
+    cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
+        """Add a string of the document; what is not UTF-8 is copied, with U+FFFD for what is wrong, and counted."""
+        cdef View view
+        if is_ascii(p, n) or is_utf8(p, n):
+            self.make_view(p, n, &view)
+        else:
+            self.repaired += 1
+            text = (<const char*>p)[:n].decode("utf-8", "replace").encode()
+            self.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
+        return add_view(values, &view)
+
+    cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1:
+        """Add a string that does not stand in the document; it is UTF-8."""
+        cdef View view
+        self.make_own_view(p, n, &view)
+        return add_view(values, &view)
+
+    # Where strings are.
+
+    cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
+        """Make a view of bytes of the document."""
+        cdef Stretch* stretch = NULL
+        if n <= SHORT:
+            make_short(p, n, view)
+            return 0
+        if n > INT32_MAX:
+            raise DecodeError(
+                f"a string of {n:,} bytes, and an Arrow string has {INT32_MAX:,} at most", p - self.document.start, "",
+                self.document.name,
+            )
+        if self.last >= 0:
+            stretch = &self.block.stretches[self.last]
+            if p < stretch.p or p - stretch.p > INT32_MAX - <int64_t>n or p - stretch.p > stretch.n + GAP:
+                stretch = NULL
+        if stretch == NULL:
+            self.last = self.add_stretch()
+            stretch = &self.block.stretches[self.last]
+            stretch.p = p
+        if p - stretch.p + <int64_t>n > stretch.n:
+            stretch.n = p - stretch.p + <int64_t>n
+        view.size = <int32_t>n
+        memcpy(view.prefix, p, 4)
+        view.stretch = self.last
+        view.offset = <int32_t>(p - stretch.p)
+        return 0
+
+    cdef int make_own_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
+        """Make a view of text that is copied to the arena."""
+        cdef Stretch* arena
+        cdef int64_t capacity
+        cdef void* moved
+        if n <= SHORT:
+            make_short(p, n, view)
+            return 0
+        if n > ARENA:
+            raise FieldValueError(f"a text of {n:,} bytes had to be copied, which is done up to {<int64_t>ARENA:,}")
+        if self.arena < 0 or self.block.stretches[self.arena].n + <int64_t>n > ARENA:
+            self.arena = self.add_stretch()
+        arena = &self.block.stretches[self.arena]
+        if arena.n + <int64_t>n > arena.capacity:
+            capacity = (arena.n + <int64_t>n) * 2 + 256
+            moved = realloc(arena.owned, <size_t>capacity)
+            if moved == NULL:
+                raise MemoryError
+            arena.owned = <uint8_t*>moved
+            arena.p = arena.owned
+            arena.capacity = capacity
+        memcpy(arena.owned + arena.n, p, n)
+        view.size = <int32_t>n
+        memcpy(view.prefix, p, 4)
+        view.stretch = self.arena
+        view.offset = <int32_t>arena.n
+        arena.n += <int64_t>n
+        return 0
+
+    cdef int32_t add_stretch(self) except -1:
+        cdef int32_t capacity
+        cdef void* moved
+        if self.block.n_stretches == self.block.stretches_capacity:
+            if self.block.n_stretches >= 1 << 29:
+                raise MemoryError
+            capacity = self.block.n_stretches * 2 + 4
+            moved = realloc(self.block.stretches, <size_t>capacity * sizeof(Stretch))
+            if moved == NULL:
+                raise MemoryError
+            self.block.stretches = <Stretch*>moved
+            self.block.stretches_capacity = capacity
+        memset(&self.block.stretches[self.block.n_stretches], 0, sizeof(Stretch))
+        self.block.n_stretches += 1
+        return self.block.n_stretches - 1
+
+    # When all is in.
+
+    cdef int finish(self, bint copies) except -1:
+        """Close the table; with `copies` no view is left, and the document is let go of."""
+        cdef Column* column
+        cdef Values* values
+        cdef int32_t i
+        self.block.rows = self.block.columns[0].rows.n
+        for i in range(self.block.n_columns):
+            column = &self.block.columns[i]
+            values = &column.items if column.is_list else &column.rows
+            if column.is_list:
+                shrink(&column.rows, column.rows.n + 1)
+            if values.capacity == 0 and values.n:
+                make_nulls(values, values.n)
+            if copies and column.type == STRING:
+                copy_strings(&self.block, values, self.names[i])
+            else:
+                shrink(values, values.n)
+        if copies:
+            self.free_stretches()
+            self.block.is_copied = True
+        self.block.sizes = <int64_t*>calloc(self.block.n_stretches + 1, sizeof(int64_t))
+        if self.block.sizes == NULL:
+            raise MemoryError
+        for i in range(self.block.n_stretches):
+            self.block.sizes[i] = self.block.stretches[i].n
+        if self.last < 0 or copies:
+            self.unpin()
+        metadata = schema_metadata({"onnxwire.repaired_strings": str(self.repaired)})
+        self.block.metadata = copy_string(metadata)
+        self.block.metadata_size = <size_t>len(metadata)
+        return 0
+
+    # What Python reads without a library for Arrow.
+
+    def to_pylist(self, str name):
+        """The values of a column as Python has them: str, int, float, lists of them, None."""
+        cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
+        cdef int32_t* ends = <int32_t*>column.rows.data
+        cdef int64_t i
+        if not column.is_list:
+            return [self.value(column.type, &column.rows, i) for i in range(column.rows.n)]
+        items = [self.value(column.type, &column.items, i) for i in range(column.items.n)]
+        return [
+            items[ends[i]:ends[i + 1]] if is_valid(&column.rows, i) else None for i in range(column.rows.n)
+        ]
+
+    cdef object value(self, Type type, Values* values, int64_t i):
+        cdef uint64_t n
+        cdef const uint8_t* p
+        if not is_valid(values, i):
+            return None
+        if type == INT64:
+            return (<int64_t*>values.data)[i]
+        if type == INT32:
+            return (<int32_t*>values.data)[i]
+        if type == FLOAT:
+            return (<float*>values.data)[i]
+        if self.block.is_copied:
+            p = values.text + (<int32_t*>values.data)[i]
+            n = <uint64_t>((<int32_t*>values.data)[i + 1] - (<int32_t*>values.data)[i])
+        else:
+            n = <uint64_t>(<View*>values.data)[i].size
+            p = text_of(&self.block, &(<View*>values.data)[i])
+        return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
+
+
+cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
+    return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
+
+
+cdef inline const uint8_t* text_of(const Block* block, const View* view) noexcept nogil:
+    """Where the text of a view is."""
+    if view.size <= SHORT:
+        return <const uint8_t*>view + 4
+    return block.stretches[view.stretch].p + view.offset
+
+
+cdef int copy_strings(const Block* block, Values* values, str name) except -1:
+    """Make offsets and text of views."""
+    cdef View* views = <View*>values.data
+    cdef int64_t total = 0
+    cdef int64_t i
+    cdef int32_t* offsets
+    cdef uint8_t* text
+    for i in range(values.n):
+        total += views[i].size
+    if total > INT32_MAX:
+        raise FieldValueError(f"{name} has {total:,} bytes of strings, too many for utf8; take strings='utf8_view'")
+    offsets = <int32_t*>malloc(<size_t>(values.n + 1) * 4)
+    text = <uint8_t*>malloc(<size_t>total + 1)
+    if offsets == NULL or text == NULL:
+        free(offsets)
+        free(text)
+        raise MemoryError
+    offsets[0] = 0
+    for i in range(values.n):
+        memcpy(text + offsets[i], text_of(block, &views[i]), <size_t>views[i].size)
+        offsets[i + 1] = offsets[i] + views[i].size
+    free(values.data)
+    values.data = <uint8_t*>offsets
+    values.text = text
+    values.width = 4
+    values.capacity = values.n
+    return 0
+
+
+cdef void free_values(Values* values) noexcept:
+    free(values.valid)
+    free(values.data)
+    free(values.text)
+
+
+cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
+    """Whether bytes are UTF-8, as Python and Arrow define it; few strings are not ASCII."""
+    try:
+        PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef char* copy_string(bytes text) except NULL:
+    """A string in memory of its own."""
+    cdef char* copy = <char*>malloc(len(text) + 1)
+    if copy == NULL:
+        raise MemoryError
+    memcpy(copy, PyBytes_AS_STRING(text), len(text) + 1)
+    return copy
+
+
+cdef bytes schema_metadata(dict entries):
+    """Entries in the form of ArrowSchema.metadata: counts and lengths are int32 in the machine's byte order."""
+    import sys
+    parts = [len(entries).to_bytes(4, sys.byteorder)]
+    for word in [word.encode() for entry in entries.items() for word in entry]:
+        parts += [len(word).to_bytes(4, sys.byteorder), word]
+    return b"".join(parts)

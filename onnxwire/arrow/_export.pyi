@@ -1,0 +1,6 @@
+from typing_extensions import CapsuleType
+
+from onnxwire.arrow._columns import Columns
+
+def export_schema(columns: Columns) -> CapsuleType: ...
+def export_stream(columns: Columns, requested_schema: object = None) -> CapsuleType: ...

@@ -1,0 +1,355 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns as the C structs that every library for Arrow takes: a schema, and a stream of one record batch.
+
+Each struct holds a reference to the columns, children too, because a consumer may move a child out of its parent and
+release the two apart. Consumers call back from any thread, without the GIL.
+Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
+"""
+from cpython.object cimport PyObject
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset, strlen
+
+from onnxwire.arrow._columns cimport INT32, INT64, STRING, Block, Column, Columns, Type, Values
+
+from onnxwire.errors import FieldValueError
+
+cdef extern from "arrow.h" nogil:
+    enum:
+        ARROW_FLAG_NULLABLE
+
+    struct ArrowSchema:
+        const char* format
+        const char* name
+        const char* metadata
+        int64_t flags
+        int64_t n_children
+        ArrowSchema** children
+        ArrowSchema* dictionary
+        void (*release)(ArrowSchema*) noexcept nogil
+        void* private_data
+
+    struct ArrowArray:
+        int64_t length
+        int64_t null_count
+        int64_t offset
+        int64_t n_buffers
+        int64_t n_children
+        const void** buffers
+        ArrowArray** children
+        ArrowArray* dictionary
+        void (*release)(ArrowArray*) noexcept nogil
+        void* private_data
+
+    struct ArrowArrayStream:
+        int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
+        int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
+        const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
+        void (*release)(ArrowArrayStream*) noexcept nogil
+        void* private_data
+
+# Of pointers, not objects: a capsule that is being discarded must not be counted up again.
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
+    void Py_INCREF(PyObject* o)
+    void Py_DECREF(PyObject* o)
+    object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
+    void* PyCapsule_GetPointer(PyObject* capsule, const char* name) except? NULL
+
+# Formats of types, as the interface spells them.
+cdef const char* UTF8 = "u"
+cdef const char* UTF8_VIEW = "vu"
+cdef const char* LONG = "l"
+cdef const char* INT = "i"
+cdef const char* SINGLE = "f"
+cdef const char* ANY_LIST = "+l"
+cdef const char* STRUCT = "+s"
+
+cdef const char* SCHEMA = "arrow_schema"
+cdef const char* STREAM = "arrow_array_stream"
+
+
+cdef struct Held:
+    # What a stream holds.
+    PyObject* owner              # the Columns that the block is of
+    const Block* block
+    bint is_done
+
+
+# --- schemas: all that is in one is its own
+
+cdef void release_schema(ArrowSchema* self) noexcept nogil:
+    cdef int64_t i
+    if self.children != NULL:
+        for i in range(self.n_children):
+            if self.children[i] != NULL:
+                if self.children[i].release != NULL:
+                    self.children[i].release(self.children[i])
+                free(self.children[i])
+        free(self.children)
+    free(<void*>self.name)
+    free(<void*>self.metadata)
+    self.release = NULL
+
+
+cdef const char* format_of(Type type, bint is_copied) noexcept nogil:
+    if type == STRING:
+        return UTF8 if is_copied else UTF8_VIEW
+    return LONG if type == INT64 else INT if type == INT32 else SINGLE
+
+
+cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
+    cdef char* copy = <char*>malloc(n + 1)
+    if copy != NULL:
+        memcpy(copy, text, n)
+        copy[n] = 0
+    return copy
+
+
+cdef int begin_schema(ArrowSchema* out, const char* format, const char* name, int64_t n_children) noexcept nogil:
+    """Fill in a schema without its children; it can be released whatever is returned."""
+    cdef int64_t i
+    memset(out, 0, sizeof(ArrowSchema))
+    out.format = format
+    out.flags = ARROW_FLAG_NULLABLE
+    out.release = release_schema
+    out.name = copy_bytes(name, strlen(name))
+    if out.name == NULL:
+        return ENOMEM
+    if n_children:
+        out.children = <ArrowSchema**>calloc(n_children, sizeof(ArrowSchema*))
+        if out.children == NULL:
+            return ENOMEM
+        out.n_children = n_children
+        for i in range(n_children):
+            out.children[i] = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
+            if out.children[i] == NULL:
+                return ENOMEM
+    return 0
+
+
+cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
+    cdef const Column* column
+    cdef const char* format
+    cdef ArrowSchema* child
+    cdef int32_t i
+    cdef int fault = begin_schema(out, STRUCT, "", block.n_columns)
+    if fault:
+        return fault
+    out.flags = 0
+    out.metadata = copy_bytes(block.metadata, block.metadata_size)
+    if out.metadata == NULL:
+        return ENOMEM
+    for i in range(block.n_columns):
+        column = &block.columns[i]
+        child = out.children[i]
+        format = format_of(column.type, block.is_copied)
+        fault = begin_schema(child, ANY_LIST if column.is_list else format, block.names[i], column.is_list)
+        if fault == 0 and column.is_list:
+            fault = begin_schema(child.children[0], format, "item", 0)
+        if fault:
+            return fault
+    return 0
+
+
+cdef int make_schema(const Block* block, ArrowSchema* out) noexcept nogil:
+    cdef int fault = fill_schema(block, out)
+    if fault:
+        release_schema(out)
+    return fault
+
+
+# --- arrays: their buffers are the columns' own
+
+cdef void release_array(ArrowArray* self) noexcept nogil:
+    cdef int64_t i
+    if self.children != NULL:
+        for i in range(self.n_children):
+            if self.children[i] != NULL:
+                if self.children[i].release != NULL:
+                    self.children[i].release(self.children[i])
+                free(self.children[i])
+        free(self.children)
+    free(self.buffers)
+    self.release = NULL
+    # A consumer may outlive the interpreter, and then nobody is left to give the columns back to.
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(<PyObject*>self.private_data)
+
+
+cdef int begin_array(
+    ArrowArray* out, PyObject* owner, const Values* values, int64_t length, int64_t n_buffers, int64_t n_children
+) noexcept nogil:
+    """Fill in an array whose first buffer is the validity of `values`; it can be released whatever is returned."""
+    cdef int64_t i
+    memset(out, 0, sizeof(ArrowArray))
+    out.length = length
+    out.release = release_array
+    out.private_data = owner
+    with gil:
+        Py_INCREF(owner)
+    out.buffers = <const void**>calloc(n_buffers, sizeof(void*))
+    if out.buffers == NULL:
+        return ENOMEM
+    out.n_buffers = n_buffers
+    if values != NULL:
+        out.null_count = values.nulls
+        out.buffers[0] = values.valid
+    if n_children:
+        out.children = <ArrowArray**>calloc(n_children, sizeof(ArrowArray*))
+        if out.children == NULL:
+            return ENOMEM
+        out.n_children = n_children
+        for i in range(n_children):
+            out.children[i] = <ArrowArray*>calloc(1, sizeof(ArrowArray))
+            if out.children[i] == NULL:
+                return ENOMEM
+    return 0
+
+
+cdef int fill_values(
+    ArrowArray* out, PyObject* owner, const Block* block, Type type, const Values* values
+) noexcept nogil:
+    """Fill in an array without children."""
+    cdef int32_t i
+    cdef int64_t n_buffers = 2
+    cdef int fault
+    if type == STRING:
+        n_buffers = 3 if block.is_copied else 3 + block.n_stretches
+    fault = begin_array(out, owner, values, values.n, n_buffers, 0)
+    if fault:
+        return fault
+    out.buffers[1] = values.data
+    if type == STRING and block.is_copied:
+        out.buffers[2] = values.text
+    elif type == STRING:
+        # The data of views, and at the end how long each is.
+        for i in range(block.n_stretches):
+            out.buffers[2 + i] = block.stretches[i].p
+        out.buffers[2 + block.n_stretches] = block.sizes
+    return 0
+
+
+cdef int fill_array(PyObject* owner, const Block* block, ArrowArray* out) noexcept nogil:
+    cdef const Column* column
+    cdef ArrowArray* child
+    cdef int32_t i
+    cdef int fault = begin_array(out, owner, NULL, block.rows, 1, block.n_columns)
+    if fault:
+        return fault
+    for i in range(block.n_columns):
+        column = &block.columns[i]
+        child = out.children[i]
+        if not column.is_list:
+            fault = fill_values(child, owner, block, column.type, &column.rows)
+        else:
+            fault = begin_array(child, owner, &column.rows, column.rows.n, 2, 1)
+            if fault == 0:
+                child.buffers[1] = column.rows.data
+                fault = fill_values(child.children[0], owner, block, column.type, &column.items)
+        if fault:
+            return fault
+    return 0
+
+
+# --- streams
+
+cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
+    return make_schema((<Held*>self.private_data).block, out)
+
+
+cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
+    cdef Held* held = <Held*>self.private_data
+    cdef int fault
+    if held.is_done:
+        out.release = NULL
+        return 0
+    fault = fill_array(held.owner, held.block, out)
+    if fault:
+        release_array(out)
+    else:
+        held.is_done = True
+    return fault
+
+
+cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
+    return "out of memory"
+
+
+cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
+    cdef Held* held = <Held*>self.private_data
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(held.owner)
+    free(held)
+    self.release = NULL
+
+
+# --- capsules
+
+cdef void discard_schema(PyObject* capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, SCHEMA)
+    if schema.release != NULL:
+        schema.release(schema)
+    free(schema)
+
+
+cdef void discard_stream(PyObject* capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, STREAM)
+    if stream.release != NULL:
+        stream.release(stream)
+    free(stream)
+
+
+def export_schema(Columns columns not None):
+    """A capsule "arrow_schema" with the names and types of columns that are finished."""
+    cdef ArrowSchema* schema = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
+    if schema == NULL:
+        raise MemoryError
+    capsule = make_capsule(schema, SCHEMA, discard_schema)
+    if make_schema(&columns.block, schema):
+        raise MemoryError
+    return capsule
+
+
+def export_stream(Columns columns not None, requested_schema=None):
+    """A capsule "arrow_array_stream" with columns that are finished, as one record batch.
+
+    requested_schema: a capsule "arrow_schema" with as many columns, or None. What else it asks for is left to the
+    consumer, as the interface allows. Raises ValueError for one with another number of columns.
+    """
+    cdef ArrowArrayStream* stream
+    cdef ArrowSchema* wanted
+    cdef Held* held
+    if requested_schema is not None:
+        wanted = <ArrowSchema*>PyCapsule_GetPointer(<PyObject*>requested_schema, SCHEMA)
+        if wanted == NULL or wanted.n_children != columns.block.n_columns:
+            raise FieldValueError(f"the table has {columns.block.n_columns} columns, and another number was asked for")
+    stream = <ArrowArrayStream*>calloc(1, sizeof(ArrowArrayStream))
+    if stream == NULL:
+        raise MemoryError
+    capsule = make_capsule(stream, STREAM, discard_stream)
+    held = <Held*>malloc(sizeof(Held))
+    if held == NULL:
+        raise MemoryError
+    held.owner = <PyObject*>columns
+    held.block = &columns.block
+    held.is_done = False
+    Py_INCREF(held.owner)
+    stream.private_data = held
+    stream.get_schema = get_schema
+    stream.get_next = get_next
+    stream.get_last_error = get_last_error
+    stream.release = release_stream
+    return capsule
+
+
+cdef object make_capsule(void* memory, const char* name, void (*destructor)(PyObject*) noexcept):
+    """A capsule that owns a struct, which is freed where none can be made."""
+    try:
+        return PyCapsule_New(memory, name, destructor)
+    except BaseException:
+        free(memory)
+        raise

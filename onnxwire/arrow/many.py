@@ -1,0 +1,43 @@
+"""A table of one of many models, with the model in each row, as frameworks for many files want it."""
+
+from __future__ import annotations
+
+from onnxwire.arrow.table import to_arrow
+from onnxwire.arrow.tables import TABLES
+from onnxwire.errors import FieldValueError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def check_table(table: str) -> None:
+    """Raise FieldValueError for the name of a table that there is not."""
+    if table not in TABLES:
+        raise FieldValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+
+
+def table_of(path: str, table: str) -> pa.Table:
+    """A table of a model as pyarrow has it, with copied strings; `model` is the first column. Raises as `to_arrow`."""
+    import pyarrow as pa
+
+    return with_model(path, pa.table(to_arrow(path, table, strings="utf8")))
+
+
+def empty_table(table: str) -> pa.Table:
+    """A table without a row."""
+    import pyarrow as pa
+
+    return with_model("", pa.table(to_arrow(b"\x08\x00", table, strings="utf8")).slice(0, 0))
+
+
+def with_model(model: str, table: pa.Table) -> pa.Table:
+    """A table with the model in each row, and no metadata."""
+    import os
+
+    import pyarrow as pa
+
+    # A name may hold what is not UTF-8, which a path of the system may and a string may not.
+    name = os.fsencode(model).decode("utf-8", "backslashreplace")
+    column = pa.repeat(pa.scalar(name, pa.string()), table.num_rows)
+    return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)

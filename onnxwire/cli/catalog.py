@@ -1,0 +1,88 @@
+"""`onnxwire catalog`: the tables of many models as a Parquet data set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from onnxwire.cli.options import add_command
+from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.terminal import safe_text
+from onnxwire.sizes import count_text
+
+_DESCRIPTION = """\
+Read any number of models into a catalog: a folder of Parquet files that `onnxwire sql`, DuckDB, polars and others ask.
+The tables are models, operators, tensors, values, metadata, problems (with --check) and failures. What has not changed
+since the last run is not read again, and a run that was ended goes on where it was.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire catalog models/ -o catalog
+  onnxwire catalog 'zoo/**/*.onnx' extra.onnx -o catalog --hash --check
+  onnxwire catalog models/ -o catalog --prune            drop the models whose files are gone
+  onnxwire catalog models/ -o catalog --engine dask --scheduler tcp://10.0.0.1:8786
+  onnxwire catalog models/ -o catalog --engine ray --address auto
+  onnxwire sql catalog "select distinct model from operators where type = 'Loop'"
+
+exit status: 0 all models are in, 1 some could not be read (table failures tells why), 2 trouble
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "catalog", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("sources", metavar="PATH", nargs="+", help="a file, a pattern, or a folder, of which each .onnx file is read")
+    add("-o", "--output", metavar="DIR", required=True, help="the folder of the catalog")
+    add("--engine", choices=("local", "dask", "ray"), default="local", help="what reads; by default processes here")
+    add("--scheduler", metavar="ADDRESS", help="with --engine dask: of its scheduler")
+    add("--address", metavar="ADDRESS", help="with --engine ray: of its cluster; by default one is started here")
+    add("--workers", metavar="N", type=_workers, help="processes of the local engine; by default one a core")
+    add("--hash", action="store_true", help="hash all weights (XXH3-128), to find those that are stored twice")
+    add("--check", action="store_true", help="run the rules of `onnxwire check`")
+    add("--prune", action="store_true", help="drop models whose files are gone")
+    add("--json", action="store_true", help="print the summary as JSON")
+    add("--no-progress", action="store_true", help="draw no progress bar")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes from 1 to 1024")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the catalog and print what was done; returns the exit status."""
+    if options.scheduler is not None and options.engine != "dask":
+        options.parser.error("--scheduler goes with --engine dask")
+    if options.address is not None and options.engine != "ray":
+        options.parser.error("--address goes with --engine ray")
+    from onnxwire.catalog.build import build
+
+    with progress_bar("reading models", not options.no_progress) as progress:
+        summary = build(
+            options.sources,
+            options.output,
+            engine=options.engine,
+            address=options.scheduler or options.address,
+            workers=options.workers,
+            hash=options.hash,
+            check=options.check,
+            prune=options.prune,
+            progress=progress,
+        )
+    if options.json:
+        print(json.dumps(summary.as_dict(), indent=2))
+    else:
+        counts = [f"{count_text(summary.read, 'model')} read", f"{summary.unchanged:,} unchanged"]
+        counts += [f"{summary.pruned:,} dropped"] if summary.pruned else []
+        counts += [f"{len(summary.failures):,} failed"] if summary.failures else []
+        print(", ".join(counts))
+        print(", ".join(f"{name} {rows:,}" for name, rows in summary.rows.items()))
+    for model, reason in summary.failures.items():
+        text = reason if reason.startswith(model) else f"{model}: {reason}"
+        print("onnxwire:", safe_text(text), file=sys.stderr)
+    return 1 if summary.failures else 0

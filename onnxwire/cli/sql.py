@@ -1,0 +1,184 @@
+"""`onnxwire sql`: an answer to a question in SQL, about a model or a catalog."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.cli.options import add_command, add_type, refuse_same
+from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
+from onnxwire.errors import QueryError, SaveError
+from onnxwire.messages import SCHEMA
+
+if TYPE_CHECKING:
+    import duckdb
+
+_DESCRIPTION = """\
+Ask a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of a model are nodes, attributes, values,
+uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of one. Weights are not read.
+"""
+
+QUERIES = {
+    "operators by count": """
+        select domain, op_type, count(*) as n from nodes group by all order by n desc""",
+    "the largest tensors": """
+        select name, data_type, dims, size from tensors order by size desc limit 10""",
+    "dead initializers": """
+        select t.name, t.size from tensors t where starts_with(t.path, t.graph || '.initializer[')
+        and not exists (from uses u where u.graph = t.graph and u.name = t.name and u.kind = 'input')
+        and not exists (from values v where v.graph = t.graph and v.name = t.name and v.kind = 'output')""",
+    "initializers that may be duplicates, by type, shape and size": """
+        select data_type, dims, size, count(*) as n, list(name) as names from tensors where size > 1024
+        group by data_type, dims, size having n > 1 order by size * (n - 1) desc""",
+    "values that a node makes and nothing gives a type": """
+        select u.graph, u.name from uses u anti join values v using (graph, name) where u.kind = 'output'""",
+    "a Cast that another Cast reads": """
+        select a.graph, a.name as first, b.name as second from nodes a
+        join uses o on o.graph = a.graph and o.node = a.index and o.kind = 'output'
+        join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input'
+        join nodes b on b.graph = i.graph and b.index = i.node where a.op_type = 'Cast' and b.op_type = 'Cast'""",
+    "nodes that two outputs share": """
+        with recursive up as (
+          select v.name as output, u.graph, u.node from values v
+          join uses u on u.graph = v.graph and u.name = v.name and u.kind = 'output' where v.kind = 'output'
+          union
+          select up.output, o.graph, o.node from up
+          join uses i on i.graph = up.graph and i.node = up.node and i.kind = 'input'
+          join uses o on o.graph = i.graph and o.name = i.name and o.kind = 'output')
+        select graph, node, list(output) as outputs from up group by graph, node having count(*) > 1""",
+    "the longest chains, by the nodes at their heads": """
+        with recursive links as (
+          select o.graph, o.node as a, any_value(i.node) as b from uses o
+          join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input' where o.kind = 'output'
+          group by o.graph, o.node having count(*) = 1),
+        chain as (
+          select graph, a as head, b as last, 2 as length from links l
+          where not exists (from links p where p.graph = l.graph and p.b = l.a)
+          union all
+          select c.graph, c.head, l.b, c.length + 1 from chain c join links l on l.graph = c.graph and l.a = c.last)
+        select graph, head, max(length) as nodes from chain group by all order by nodes desc limit 10""",
+    "kernel shapes of convolutions": """
+        select a.ints as kernel_shape, count(*) as n from attributes a
+        join nodes n on n.graph = a.graph and n.index = a.node
+        where n.op_type = 'Conv' and a.name = 'kernel_shape' group by a.ints order by n desc""",
+    "files of external data, and how many bytes are theirs": """
+        select location, count(*) as tensors, sum(size) as bytes from tensors
+        where storage = 'external' group by location""",
+    "inputs whose shape is not fixed": """
+        select name, type, dims from values where kind = 'input' and graph = 'graph'
+        and (shape is null or list_position(shape, null) > 0 or list_count(shape) < len(shape))""",
+}
+"""Queries worth having, by what they find."""
+
+
+def _examples() -> str:
+    lines = ["examples:", "  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'"]
+    lines += ["  onnxwire sql model.onnx 'describe tensors'"]
+    lines += ["  onnxwire sql model.onnx 'from tensors order by size desc' -o tensors.parquet"]
+    lines += ["  onnxwire sql catalog/ \"select model from operators where type = 'Loop'\"", "", "queries:"]
+    for what, query in QUERIES.items():
+        lines += [f"  -- {what}", *(f"  {line.strip()}" for line in query.strip().splitlines())]
+    return "\n".join(lines)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "sql", _DESCRIPTION, _examples())
+    parser.add_argument("file", metavar="FILE", help="a model, or the folder of a catalog")
+    parser.add_argument("query", metavar="QUERY")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON: a list of objects")
+    form.add_argument("--csv", action="store_true", help="print CSV; lists are written as JSON")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", default="-", help="the file to write: .parquet, .csv or .json; - for stdout"
+    )
+    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_color(parser)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print or write the answer; returns the exit status."""
+    from onnxwire.arrow.sql import first_line, sql
+
+    ending = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
+    if options.output != "-" and not (options.json or options.csv or ending in (".parquet", ".csv", ".json")):
+        options.parser.error(f"{options.output!r} has none of the endings .parquet, .csv and .json")
+    refuse_same(options.file, options.output)
+    found = sql(options.file, options.query, type=SCHEMA.messages[f"onnx.{options.type}"])
+    if found is None:
+        return 0
+    import duckdb
+
+    try:
+        if ending == ".parquet" and not (options.json or options.csv):
+            _write_parquet(found, options.output)
+        else:
+            _print(found, options, ending)
+    except duckdb.Error as error:
+        raise QueryError(first_line(error)) from None
+    return 0
+
+
+def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
+    """Write the answer; an older file is there until the new one is whole."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryDirectory(prefix=".onnxwire-", dir=os.path.dirname(os.path.abspath(path))) as folder:
+            unfinished = os.path.join(folder, "answer.parquet")
+            found.write_parquet(unfinished)
+            os.replace(unfinished, path)
+    except OSError as error:
+        raise SaveError.from_os_error(error, path) from None
+
+
+def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, ending: str) -> None:
+    columns, rows = found.columns, found.fetchall()
+    out = io.StringIO()
+    if options.json or ending == ".json":
+        objects = [dict(zip(columns, map(json_numbers, row), strict=True)) for row in rows]
+        out.write(json.dumps(objects, indent=2, allow_nan=False, default=str) + "\n")
+    elif options.csv or ending == ".csv":
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+    else:
+        paint = painter(options.color)
+        for line in _table(columns, rows, paint):
+            out.write(line + "\n")
+    if options.output == "-":
+        is_raw = options.csv and sys.stdout.isatty()
+        text = out.getvalue()
+        sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+        return
+    try:
+        with open(options.output, "w", encoding="utf-8", newline="") as file:
+            file.write(out.getvalue())
+    except OSError as error:
+        raise SaveError.from_os_error(error, options.output) from None
+
+
+def _cell(value: Any) -> Any:
+    """A value as CSV has it: nothing for null, JSON for lists and structs."""
+    return json.dumps(json_numbers(value), default=str) if isinstance(value, list | dict) else value
+
+
+def _table(columns: list[str], rows: list[Any], paint: Paint) -> list[str]:
+    is_number = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(columns))]
+    cells = [[_shown(value) for value in row] for row in rows]
+    right = [i for i, number in enumerate(is_number) if number and rows]
+    return table_lines(cells, [safe_text(name) for name in columns], right, ["bold", "cyan"], paint)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return number_text(value) if isinstance(value, int | float) else safe_text(str(value))

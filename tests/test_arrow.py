@@ -1,0 +1,589 @@
+"""Tables of models, against the same rows made through messages; and what consumers of Arrow make of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pyarrow as pa
+import pytest
+import wire
+from graphs import nested_model, value, write_sparse_model
+from hypothesis import given
+from onnx import TensorProto, helper, numpy_helper
+from wire import LEN, span, tag, varint
+
+import onnxwire
+from onnxwire.arrow.tables import TABLES
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+FOREST = DIGITS.parent / "iris_forest.onnx"
+
+
+# --- the same rows through messages
+
+
+def text(words):
+    """What a string column says of a string that a message gives."""
+    data = words if isinstance(words, bytes) else words.encode("utf-8", "surrogateescape")
+    return data.decode("utf-8", "replace")
+
+
+def optional(message, name):
+    if not message.HasField(name):
+        return None
+    found = getattr(message, name)
+    return text(found) if isinstance(found, str | bytes) else found
+
+
+def walk(message, path=(), graph=None, above=None):
+    """Every message with its path, that of the graph around it, and the step from the one above."""
+    if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
+        graph = path
+    yield message, path, graph, above
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is None:
+            continue
+        if field.is_repeated:
+            for place, element in enumerate(getattr(message, field.name)):
+                yield from walk(element, (*path, f"{field.name}[{place}]"), graph, (message, field.name, place))
+        elif message.HasField(field.name):
+            child = getattr(message, field.name)
+            yield from walk(child, (*path, field.name), graph, (message, field.name, 0))
+
+
+def joined(path):
+    return None if path is None else ".".join(path)
+
+
+def type_text(type):
+    kind = type.WhichOneof("value")
+    if kind is None:
+        return None
+    inner = getattr(type, kind)
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        name = {0: "undefined"}.get(inner.elem_type) or str(inner.elem_type)
+        if inner.elem_type in onnx.TensorProto.DataType.values():
+            name = onnx.TensorProto.DataType.Name(inner.elem_type).lower()
+        return f"{'sparse_' if kind[0] == 's' else ''}tensor({name})"
+    if kind == "map_type":
+        key = inner.key_type
+        key = onnx.TensorProto.DataType.Name(key) if key in onnx.TensorProto.DataType.values() else str(key)
+        value = (type_text(inner.value_type) if inner.HasField("value_type") else None) or "?"
+        return f"map({key.lower()},{value})"
+    if kind == "opaque_type":
+        return "opaque"
+    element = (type_text(inner.elem_type) if inner.HasField("elem_type") else None) or "?"
+    return f"{'seq' if kind == 'sequence_type' else 'optional'}({element})"
+
+
+def shape_of(type):
+    kind = type.WhichOneof("value")
+    if kind not in ("tensor_type", "sparse_tensor_type") or not getattr(type, kind).HasField("shape"):
+        return None, None
+    shape = getattr(type, kind).shape
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
+    dims = [
+        str(dim.dim_value) if dim.HasField("dim_value") else text(dim.dim_param) if dim.HasField("dim_param") else None
+        for dim in shape.dim
+    ]
+    return sizes, dims
+
+
+LISTS = {"ints": 7, "floats": 6, "strings": 8}
+
+
+def expected(root, table):
+    """The rows of a table, without the columns that tell offsets."""
+    rows = []
+    for message, path, graph, above in walk(root):
+        name, step = message.DESCRIPTOR.name, above[1] if above else None
+        owner = above[0].DESCRIPTOR.name if above else None
+        if table == "nodes" and name == "NodeProto":
+            row = {key: optional(message, key) for key in ("name", "op_type", "domain", "overload", "doc_string")}
+            row |= {"graph": joined(graph), "index": above[2] if above else 0, "attributes": len(message.attribute)}
+            row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
+        elif table == "attributes" and name == "AttributeProto":
+            row = {key: optional(message, key) for key in ("name", "i", "f", "s", "ref_attr_name")}
+            row |= {"graph": joined(graph), "node": None}
+            if owner == "NodeProto":
+                row["node"] = next((int(s[:-1].rpartition("[")[2]) for s in path[-2:-1] if s.endswith("]")), 0)
+            row["type"] = onnx.AttributeProto.AttributeType.Name(message.type) if message.HasField("type") else None
+            for key, number in LISTS.items():
+                items = [text(item) if key == "strings" else item for item in getattr(message, key)]
+                row[key] = items if items or message.type == number else None
+        elif table == "values" and name == "ValueInfoProto":
+            row = {"graph": joined(graph), "kind": step, "name": optional(message, "name")}
+            row["type"] = type_text(message.type) if message.HasField("type") else None
+            row["shape"], row["dims"] = shape_of(message.type)
+        elif table == "opsets" and name == "OperatorSetIdProto" and owner in (None, "ModelProto"):
+            row = {key: optional(message, key) for key in ("domain", "version")}
+        elif table == "metadata" and name == "StringStringEntryProto" and step in (None, "metadata_props"):
+            row = {"path": joined(path[:-1])} | {key: optional(message, key) for key in ("key", "value")}
+        elif table == "functions" and name == "FunctionProto":
+            row = {key: optional(message, key) for key in ("domain", "name", "overload")}
+            row |= {"index": above[2] if above else 0, "nodes": len(message.node)}
+            row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
+            row["attributes"] = [
+                *map(text, message.attribute),
+                *(text(a.name) for a in message.attribute_proto if a.HasField("name")),
+            ]
+        elif table == "model" and name == "ModelProto":
+            keys = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
+            row = {key: optional(message, key) for key in keys}
+            row |= {"graph_name": optional(message.graph, "name"), "nodes": len(message.graph.node)}
+            row["functions"] = len(message.functions)
+        else:
+            continue
+        rows.append(row)
+    return rows
+
+
+def rows_of(source, table, **options):
+    columns = onnxwire.to_arrow(source, table, **options).to_pydict()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def without(rows, *keys):
+    return [{key: item for key, item in row.items() if key not in keys} for row in rows]
+
+
+def same(got, wanted):
+    """Compare rows, floats by their bits."""
+
+    def bits(row):
+        return {
+            key: np.float32(item).tobytes() if key == "f" and item is not None
+            else np.array(item, np.float32).tobytes() if key == "floats" and item is not None
+            else item
+            for key, item in sorted(row.items())
+        }  # fmt: skip
+
+    assert list(map(bits, got)) == list(map(bits, wanted))
+
+
+PLAIN = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "model"]
+
+
+def everything():
+    """A model with every kind of value, attribute, subgraph and function."""
+    model = nested_model()
+    types = [
+        helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2, "n"])),
+        helper.make_map_type_proto(7, helper.make_sequence_type_proto(helper.make_tensor_type_proto(8, None))),
+        helper.make_optional_type_proto(helper.make_tensor_type_proto(16, [])),
+        helper.make_sparse_tensor_type_proto(10, ["a name that is longer than twelve bytes", 7, None]),
+        helper.make_tensor_type_proto(25, []),
+        helper.make_tensor_type_proto(99, None),
+        onnx.TypeProto(),
+    ]
+    for number, type in enumerate(types):
+        model.graph.value_info.append(helper.make_value_info(f"value {number}, which has a name of some length", type))
+    model.graph.value_info.add(name="bare")
+    node = model.graph.node.add(op_type="Ω" * 9, domain="", doc_string="", input=["", "x", "äöüßäöüß" * 3])
+    for name, item in {
+        "f": 0.1, "i": -(1 << 63), "s": "äh", "none": b"", "floats": [1.5, float("inf")], "ints": [0, -1, 1 << 62],
+        "strings": ["", "a string of more than twelve bytes"], "t": numpy_helper.from_array(np.ones(3, np.int8), "t"),
+    }.items():  # fmt: skip
+        node.attribute.append(helper.make_attribute(name, item))
+    node.attribute.append(onnx.AttributeProto(name="empty", type=onnx.AttributeProto.INTS))
+    node.attribute.append(onnx.AttributeProto(name="untyped", i=3))
+    model.functions[0].attribute.extend(["alpha", "an attribute with a longer name"])
+    model.functions[0].attribute_proto.append(helper.make_attribute("beta", 2.5))
+    model.functions[0].value_info.append(value("b", 2))
+    for owner in (model, model.graph, model.graph.node[1], model.functions[1], model.graph.value_info[0]):
+        owner.metadata_props.add(key="where", value=owner.DESCRIPTOR.name * 3)
+    model.training_info.add().algorithm.node.add(op_type="Step", input=["w"], output=["v"])
+    return model
+
+
+# --- rows
+
+
+@pytest.mark.parametrize("table", PLAIN)
+@pytest.mark.parametrize("strings", ["utf8_view", "utf8"])
+def test_rows_are_those_of_the_messages(table, strings):
+    data = everything().SerializeToString()
+    wanted = expected(onnxwire.ModelProto.FromString(data), table)
+    assert wanted
+    same(without(rows_of(data, table, strings=strings), "offset", "size"), wanted)
+
+
+@given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
+def test_rows_of_any_sound_graph_are_those_of_the_messages(data):
+    graph = onnxwire.GraphProto.FromString(data)
+    for table in ("nodes", "attributes", "values", "metadata"):
+        same(without(rows_of(graph, table), "offset", "size"), expected(graph, table))
+
+
+@given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
+def test_damaged_bytes_raise_or_give_sound_tables(data):
+    for table in TABLES:
+        try:
+            found = onnxwire.to_arrow(bytearray(data), table)
+        except onnxwire.DecodeError:
+            continue
+        pa.table(found).validate(full=True)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_pyarrow_reads_the_same_as_python(table):
+    data = everything().SerializeToString()
+    found = pa.table(onnxwire.to_arrow(data, table))
+    found.validate(full=True)
+    same(found.to_pylist(), rows_of(data, table))
+    copied = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
+    copied.validate(full=True)
+    same(copied.to_pylist(), rows_of(data, table))
+    assert {str(field.type) for field in copied.schema} <= {
+        "string", "int64", "int32", "float", "list<item: string>", "list<item: int64>", "list<item: float>",
+    }  # fmt: skip
+
+
+def test_offsets_and_sizes_are_those_of_the_records():
+    data = everything().SerializeToString()
+    rows = rows_of(data, "nodes")
+    for row in rows:
+        node = onnx.NodeProto.FromString(data[row["offset"] : row["offset"] + row["size"]])
+        assert (node.op_type, list(node.output)) == (row["op_type"], row["outputs"])
+    assert rows_of(data, "model")[0]["size"] == len(data)
+
+
+def tensors_model():
+    raw = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
+    typed = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
+    strings = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
+    bare = onnx.TensorProto(name="bare")
+    odd = onnx.TensorProto(name="odd", data_type=77, dims=[4, -1])
+    huge = onnx.TensorProto(name="huge", data_type=TensorProto.UINT8, dims=[1 << 31, 1 << 31])
+    tensors = [raw, typed, strings, bare, odd, huge]
+    for entries in ({"location": "w.data", "offset": "4096", "length": "24"}, {"location": "w.data"}, {"offset": "7"},
+                    {"location": "x", "offset": "-1", "length": "9" * 30}):  # fmt: skip
+        tensor = onnx.TensorProto(name="external", data_type=1, dims=[6], data_location=TensorProto.EXTERNAL)
+        for key, item in entries.items():
+            tensor.external_data.add(key=key, value=item)
+        tensors.append(tensor)
+    model = everything()
+    model.graph.initializer.extend(tensors)
+    model.graph.sparse_initializer.add(values=raw, indices=numpy_helper.from_array(np.array([1, 2]), "at"))
+    return model
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_tensors_are_those_of_the_index(is_edited, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(tensors_model().SerializeToString())
+    with onnxwire.load(path) as model:
+        if is_edited:
+            model.graph.initializer[2].name = "renamed"
+            model.graph.initializer.add(name="new", data_type=1, dims=[500], raw_data=bytes(2000))
+        infos = onnxwire.tensors(model)
+        rows = rows_of(model, "tensors")
+    assert [row["path"] for row in rows] == [info.path for info in infos]
+    for row, info in zip(rows, infos, strict=True):
+        assert (row["name"] or "", row["dims"], row["location"]) == (info.name, list(info.shape), info.location)
+        assert row["size"] == min(info.nbytes, (1 << 63) - 1)
+        assert row["storage"] == ("inline" if info.path.endswith(".t") or "ext" not in info.name else "external")
+        if not is_edited or row["storage"] == "external":
+            assert row["offset"] == info.offset
+    by_name = {row["name"]: row for row in rows}
+    assert (by_name["typed"]["data_type"], by_name["typed"]["size"]) == ("INT4", 2)
+    assert by_name["odd"]["data_type"] == "77"
+    assert by_name["bare"]["data_type"] is None
+    assert by_name["bare"]["dims"] == []
+    external = [row for row in rows if row["storage"] == "external"]
+    assert [row["length"] for row in external] == [24, None, None, None]
+
+
+def test_uses_are_inputs_and_outputs_and_captured_names():
+    rows = rows_of(everything().SerializeToString(), "uses")
+    assert {"graph": "graph", "name": "x", "node": 0, "slot": 0, "kind": "input"} in rows
+    assert {"graph": "graph", "name": "y", "node": 1, "slot": 0, "kind": "output"} in rows
+    # Both branches read h and w, which the main graph defines and its node 1 therefore uses.
+    captured = [row for row in rows if row["slot"] is None]
+    assert sorted((row["graph"], row["name"], row["node"]) for row in captured) == [
+        ("graph", "h", 1), ("graph", "h", 1), ("graph", "w", 1), ("graph", "w", 1),
+    ]  # fmt: skip
+    assert {"graph": "graph.node[1].attribute[0].g", "name": "Mul_out", "node": 0, "slot": 0, "kind": "output"} in rows
+    assert {"graph": "functions[0]", "name": "a", "node": 0, "slot": 1, "kind": "input"} in rows
+    assert "" not in {row["name"] for row in rows}
+    assert {"graph": "training_info[0].algorithm", "name": "w", "node": 0, "slot": 0, "kind": "input"} in rows
+
+
+def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
+    inner = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"])], "inner", [], [value("c", 1)])
+    middle = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["b"]), helper.make_node("If", ["f"], ["d"], then_branch=inner)],
+        "middle", [], [value("d", 1)],
+    )  # fmt: skip
+    outer = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("If", ["f"], ["e"], then_branch=middle)],
+        "outer", [value("x", 1), value("f", 1)], [value("e", 1)],
+    )  # fmt: skip
+    rows = rows_of(helper.make_model(outer).SerializeToString(), "uses")
+    captured = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
+    below = "graph.node[1].attribute[0].g"
+    assert captured == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (below, "b", 1)}
+
+
+@pytest.mark.parametrize("table", PLAIN)
+def test_edited_messages_give_what_they_have_now(table):
+    model = onnxwire.ModelProto.FromString(everything().SerializeToString())
+    model.producer_name = "somebody else, whose name is long"
+    model.graph.node[1].name = "renamed"
+    model.graph.node.add(op_type="New", input=["x", "y"]).attribute.add(name="k", type="INTS", ints=[1, 2])
+    model.functions[0].node[0].ClearField("output")
+    model.graph.input[0].type.tensor_type.shape.dim.add(dim_param="another name of a dimension")
+    model.metadata_props.add(key="new", value="entry")
+    rows = rows_of(model, table)
+    same(without(rows, "offset", "size"), expected(model, table))
+    assert all(row.get("offset") is None and row.get("size") is None for row in rows)
+
+
+def test_a_message_in_a_document_keeps_its_offsets():
+    data = everything().SerializeToString()
+    model = onnxwire.ModelProto.FromString(data)
+    below = rows_of(model.graph, "nodes")
+    above = [row for row in rows_of(data, "nodes") if row["graph"].startswith("graph")]
+    assert [row["offset"] for row in below] == [row["offset"] for row in above]
+    assert below[0]["graph"] == ""
+
+
+def test_a_message_in_several_pieces_is_one():
+    first = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
+    second = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
+    data = span(7, first.SerializeToString()) + span(7, second.SerializeToString())
+    assert [row["op_type"] for row in rows_of(data, "nodes")] == ["Relu", "Neg"]
+    assert [row["index"] for row in rows_of(data, "nodes")] == [0, 1]
+    assert rows_of(data, "model")[0]["graph_name"] == "second"
+
+
+# --- strings
+
+
+def test_strings_that_are_not_utf8_are_repaired_and_counted():
+    good, bad = "äöü and some more of it".encode(), b"\xff and what comes after it, which is long"
+    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (good, bad, b"\xed\xa0\x80")]
+    data = span(7, b"".join(nodes))
+    table = onnxwire.to_arrow(data, "nodes")
+    assert table.repaired_strings == 2
+    found = pa.table(table)
+    found.validate(full=True)
+    assert found["name"].to_pylist() == [name.decode("utf-8", "replace") for name in (good, bad, b"\xed\xa0\x80")]
+    assert found.schema.metadata == {b"onnxwire.repaired_strings": b"2"}
+
+
+def test_long_strings_stay_in_the_file(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx.ModelProto(producer_name="p" * 5000, doc_string="d" * 5000).SerializeToString())
+    model = onnxwire.load(path)
+    column = pa.table(onnxwire.to_arrow(model, "model"))["doc_string"].chunk(0)
+    views, *stretches = column.buffers()[1:]
+    assert sum(stretch.size for stretch in stretches) < 2 * 5000 + 100
+    assert not any(stretch.address % 4096 == 0 and stretch.size < 5000 for stretch in stretches)
+    at, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
+    which = int.from_bytes(views.to_pybytes()[8:12], "little")
+    with open(path, "r+b") as file:  # the mapping shows what is written to the file
+        file.seek(path.read_bytes().index(b"dddd"))
+        file.write(b"written")
+    assert stretches[which].to_pybytes()[at : at + size].startswith(b"written")
+
+
+def test_weights_are_in_no_buffer(tmp_path):
+    path = tmp_path / "sparse.onnx"
+    write_sparse_model(path, 3 << 30)
+    with open(path, "ab") as file:
+        name = b"a name that stands more than 2 GiB from the first"
+        file.write(span(7, span(1, span(4, b"Neg") + span(3, name))) + span(2, b"a producer of a long name"))
+    table = pa.table(onnxwire.to_arrow(path, "nodes"))
+    assert table["name"].to_pylist() == ["n", name.decode()]
+    assert table.nbytes < 10_000
+    tensors = pa.table(onnxwire.to_arrow(path, "tensors"))
+    assert tensors["size"].to_pylist() == [3 << 30]
+    assert tensors.nbytes < 10_000
+
+
+def test_strings_of_two_places_far_apart_are_in_two_buffers(tmp_path):
+    # Before and after a hole of 5 GiB: no offset of 31 bits reaches from one name to the other.
+    path = tmp_path / "far.onnx"
+    size = 5 << 30
+    first, last = (span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name "))
+    head = tag(5, LEN) + varint(size + len(varint(size)) + 1) + tag(9, LEN) + varint(size)
+    body = len(first) + len(head) + size + len(last)
+    with open(path, "wb") as file:
+        file.write(tag(7, LEN) + varint(body) + first + head)
+        file.seek(size, os.SEEK_CUR)
+        file.write(last)
+    found = pa.table(onnxwire.to_arrow(path, "nodes"))
+    found.validate(full=True)
+    assert found["name"].to_pylist() == ["the first name " * 3, "the last name " * 3]
+    assert found["offset"].to_pylist()[1] > size
+
+
+# --- consumers
+
+
+def test_the_document_stays_open_as_long_as_a_consumer_has_a_column():
+    data = everything().SerializeToString()
+    model = onnxwire.load(data)
+    table = onnxwire.to_arrow(model, "nodes")
+    column = pa.table(table)["name"]
+    del table
+    gc.collect()
+    with pytest.raises(onnxwire.InUseError, match="still in use"):
+        model.close()
+    assert column.to_pylist()[0] == "first"
+    del column
+    model.close()
+    with pytest.raises(onnxwire.ClosedError):
+        onnxwire.to_arrow(model, "nodes")
+
+
+def test_copies_hold_no_document():
+    model = onnxwire.load(everything().SerializeToString())
+    table = onnxwire.to_arrow(model, "nodes", strings="utf8")
+    model.close()
+    assert pa.table(table)["op_type"].to_pylist()[:2] == ["Relu", "If"]
+
+
+def test_a_table_is_taken_many_times_and_outlives_its_maker():
+    table = onnxwire.to_arrow(DIGITS, "nodes")
+    taken = [pa.table(table) for _ in range(3)]
+    del table
+    gc.collect()
+    assert taken[0].equals(taken[1]) and taken[1].equals(taken[2])
+    names = taken[0]["op_type"]
+    del taken
+    gc.collect()
+    assert names.to_pylist()[:3] == ["Shape", "Squeeze", "Conv"]
+
+
+def test_capsules_that_nobody_takes_are_freed():
+    model = onnxwire.load(everything().SerializeToString())
+    table = onnxwire.to_arrow(model, "values")
+    for _ in range(3):
+        table.__arrow_c_stream__()
+        table.__arrow_c_schema__()
+    reader = pa.RecordBatchReader.from_stream(table)  # taken, and not read
+    assert pa.schema(table) == reader.schema
+    del table, reader
+    gc.collect()
+    model.close()
+
+
+def test_columns_are_released_from_other_threads():
+    model = onnxwire.load(everything().SerializeToString())
+    held = [pa.table(onnxwire.to_arrow(model, "attributes")) for _ in range(8)]
+    threads = [threading.Thread(target=held.pop) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    model.close()
+
+
+def test_a_schema_of_another_width_is_refused():
+    table = onnxwire.to_arrow(DIGITS, "opsets")
+    assert pa.table(table, schema=pa.schema([("domain", pa.string()), ("version", pa.int64())])).num_rows == 1
+    with pytest.raises(ValueError, match="2 columns"):
+        table.__arrow_c_stream__(pa.schema([("domain", pa.string())]).__arrow_c_schema__())
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_polars_takes_every_table(table):
+    polars = pytest.importorskip("polars")
+    data = everything().SerializeToString()
+    same(polars.DataFrame(onnxwire.to_arrow(data, table)).to_dicts(), rows_of(data, table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_duckdb_takes_every_table(table):
+    duckdb = pytest.importorskip("duckdb")
+    data = everything().SerializeToString()
+    found = onnxwire.to_arrow(data, table)
+    got = duckdb.from_arrow(found)
+    same([dict(zip(got.columns, row, strict=True)) for row in got.fetchall()], rows_of(data, table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_pandas_takes_every_table(table):
+    pandas = pytest.importorskip("pandas", minversion="3")
+    data = everything().SerializeToString()
+    frame = pandas.DataFrame.from_arrow(onnxwire.to_arrow(data, table, strings="utf8"))
+    rows = rows_of(data, table)
+    assert list(frame.columns) == list(rows[0])
+    assert len(frame) == len(rows)
+
+
+def test_no_library_for_arrow_is_needed_to_make_a_table():
+    code = (
+        "import sys, onnxwire\n"
+        "for name in ('pyarrow', 'polars', 'duckdb', 'pandas', 'numpy'): sys.modules[name] = None\n"
+        "table = onnxwire.to_arrow(sys.argv[1], 'nodes')\n"
+        "table.__arrow_c_stream__(); print(len(table), table.to_pydict()['op_type'][0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["17", "Shape"]
+
+
+@pytest.mark.parametrize("path", [DIGITS, FOREST])
+@pytest.mark.parametrize("table", TABLES)
+def test_real_models_give_sound_tables(path, table):
+    found = pa.table(onnxwire.to_arrow(path, table))
+    found.validate(full=True)
+    assert found.column_names == [name for name, *_ in TABLES[table].columns]
+
+
+# --- errors
+
+
+def test_a_table_that_there_is_not_is_refused():
+    with pytest.raises(onnxwire.EditError, match="there is no table 'node'; there are nodes, attributes"):
+        onnxwire.to_arrow(DIGITS, "node")
+    with pytest.raises(ValueError, match="'utf8_view' or 'utf8', not 'text'"):
+        onnxwire.to_arrow(DIGITS, "nodes", strings="text")
+
+
+def test_damage_is_told_with_its_place():
+    data = everything().SerializeToString()
+    at = rows_of(data, "nodes")[0]["offset"]
+    broken = data[:at] + b"\x07" + data[at + 1 :]
+    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as caught:
+        onnxwire.to_arrow(broken, "nodes")
+    assert caught.value.offset == at
+
+
+def test_graphs_nested_too_deep_are_refused():
+    graph = b""
+    for _ in range(60):
+        graph = span(1, span(5, span(6, graph)))
+    with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+        onnxwire.to_arrow(span(7, graph), "nodes")
+    deep = span(1, span(1, b""))
+    for _ in range(60):
+        deep = span(4, span(1, deep))
+    with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
+        onnxwire.to_arrow(span(7, span(11, span(2, deep))), "values")
+
+
+def test_every_column_is_documented():
+    page = (DIGITS.parent.parent / "docs" / "tables.md").read_text()
+    for name, spec in TABLES.items():
+        line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        for column, *_ in spec.columns:
+            assert f"`{column}`" in line, (name, column)
+
+
+def test_messages_of_other_schemas_are_refused():
+    other = onnxwire.load_schema(Path(__file__).parent / "everything.md").messages["test.Everything"]
+    with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not a message of ONNX"):
+        onnxwire.to_arrow(other(), "nodes")
+    with pytest.raises(TypeError, match="expected a path"):
+        onnxwire.to_arrow(3, "nodes")

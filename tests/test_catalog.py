@@ -1,0 +1,388 @@
+"""Catalogs: what is in them, what a second run does, and that no end of a process loses or doubles a row."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import reading
+from graphs import nested_model, value
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxwire
+from onnxwire import catalog
+from onnxwire.catalog import engines
+from onnxwire.catalog.dataset import Dataset, files_of
+from onnxwire.cli import main
+from onnxwire.errors import MissingPackageError
+
+pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("xxhash")
+
+module = sys.modules["onnxwire.catalog.build"]
+
+
+def simple_model(number, weight=0.0):
+    node = helper.make_node(("Relu", "Neg", "Add")[number % 3], ["x", "w"], ["y"], f"node {number}")
+    weights = [numpy_helper.from_array(np.full(300, weight, np.float32), "w")]
+    graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13 + number % 2)], ir_version=10)
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    folder = tmp_path / "zoo"
+    (folder / "below").mkdir(parents=True)
+    for number in range(9):
+        onnx.save(simple_model(number), folder / ("below" if number % 2 else ".") / f"m{number}.onnx")
+    onnx.save(nested_model(), folder / "nested.onnx")
+    return folder
+
+
+def rows(folder, table):
+    """The rows of a table by model, in the order that they have within a model."""
+    found = [row for file in files_of(str(folder)).get(table, []) for row in pq.read_table(file).to_pylist()]
+    return sorted(found, key=lambda row: row["model"])
+
+
+def everything(folder):
+    return {table: rows(folder, table) for table in files_of(str(folder))}
+
+
+# --- what is in
+
+
+def test_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
+    summary = catalog.build([zoo], tmp_path / "out", workers=1)
+    assert (summary.read, summary.unchanged, summary.failures) == (10, 0, {})
+    names = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
+    for table, source in names.items():
+        wanted = []
+        for path in sorted(zoo.rglob("*.onnx"), key=str):
+            columns = onnxwire.to_arrow(path, source).to_pydict()
+            wanted += [
+                {"model": str(path), **dict(zip(columns, row, strict=True))}
+                for row in zip(*columns.values(), strict=True)
+            ]
+        got = [{k: v for k, v in row.items() if k not in ("hash", "missing")} for row in rows(tmp_path / "out", table)]
+        assert got == wanted, table
+    assert summary.rows["models"] == 10
+
+
+def test_operators_are_counted_with_the_version_that_is_imported(zoo, tmp_path):
+    catalog.build([zoo], tmp_path / "out", workers=1)
+    found = rows(tmp_path / "out", "operators")
+    m1 = [row for row in found if row["model"].endswith("m1.onnx")]
+    assert m1 == [
+        {"model": m1[0]["model"], "graph": "graph", "domain": "", "type": "Neg", "version": 14, "n": 1}
+    ]  # fmt: skip
+    nested = {(row["graph"], row["domain"], row["type"]): row for row in found if row["model"].endswith("nested.onnx")}
+    assert nested["functions[1]", "", "Add"]["version"] == 20
+    assert nested["graph", "local", "Twice"]["version"] == 1
+
+
+def test_hashes_tell_which_payloads_are_equal_wherever_they_are(tmp_path):
+    raw = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
+    typed = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
+    other = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
+    graph = helper.make_graph([], "g", [], [], [raw, typed, other])
+    path = tmp_path / "a.onnx"
+    onnx.save(helper.make_model(graph), path)
+    onnxwire.save(onnxwire.load(path), tmp_path / "b.onnx", external="b.data")
+    catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
+    digests = {}
+    for row in rows(tmp_path / "out", "tensors"):
+        digests.setdefault(row["hash"], set()).add((Path(row["model"]).name, row["name"]))
+    same = {(model, name) for model in ("a.onnx", "b.onnx") for name in ("raw", "typed")}
+    assert sorted(map(len, digests.values())) == [2, 4]
+    assert same in digests.values()
+    from xxhash import xxh3_128_hexdigest
+
+    assert xxh3_128_hexdigest(np.arange(600, dtype=np.float32).tobytes()) in digests
+
+
+def test_missing_external_files_are_told(tmp_path):
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="not there.data")
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), tmp_path / "a.onnx")
+    catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
+    (row,) = rows(tmp_path / "out", "tensors")
+    assert (row["location"], row["missing"], row["hash"]) == ("not there.data", True, None)
+
+
+def test_problems_are_those_of_check(zoo, tmp_path):
+    catalog.build([zoo], tmp_path / "out", check=True, workers=1)
+    found = rows(tmp_path / "out", "problems")
+    for path in sorted(zoo.rglob("*.onnx")):
+        wanted = [(p.rule, p.path, p.message) for p in onnxwire.check(path)]
+        assert [(r["rule"], r["path"], r["message"]) for r in found if r["model"] == str(path)] == wanted
+    assert found
+
+
+def test_a_bad_file_is_a_failure_and_ends_nothing(zoo, tmp_path, capsys):
+    (zoo / "bad.onnx").write_bytes(b"\x08")
+    (zoo / "empty.onnx").write_bytes(b"")
+    (zoo / "loop.onnx").symlink_to("loop.onnx")
+    assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), "--workers", "1"]) == 1
+    printed = capsys.readouterr()
+    assert "10 models read" in printed.out
+    assert printed.err.count("\n") == 3
+    failures = {Path(row["model"]).name: row["error"] for row in rows(tmp_path / "out", "failures")}
+    assert failures == {"bad.onnx": "DecodeError", "empty.onnx": "DecodeError", "loop.onnx": "SourceError"}
+    assert len(rows(tmp_path / "out", "models")) == 10
+    (zoo / "bad.onnx").write_bytes(simple_model(1).SerializeToString())
+    (zoo / "empty.onnx").unlink()
+    (zoo / "loop.onnx").unlink()
+    summary = catalog.build([zoo], tmp_path / "out", workers=1, prune=True)
+    assert (summary.read, summary.unchanged, summary.pruned) == (1, 10, 2)
+    assert "failures" not in files_of(str(tmp_path / "out"))
+
+
+# --- the second run
+
+
+def test_what_did_not_change_is_not_read_again(zoo, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    catalog.build([zoo], out, workers=1)
+    before = everything(out)
+    monkeypatch.setattr(engines, "read_models", None)  # nobody may call it
+    summary = catalog.build([zoo], out, workers=1)
+    assert (summary.read, summary.unchanged) == (0, 10)
+    assert everything(out) == before
+
+
+def test_what_changed_is_read_again_and_what_went_is_dropped(zoo, tmp_path):
+    out = tmp_path / "out"
+    catalog.build([zoo], out, workers=1)
+    onnx.save(simple_model(5, weight=1.0), zoo / "m0.onnx")
+    (zoo / "m2.onnx").unlink()
+    onnx.save(simple_model(20), zoo / "new.onnx")
+    summary = catalog.build([zoo], out, workers=1)
+    assert (summary.read, summary.unchanged, summary.pruned) == (2, 8, 0)
+    assert len(rows(out, "models")) == 11
+    summary = catalog.build([zoo], out, workers=1, prune=True)
+    assert (summary.read, summary.pruned) == (0, 1)
+    catalog.build([zoo], tmp_path / "fresh", workers=1)
+    assert everything(out) == everything(tmp_path / "fresh")
+
+
+def test_more_that_is_asked_for_is_read(zoo, tmp_path):
+    out = tmp_path / "out"
+    catalog.build([zoo], out, workers=1)
+    assert catalog.build([zoo], out, workers=1, hash=True).read == 10
+    assert all(row["hash"] for row in rows(out, "tensors"))
+    assert catalog.build([zoo], out, workers=1).unchanged == 10
+
+
+def test_files_without_a_line_count_for_nothing(zoo, tmp_path):
+    out = tmp_path / "out"
+    catalog.build([zoo], out, workers=1)
+    before = everything(out)
+    stray = out / "tensors" / ("0" * 32 + ".parquet")
+    stray.write_bytes((out / "tensors" / next(p.name for p in (out / "tensors").iterdir())).read_bytes())
+    (out / "tensors" / "_unfinished-77").write_bytes(b"half")
+    with open(out / "_journal.jsonl", "ab") as journal:
+        journal.write(b'{"add":[{"cut')
+    assert everything(out) == before
+    assert catalog.build([zoo], out, workers=1).unchanged == 10
+    assert everything(out) == before
+    assert not stray.exists()
+    assert len(list((out / "tensors").iterdir())) == 1
+
+
+def test_two_runs_at_once_are_refused(zoo, tmp_path):
+    pytest.importorskip("fcntl")
+    with Dataset(str(tmp_path / "out")), pytest.raises(onnxwire.SaveError, match="another run"):
+        catalog.build([zoo], tmp_path / "out", workers=1)
+
+
+def test_what_names_nothing_is_refused(tmp_path):
+    with pytest.raises(onnxwire.SourceError, match=r"nothing\.onnx: No such file"):
+        catalog.build([tmp_path / "nothing.onnx"], tmp_path / "out")
+    with pytest.raises(onnxwire.SourceError, match=r"no \.onnx file"):
+        catalog.build([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# --- engines
+
+
+@pytest.fixture
+def reference(zoo, tmp_path):
+    catalog.build([zoo], tmp_path / "reference", hash=True, check=True, workers=1)
+    return everything(tmp_path / "reference")
+
+
+@pytest.mark.parametrize("many", [2, 64])
+def test_any_number_of_processes_gives_the_same_files(zoo, tmp_path, reference, monkeypatch, many):
+    monkeypatch.setattr(module, "_MANY", many)
+    catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2)
+    assert everything(tmp_path / "out") == reference
+    names = {p.relative_to(tmp_path / "reference") for p in (tmp_path / "reference").rglob("*.parquet")}
+    assert {p.relative_to(tmp_path / "out") for p in (tmp_path / "out").rglob("*.parquet")} == names
+
+
+def test_a_worker_that_is_killed_loses_and_doubles_nothing(zoo, tmp_path, reference, monkeypatch):
+    monkeypatch.setattr(module, "_MANY", 1)
+    killed = []
+
+    def kill_one(done, total):
+        children = multiprocessing.active_children()
+        if not killed and children:
+            children[0].kill()
+            killed.append(children[0].pid)
+
+    summary = catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2, progress=kill_one)
+    assert killed
+    assert (summary.read, summary.failures) == (10, {})
+    assert everything(tmp_path / "out") == reference
+
+
+def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch):
+    onnx.save(simple_model(1), zoo / "poison.onnx")
+    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    summary = catalog.build([zoo], tmp_path / "out", workers=2)
+    assert [Path(model).name for model in summary.failures] == ["poison.onnx"]
+    assert summary.read == 10
+    assert len(rows(tmp_path / "out", "models")) == 10
+
+
+def test_a_worker_that_ends_in_the_middle_is_made_up_for(zoo, tmp_path, monkeypatch):
+    onnx.save(simple_model(1), zoo / "fragile.onnx")
+    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    monkeypatch.setattr(module, "_MANY", 2)
+    summary = catalog.build([zoo], tmp_path / "out", workers=2)
+    assert (zoo / "fragile.died").exists()
+    assert (summary.read, summary.failures) == (11, {})
+    assert len(rows(tmp_path / "out", "models")) == 11
+
+
+def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
+    code = (
+        "import os, sys\n"
+        "from onnxwire.catalog import build\n"
+        "module = sys.modules['onnxwire.catalog.build']\n"
+        "module._MANY, module._GROUP = 2, 2\n"
+        "def stop(done, total):\n"
+        "    if done > total / 2: os._exit(9)\n"
+        "if __name__ == '__main__':\n"
+        "    build([sys.argv[1]], sys.argv[2], workers=1, hash=True, check=True, progress=stop)\n"
+    )
+    (tmp_path / "run.py").write_text(code)
+    out = tmp_path / "out"
+    done = subprocess.run([sys.executable, tmp_path / "run.py", zoo, out], check=False)
+    assert done.returncode == 9
+    first = len(rows(out, "models"))
+    assert 0 < first < 10
+    summary = catalog.build([zoo], out, workers=1, hash=True, check=True)
+    assert (summary.unchanged, summary.read) == (first, 10 - first)
+    assert everything(out) == reference
+
+
+def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(module, "_MANY", 1)
+    killed = []
+
+    def kill_one(done, total):
+        if not killed:
+            killed.append(next(iter(cluster.workers.values())).process.process)
+            killed[0]._process.kill()
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, worker_dashboard_address=None
+    ) as cluster:
+        options = {"engine": "dask", "address": cluster.scheduler_address, "hash": True, "check": True}
+        summary = catalog.build([zoo], tmp_path / "out", progress=kill_one, **options)
+    assert killed
+    assert (summary.read, summary.failures) == (10, {})
+    assert everything(tmp_path / "out") == reference
+
+
+def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
+    pytest.importorskip("ray")
+    # One model ends the process that reads it first; Ray's workers find the reader by the environment alone.
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    (zoo / "below" / "m3.onnx").rename(zoo / "below" / "fragile.onnx")
+    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    monkeypatch.setattr(module, "_MANY", 2)
+    summary = catalog.build([zoo], tmp_path / "out", engine="ray", hash=True, check=True)
+    assert (zoo / "below" / "fragile.died").exists()
+    (zoo / "below" / "fragile.onnx").rename(zoo / "below" / "m3.onnx")
+    assert (summary.read, summary.failures) == (10, {})
+    text = json.dumps(everything(tmp_path / "out")).replace("fragile.onnx", "m3.onnx")
+    found = {table: sorted(items, key=lambda row: row["model"]) for table, items in json.loads(text).items()}
+    assert found == reference
+
+
+def test_engines_that_are_not_there_are_told(zoo, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="there are local, dask and ray"):
+        catalog.build([zoo], tmp_path / "out", engine="spark")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match="Ray"):
+        catalog.build([zoo], tmp_path / "out", engine="ray")
+
+
+# --- questions
+
+
+def test_sql_asks_a_catalog(zoo, tmp_path, capsys):
+    pytest.importorskip("duckdb")
+    out = tmp_path / "a [folder] of o'clock"
+    assert main(["catalog", str(zoo), "-o", str(out), "--json", "--workers", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["read"] == 10
+    query = "select count(distinct model) from operators where type = 'Relu'"
+    assert onnxwire.sql(out, query).fetchall() == [(4,)]
+    assert main(["sql", str(out), "select model from models where graph_name = 'nested'", "--csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == str(zoo / "nested.onnx")
+
+
+def test_options_that_do_not_go_together_are_refused(zoo, tmp_path):
+    for words in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *words])
+        assert caught.value.code == 2
+    assert not os.path.exists(tmp_path / "out")
+
+
+@pytest.mark.parametrize("table", ["nodes", "values", "functions"])
+def test_dask_dataframes_have_the_rows_of_all_models(zoo, table):
+    pytest.importorskip("dask.dataframe")
+    from onnxwire.bridges import dask as bridge
+
+    paths = sorted(zoo.rglob("*.onnx"))
+    frame = bridge.read(paths, table).compute(scheduler="synchronous")
+    check_frame(frame.to_dict("records"), paths, table)
+    with pytest.raises(ValueError, match="there is no table"):
+        bridge.read(paths, "nodez")
+
+
+@pytest.mark.parametrize("table", ["nodes"])
+def test_ray_datasets_have_the_rows_of_all_models(zoo, table):
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    from onnxwire.bridges import ray as bridge
+
+    paths = sorted(zoo.rglob("*.onnx"))
+    ray.init(num_cpus=1, log_to_driver=False)
+    try:
+        check_frame(bridge.read(paths, table, batch=4).take_all(), paths, table)
+    finally:
+        ray.shutdown()
+
+
+def check_frame(found, paths, table):
+    """Compare rows with those of each model's own table; the model and the first text column are enough."""
+    wanted = []
+    for path in paths:
+        columns = onnxwire.to_arrow(path, table).to_pydict()
+        wanted += [(str(path), name) for name in columns["name"]]
+    assert sorted((row["model"], row["name"]) for row in found) == sorted(wanted)

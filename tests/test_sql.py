@@ -1,0 +1,158 @@
+"""Questions in SQL, of the library and of the command."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import nested_model, value
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxwire
+from onnxwire.cli import main
+from onnxwire.cli.sql import QUERIES
+
+pytest.importorskip("duckdb")
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+
+
+def model():
+    """A model in which every query of the help finds something that is known."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv", kernel_shape=[3, 3]),
+        helper.make_node("Cast", ["a"], ["b"], "down", to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["b"], ["c"], "up", to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["c"], ["y"], "left"),
+        helper.make_node("Neg", ["c"], ["z"], "right"),
+    ]
+    weights = [numpy_helper.from_array(np.zeros((8, 1, 8, 8), np.float32), name) for name in ("w", "twin", "given")]
+    away = numpy_helper.from_array(np.zeros(4, np.float32), "away")
+    away.ClearField("raw_data")
+    away.data_location = TensorProto.EXTERNAL
+    for key, entry in {"location": "w.data", "length": "16"}.items():
+        away.external_data.add(key=key, value=entry)
+    graph = helper.make_graph(
+        nodes, "g", [value("x", "batch", 1, 9, 9), value("fixed", 2)],
+        [value("y", 1), value("z", 1), value("given", 8)], [*weights, away], value_info=[value("c", 1)],
+    )  # fmt: skip
+    return helper.make_model(graph)
+
+
+FOUND = {
+    "operators by count": ("Cast", "op_type", 0),
+    "the largest tensors": ("away", "name", -1),
+    "dead initializers": ({"twin", "away"}, "name", None),
+    "initializers that may be duplicates, by type, shape and size": (3, "n", 0),
+    "values that a node makes and nothing gives a type": ({"a", "b"}, "name", None),
+    "a Cast that another Cast reads": ({"down"}, "first", None),
+    "nodes that two outputs share": ({0, 1, 2}, "node", None),
+    "the longest chains, by the nodes at their heads": (3, "nodes", 0),
+    "kernel shapes of convolutions": ([3, 3], "kernel_shape", 0),
+    "files of external data, and how many bytes are theirs": (16, "bytes", 0),
+    "inputs whose shape is not fixed": ({"x"}, "name", None),
+}
+
+
+@pytest.mark.parametrize("what", QUERIES)
+def test_queries_of_the_help_find_what_they_say(what):
+    wanted, column, place = FOUND[what]
+    found = onnxwire.sql(model().SerializeToString(), QUERIES[what])
+    values = [row[found.columns.index(column)] for row in found.fetchall()]
+    assert (set(values) if place is None else values[place]) == wanted
+
+
+@pytest.mark.parametrize("what", QUERIES)
+def test_queries_of_the_help_work_on_subgraphs_and_functions(what):
+    onnxwire.sql(nested_model().SerializeToString(), QUERIES[what]).fetchall()
+
+
+def test_a_query_of_a_message_sees_edits():
+    edited = onnxwire.ModelProto.FromString(model().SerializeToString())
+    edited.graph.node[0].op_type = "Changed"
+    assert onnxwire.sql(edited, "select op_type from nodes where index = 0").fetchall() == [("Changed",)]
+
+
+def test_a_result_outlives_everything_else():
+    found = onnxwire.sql(DIGITS, "select name from nodes order by index")
+    gc.collect()
+    assert found.fetchall()[0] == ("node_Shape_0",)
+
+
+def test_python_variables_are_no_tables():
+    nothing_of_this = onnxwire.to_arrow(DIGITS, "nodes")
+    with pytest.raises(onnxwire.Error, match="nothing_of_this does not exist"):
+        onnxwire.sql(DIGITS, "select * from nothing_of_this")
+    assert len(nothing_of_this) == 17
+
+
+@pytest.mark.parametrize("query", ["selec 1", "select * from nodez", "select nope from nodes", ""])
+def test_what_duckdb_refuses_is_an_error_of_onnxwire(query, capsys):
+    if query:
+        with pytest.raises(onnxwire.Error):
+            onnxwire.sql(DIGITS, query)
+        assert main(["sql", str(DIGITS), query]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    else:
+        assert onnxwire.sql(DIGITS, query) is None
+
+
+def test_a_fault_that_shows_while_rows_are_made_is_told(capsys):
+    assert main(["sql", str(DIGITS), "select error('halt: ' || name) from nodes"]) == 2
+    assert "halt: node_Shape_0" in capsys.readouterr().err
+
+
+def test_a_folder_without_tables_is_refused(tmp_path, capsys):
+    assert main(["sql", str(tmp_path), "select 1"]) == 2
+    assert "this folder holds no catalog" in capsys.readouterr().err
+
+
+def test_answers_are_printed_as_a_table(capsys):
+    assert main(["sql", str(DIGITS), "select name, index from nodes order by index limit 2"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["name", "index"], ["node_Shape_0", "0"], ["node_sym_size_int_1", "1"],
+    ]  # fmt: skip
+
+
+def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
+    query = "select name, inputs, domain, 'inf'::double as huge from nodes where index = 2"
+    assert main(["sql", str(DIGITS), query, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["name"] == "node_conv2d"
+    assert len(row["inputs"]) == 3
+    assert (row["domain"], row["huge"]) == (None, "Infinity")
+    assert main(["sql", str(DIGITS), "select name, inputs, null as x from nodes where index = 2", "--csv"]) == 0
+    heading, line = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert heading == ["name", "inputs", "x"]
+    assert json.loads(line[1])[0] == "image"
+    assert line[2] == ""
+
+
+def test_answers_are_written_to_files(tmp_path, capsys):
+    import pyarrow.parquet
+
+    for ending in ("parquet", "csv", "json"):
+        out = tmp_path / f"answer.{ending}"
+        assert main(["sql", str(DIGITS), "select index, op_type from nodes", "-o", str(out)]) == 0
+    assert pyarrow.parquet.read_table(tmp_path / "answer.parquet").num_rows == 17
+    assert len((tmp_path / "answer.csv").read_text().splitlines()) == 18
+    assert json.loads((tmp_path / "answer.json").read_text())[0]["op_type"] == "Shape"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.csv", "answer.json", "answer.parquet"]
+    assert capsys.readouterr().out == ""
+    assert main(["sql", str(DIGITS), "select 1", "-o", str(tmp_path / "no" / "x.parquet")]) == 2
+    assert "no" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["sql", str(DIGITS), "select 1", "-o", "answer.txt"])
+
+
+def test_without_duckdb_the_error_says_what_to_install():
+    code = "import sys; sys.modules['duckdb'] = None; import onnxwire; onnxwire.sql(sys.argv[1], 'select 1')"
+    done = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=False)
+    assert "MissingPackageError: this needs DuckDB" in done.stderr
