@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(wildcard onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h onnxwire/*/*.pyx onnxwire/*/*.pxd onnxwire/*/*.h schema/*) setup.py pyproject.toml
+CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
+SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile kill sanitize docs dist clean
@@ -54,11 +55,10 @@ profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux 
 
 asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
 	$(PIP) install 'Cython>=3.1,<4'
-	mkdir -p build/annotated/onnxwire/checker build/annotated/onnxwire/arrow
-	cp onnxwire/__init__.py onnxwire/*.pyx onnxwire/*.pxd onnxwire/*.h build/annotated/onnxwire/
-	cp onnxwire/checker/__init__.py onnxwire/checker/*.pyx onnxwire/checker/*.pxd build/annotated/onnxwire/checker/
-	cp onnxwire/arrow/__init__.py onnxwire/arrow/*.pyx onnxwire/arrow/*.pxd onnxwire/arrow/*.h build/annotated/onnxwire/arrow/
-	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 onnxwire/*.pyx onnxwire/*/*.pyx && mv onnxwire/*.html onnxwire/*/*.html .
+	rm -rf build/annotated
+	mkdir -p build/annotated
+	tar cf - $$(find onnxwire $(CYTHON) -o -name __init__.py) | tar xf - -C build/annotated
+	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 $$(find onnxwire -name '*.pyx')
 
 SECONDS := 600
 fuzz: $(VENV)/tested  ## damaged bytes and random edits against the official runtime, for SECONDS=600
@@ -86,4 +86,5 @@ dist: $(BIN)/python  ## build the sdist, and the wheel from it
 	$(BIN)/python -m build
 
 clean:  ## delete everything that was built
-	rm -rf build dist $(VENV) *.egg-info onnxwire/*.c onnxwire/*.so onnxwire/*/*.c onnxwire/*/*.so onnxwire/_onnx_tables.py onnxwire/messages.pyi
+	rm -rf build dist $(VENV) *.egg-info onnxwire/messages/_tables.py onnxwire/messages/__init__.pyi
+	find onnxwire \( -name '*.c' -o -name '*.so' \) -delete

@@ -9,12 +9,8 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-MODULES = [
-    "_varint", "_table", "_document", "_overlay", "_view", "_canonical", "_transfer", "_encode", "_save", "_edit",
-    "_repeated", "_numbers", "_equal", "_merge", "_message", "_class", "_walk", "_bits", "_search", "_dlpack", "_align",
-    "checker/_texts", "checker/_facts", "checker/_scopes", "checker/_signatures", "checker/_problem",
-    "checker/_payloads", "arrow/_columns", "arrow/_export", "arrow/_rows",
-]  # fmt: skip
+MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
+HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
 compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
@@ -44,13 +40,13 @@ if __name__ == "__main__":
         ext_modules=cythonize(
             [
                 Extension(
-                    f"onnxwire.{name.replace('/', '.')}",
-                    [f"onnxwire/{name}.pyx"],
+                    ".".join(path.with_suffix("").parts),
+                    [str(path)],
                     extra_compile_args=compile_args,
                     extra_link_args=link_args,
-                    depends=[str(header.relative_to(HERE)) for header in sorted((HERE / "onnxwire").rglob("*.h"))],
+                    depends=HEADERS,
                 )
-                for name in MODULES
+                for path in MODULES
             ],
             annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
             compiler_directives={"language_level": 3},

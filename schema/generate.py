@@ -17,17 +17,20 @@ _TYPES = {
     14: ("int", "SupportsIndex | str"),
 }  # fmt: skip
 _INT = ("int", "SupportsIndex")
-# What a message has beside its fields, as messages.py says.
-_BASES = {"TensorProto": "onnxwire.tensor.Tensor", "SparseTensorProto": "onnxwire.sparse_tensor.SparseTensor"}
+# What a message has beside its fields, as `messages/__init__.py` says.
+_BASES = {
+    "TensorProto": "onnxwire.tensor.tensor.Tensor",
+    "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
+}
 
 
 def write(root: Path) -> None:
-    """Write `_onnx_tables.py` and `messages.pyi` into the package, from all tables of `schema/`."""
-    table_text = _load(root / "onnxwire" / "table_text.py")
+    """Write `messages/_tables.py` and `messages/__init__.pyi` into the package, from all tables of `schema/`."""
+    table_text = _load(root / "onnxwire" / "engine" / "table_text.py")
     paths = sorted(path for path in (root / "schema").glob("*.md") if path.name != "README.md")
     files = _in_order([table_text.parse(path.read_text(encoding="utf-8"), path.name) for path in paths])
-    _write(root / "onnxwire" / "_onnx_tables.py", _tables(files))
-    _write(root / "onnxwire" / "messages.pyi", _stubs(files))
+    _write(root / "onnxwire" / "messages" / "_tables.py", _tables(files))
+    _write(root / "onnxwire" / "messages" / "__init__.pyi", _stubs(files))
 
 
 def _load(path: Path) -> ModuleType:
@@ -87,11 +90,11 @@ def _stubs(files: list) -> str:
         "from collections.abc import Iterable",
         "from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex, final",
         "",
-        "from onnxwire._message import Message",
-        "from onnxwire._numbers import RepeatedScalar",
-        "from onnxwire._repeated import RepeatedSpan",
-        "from onnxwire.descriptor import EnumTypeWrapper",
-        "from onnxwire.schema import Schema",
+        "from onnxwire.engine.message import Message",
+        "from onnxwire.engine.numbers import RepeatedScalar",
+        "from onnxwire.engine.repeated import RepeatedSpan",
+        "from onnxwire.engine.descriptor import EnumTypeWrapper",
+        "from onnxwire.engine.schema import Schema",
         *sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values()),
         "",
         "SCHEMA: Schema",

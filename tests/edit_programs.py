@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import wire
 from worlds import World, classes
 
-from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor as F
 
 LARGEST = 4000  # bytes of a message that is copied or merged
 DEEPEST = 12  # levels of one

@@ -24,12 +24,12 @@ from pathlib import Path
 
 import onnxwire
 from onnxwire import ModelProto, cli
+from onnxwire.analysis.paths import resolve
+from onnxwire.analysis.statistics import measure_all
+from onnxwire.analysis.summary import summarize
 from onnxwire.errors import Error
-from onnxwire.index import find_tensors
-from onnxwire.paths import resolve
-from onnxwire.statistics import measure_all
-from onnxwire.summary import summarize
-from onnxwire.view.model import Queries
+from onnxwire.io.index import find_tensors
+from onnxwire.viewer.queries import Queries
 
 MEGABYTE = 1 << 20
 ROUNDS = 60  # of an empty loop, for each byte

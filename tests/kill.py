@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import onnxwire
-import onnxwire.relocate  # so that no child imports it
+import onnxwire.io.external_save  # so that no child imports it
 
 N = 300_000  # elements of a weight
 LAYOUTS = {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the extension modules with ASan, UBSan and small limits (`onnxwire/_limits.h`) in a copy of the tree, and runs
+# Builds the extension modules with ASan, UBSan and small limits (`onnxwire/engine/thresholds.h`) in a copy of the tree, and runs
 # Python on them: `make sanitize` all tests, `make fuzz-sanitized` what stands after the interpreter's name.
 # Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
 # is without them. Their reports go where pytest does not catch them.
@@ -9,6 +9,7 @@ shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=$root/build/sanitize
 mkdir -p "$target"
+find "$target" -type f ! -name '*.so' ! -name '*.c' ! -path '*/build/temp*' -delete
 (cd "$root" && tar cf - --exclude='*.so' --exclude='*.c' onnxwire schema tests examples docs setup.py pyproject.toml \
     README.md CHANGELOG.md CONTRIBUTING.md DESIGN.md LICENSE) | (cd "$target" && tar xf -)
 cd "$target"

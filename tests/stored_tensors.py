@@ -15,7 +15,7 @@ from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401
 from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_of
 
 import onnxwire
-from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor as F
 
 DATA_TYPES = {name: value for name, value in onnx.TensorProto.DataType.items() if value}
 _NARROW = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}

@@ -10,7 +10,7 @@ import pytest
 from test_save_faults import linux
 
 import onnxwire
-from onnxwire import source
+from onnxwire.io import source
 
 pytestmark = linux
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"

@@ -166,7 +166,7 @@ def test_what_is_accepted_runs_and_what_is_rejected_raises(statement: str, names
 
 @pytest.mark.parametrize("name", [name for name in SCHEMA.messages if name.count(".") == 1])
 def test_every_class_and_field_is_in_the_stubs(name: str) -> None:
-    stub = (Path(onnxwire.__file__).parent / "messages.pyi").read_text()
+    stub = (Path(onnxwire.__file__).parent / "messages" / "__init__.pyi").read_text()
     cls = SCHEMA.messages[name]
     body = stub[stub.index(f"\nclass {cls.__name__}(Message") :].split("\nclass ")[1]
     for field in cls.DESCRIPTOR.fields:

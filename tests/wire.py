@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
 
 import onnxwire
-from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor as F
 
 VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
 MAX_NUMBER = (1 << 29) - 1

@@ -15,7 +15,7 @@ import wire
 from google.protobuf import message
 
 import onnxwire
-from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor as F
 
 # Where our behaviour is another on purpose, or the official runtime's is not to be had, and what programs do about it.
 DIFFERENCES = {

@@ -6,12 +6,12 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from onnxwire._message import Message
-from onnxwire._repeated import Repeated
-from onnxwire.distance import Distance, distance
-from onnxwire.dtypes import FIELDS, name_of
+from onnxwire.analysis.summary import describe_type
+from onnxwire.analysis.tensor_distance import Distance, distance
+from onnxwire.engine.message import Message
+from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import FieldTypeError, TensorError
-from onnxwire.index import find_tensors, is_external, tensor_bytes
+from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     GraphProto,
@@ -21,15 +21,15 @@ from onnxwire.messages import (
     TensorProto,
     ValueInfoProto,
 )
-from onnxwire.summary import describe_type
+from onnxwire.tensor.dtypes import FIELDS, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
     from typing import Any, Literal
 
-    from onnxwire.descriptor import FieldDescriptor
-    from onnxwire.source import Source
+    from onnxwire.engine.descriptor import FieldDescriptor
+    from onnxwire.io.source import Source
 
 _SHOWN = 24  # elements of a list in a text
 _LONGEST = 200  # characters of a text
@@ -77,7 +77,7 @@ def diff(
     Raises what `load` raises, DecodeError and TensorError for what is damaged, SourceError for files that can't be
     read.
     """
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     with ExitStack() as stack:
         models: list[ModelProto] = []

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._search import Search
-from onnxwire.dtypes import FIELDS, name_of
+from onnxwire.analysis.summary import describe_type
+from onnxwire.engine.message import Message
+from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
-from onnxwire.index import describe, find_tensors, is_external
+from onnxwire.io.index import describe, find_tensors, is_external
 from onnxwire.messages import ModelProto, NodeProto, TensorProto, ValueInfoProto
-from onnxwire.summary import describe_type
+from onnxwire.tensor.dtypes import FIELDS, name_of
 
 Row = dict[str, Any]
 """One thing of a list: its `path`, its `name`, and what else there is to tell."""

@@ -20,11 +20,11 @@ from json import JSONDecodeError, JSONDecoder
 from types import EllipsisType
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._repeated import Repeated
-from onnxwire._search import Search
-from onnxwire._view import Payload
-from onnxwire.descriptor import Descriptor, FieldDescriptor
+from onnxwire.engine.descriptor import Descriptor, FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.repeated import Repeated
+from onnxwire.engine.search import Search
+from onnxwire.engine.view import Payload
 from onnxwire.errors import PathError, did_you_mean
 from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 

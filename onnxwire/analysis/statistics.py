@@ -11,17 +11,17 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from onnxwire._message import Message
-from onnxwire.dtypes import STRING, Kind
+from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
-from onnxwire.index import TensorInfo, describe, find_tensors
-from onnxwire.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
+from onnxwire.io.index import TensorInfo, describe, find_tensors
+from onnxwire.tensor.dtypes import STRING, Kind
+from onnxwire.tensor.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
 
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor import Index, Part
+    from onnxwire.tensor.tensor import Index, Part
 
     Array = np.ndarray[Any, Any]
 

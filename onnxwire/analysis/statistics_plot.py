@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Sequence
 from typing import IO, Any
 
-from onnxwire.dtypes import name_of
+from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
 from onnxwire.errors import MissingPackageError
-from onnxwire.statistics import Histogram, Statistics, TensorStatistics
+from onnxwire.tensor.dtypes import name_of
 
 _MOST = 60  # rows that a picture has; a page has all
 _WIDTH, _HEIGHT = 220, 28  # of a histogram on the page, in pixels

@@ -6,10 +6,10 @@ import csv
 from collections.abc import Iterable
 from typing import IO, Any
 
-from onnxwire.dtypes import name_of
+from onnxwire.analysis.statistics import TensorStatistics
+from onnxwire.bridges.npy import valid_text
 from onnxwire.errors import MissingPackageError
-from onnxwire.npy import valid_text
-from onnxwire.statistics import TensorStatistics
+from onnxwire.tensor.dtypes import name_of
 
 COLUMNS = (
     "name", "path", "type", "shape", "bytes", "count", "min", "max", "mean", "std", "zeros", "nan", "inf",

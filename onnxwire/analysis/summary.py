@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from onnxwire.dtypes import name_of
-from onnxwire.index import tensor_bytes
+from onnxwire.io.index import tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     GraphProto,
@@ -19,6 +18,7 @@ from onnxwire.messages import (
     TypeProto,
     ValueInfoProto,
 )
+from onnxwire.tensor.dtypes import name_of
 
 _LARGEST = 10
 _FREE_INITIALIZERS = 4  # the IR version from which an initializer need not be an input

@@ -6,8 +6,8 @@ import errno
 import os
 from dataclasses import dataclass
 
-from onnxwire.dtypes import STRING
-from onnxwire.tensor import Storage, little_endian, tensor_error, unpacked
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import Storage, little_endian, tensor_error, unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from onnxwire.dtypes import Kind
     from onnxwire.messages import TensorProto
+    from onnxwire.tensor.dtypes import Kind
 
     Array = np.ndarray[Any, Any]
 

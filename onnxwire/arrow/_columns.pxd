@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from onnxwire._document cimport Document
+from onnxwire.engine.document cimport Document
 
 cdef enum Type:              # of a column, or of the items of a list
     STRING                   # View; after `copy_strings` offsets and text

@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from onnxwire._document import Document
+from onnxwire.engine.document import Document
 
 TYPES: dict[str, int]
 

@@ -1,7 +1,7 @@
-from onnxwire._document import Document
-from onnxwire._message import Message
 from onnxwire.arrow._columns import Columns
 from onnxwire.arrow.tables import TableSpec
+from onnxwire.engine.document import Document
+from onnxwire.engine.message import Message
 
 def fill_table(
     document: Document,

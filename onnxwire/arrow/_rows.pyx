@@ -11,13 +11,13 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset, strlen
 
-from onnxwire._document cimport Document, Span, Spans, damage_error, decode_error, packed_error
-from onnxwire._table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table, TableOwner, TableRef
 from onnxwire._varint cimport FAULT_DEPTH, MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, Damage, load32, read_varint
-from onnxwire._view cimport (
+from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
+from onnxwire.engine.document cimport Document, Span, Spans, damage_error, decode_error, packed_error
+from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table, TableOwner, TableRef
+from onnxwire.engine.view cimport (
     HAS_MERGE, Cursor, Record, collect_parts, next_record, next_usable, scan_slots, start_records, table_of,
 )
-from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8(object) except NULL
@@ -25,7 +25,7 @@ cdef extern from "Python.h":
 from functools import cache, partial
 
 from onnxwire.arrow.tables import plan_of
-from onnxwire.dtypes import BY_NUMBER, name_of
+from onnxwire.tensor.dtypes import BY_NUMBER, name_of
 
 cdef enum:
     DIGITS = 24              # room for those of an int64, and a sign

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from onnxwire._message import Message
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
+from onnxwire.engine.message import Message
 from onnxwire.errors import MissingPackageError, QueryError
 from onnxwire.messages import ModelProto
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import duckdb
 
-    from onnxwire.source import Source
+    from onnxwire.io.source import Source
 
 
 def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProto) -> duckdb.DuckDBPyRelation | None:
@@ -59,7 +59,7 @@ def _add_model(
 ) -> None:
     names = [name for name in TABLES if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
     if not isinstance(source, Message):
-        from onnxwire.model import load
+        from onnxwire.io.save import load
 
         source = load(source, type)
     for name in names:

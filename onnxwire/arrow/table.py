@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from onnxwire._message import Message
 from onnxwire.arrow._columns import Columns
 from onnxwire.arrow._export import export_schema, export_stream
 from onnxwire.arrow._rows import fill_table
 from onnxwire.arrow.tables import TABLES, TableSpec
+from onnxwire.engine.message import Message
 from onnxwire.errors import FieldTypeError, FieldValueError
 from onnxwire.messages import ModelProto
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import CapsuleType
 
-    from onnxwire.source import Source
+    from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
 _LEAST = 1 << 10  # bytes of a payload that is left out where a message has to be encoded
@@ -81,7 +81,7 @@ def to_arrow(
         raise FieldValueError(f"strings are {' or '.join(map(repr, _STRINGS))}, not {strings!r}")
     if isinstance(source, Message):
         return ArrowTable(columns_of(source, TABLES[table], strings == "utf8"))
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     # Not closed here: the columns keep the document, and it goes with them.
     return ArrowTable(columns_of(load(source, type), TABLES[table], strings == "utf8"))
@@ -89,7 +89,7 @@ def to_arrow(
 
 def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     """The columns of a table of a message."""
-    from onnxwire._document import Document
+    from onnxwire.engine.document import Document
 
     document = message._document
     cls = message.__class__
@@ -105,7 +105,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
     """A message as it would be saved, without the payloads, whose sizes are given by the order of tensors."""
-    from onnxwire.index import find_tensors
+    from onnxwire.io.index import find_tensors
 
     copy = message.__class__()
     copy.CopyFrom(message)

@@ -25,7 +25,7 @@ from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.descriptor import Descriptor
+    from onnxwire.engine.descriptor import Descriptor
 
 
 class TableSpec(namedtuple("TableSpec", ("message", "fields", "columns"))):

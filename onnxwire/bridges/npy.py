@@ -6,10 +6,10 @@ import io
 import os
 from collections.abc import Mapping
 
-from onnxwire._save import write_payload
-from onnxwire.atomic_file import AtomicFile, Writer
-from onnxwire.dtypes import STRING
-from onnxwire.tensor import Storage, tensor_error, unpacked
+from onnxwire.engine.write import write_payload
+from onnxwire.io.atomic_file import AtomicFile, Writer
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import Storage, tensor_error, unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from onnxwire._transfer import Target
-    from onnxwire.dtypes import Kind
+    from onnxwire.engine.file_writer import Target
     from onnxwire.messages import TensorProto
+    from onnxwire.tensor.dtypes import Kind
 
 _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
 _NATIVE = "biufc"

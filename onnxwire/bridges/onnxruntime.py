@@ -9,15 +9,15 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import PurePath
 
-from onnxwire._search import Search
-from onnxwire.dtypes import STRING
+from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, TensorError
-from onnxwire.external import fault_of
-from onnxwire.index import find_tensors, is_external, tensor_bytes
+from onnxwire.io.external_files import fault_of
+from onnxwire.io.external_save import refer, take_in
+from onnxwire.io.index import find_tensors, is_external, tensor_bytes
+from onnxwire.io.save import INLINE_LIMIT
 from onnxwire.messages import ModelProto, NodeProto
-from onnxwire.model import INLINE_LIMIT
-from onnxwire.relocate import refer, take_in
-from onnxwire.tensor import Storage
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import onnxruntime
 
-    from onnxwire.tensor import Array
+    from onnxwire.tensor.tensor import Array
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _MAIN = re.compile(r"graph\.initializer\[[0-9]+\]")

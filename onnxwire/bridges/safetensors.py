@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from onnxwire._walk import payload_at
-from onnxwire.atomic_file import AtomicFile
-from onnxwire.dtypes import BY_NAME
+from onnxwire.engine.verify import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
+from onnxwire.io.atomic_file import AtomicFile
+from onnxwire.io.external_save import clear_elements, refer
+from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
-from onnxwire.relocate import clear_elements, refer
-from onnxwire.source import open_document
-from onnxwire.tensor import Storage, tensor_error
+from onnxwire.tensor.dtypes import BY_NAME
+from onnxwire.tensor.tensor import Storage, tensor_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from onnxwire.dtypes import Kind
-    from onnxwire.external import ExternalFiles
+    from onnxwire.io.external_files import ExternalFiles
     from onnxwire.messages import TensorProto
+    from onnxwire.tensor.dtypes import Kind
 
     View = Callable[[int, int], Buffer]
     """Gives some bytes of a file: those from an offset on, so many."""

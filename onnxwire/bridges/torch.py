@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onnxwire._dlpack import to_capsule
-from onnxwire.dtypes import STRING
-from onnxwire.tensor import kind_of, tensor_error
+from onnxwire.tensor.dlpack import to_capsule
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import kind_of, tensor_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

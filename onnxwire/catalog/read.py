@@ -71,7 +71,7 @@ def read_model(path: str, hashes: bool = False, checks: bool = False) -> dict[st
     """The tables of one model. Raises what `load` and `check` raise."""
     import pyarrow as pa
 
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     with load(path) as message:
         tables: dict[str, pa.Table] = {}
@@ -128,7 +128,7 @@ def _with_extras(table: pa.Table, message: ModelProto, hashes: bool) -> pa.Table
     missing = {place: _is_missing(message, place) for place in dict.fromkeys(locations) if place is not None}
     digests: list[str | None] = [None] * len(table)
     if hashes:
-        from onnxwire.index import find_tensors
+        from onnxwire.io.index import find_tensors
 
         digests = [_hash(tensor) for _, tensor in find_tensors(message)]
     for (name, _), items, kind in zip(

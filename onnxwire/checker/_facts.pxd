@@ -2,9 +2,9 @@
 """What a whole document says, as columns of numbers: one sheet a message type, one row a message."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from onnxwire._document cimport Document
-from onnxwire._table cimport Field, Slot, Table
 from onnxwire.checker._texts cimport Texts, is_utf8
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
     CLASH = 1            # flags of a row: two members of a oneof stand on the wire

@@ -1,6 +1,6 @@
 from typing import Any
 
-from onnxwire._document import Document
+from onnxwire.engine.document import Document
 
 class Facts:
     def __init__(self, document: Document, root: type, is_placed: bool = True) -> None: ...

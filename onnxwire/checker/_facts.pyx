@@ -11,18 +11,18 @@ message that stands twice is one row.
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from onnxwire._document cimport FAR, decode_error, prepare_step
-from onnxwire._table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
-from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, load32, load64, read_length,
     read_long_tag, read_varint, skip_value,
 )
-from onnxwire._view cimport new_payload, table_of
+from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
+from onnxwire.engine.document cimport FAR, decode_error, prepare_step
+from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
+from onnxwire.engine.view cimport new_payload, table_of
 
 import os
 
-from onnxwire._walk import verify_document
+from onnxwire.engine.verify import verify_document
 
 cdef enum Outcome:
     SOUND

@@ -6,11 +6,11 @@ bounded: so many bytes of a message, and so many in all, whatever the document h
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
-from onnxwire._table cimport INT32, Slot
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, count_varints, read_any_tag, read_length, read_varint, skip_value,
 )
+from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
+from onnxwire.engine.table cimport INT32, Slot
 
 cdef enum:
     LOOK = 1 << 16       # bytes of a message whose values are looked at; `checker/payloads.py` says the same

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from onnxwire._document import Document
-    from onnxwire._message import Message
     from onnxwire.checker.operators import Operators
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.message import Message
 
     Rows = NDArray[Any]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxwire._message import Message
 from onnxwire.checker._problem import Problem
-from onnxwire.checker.attribute import NAMES, VALUES
 from onnxwire.checker.problems import Problems
+from onnxwire.checker.rules.attribute import NAMES, VALUES
+from onnxwire.engine.message import Message
 
 # What tells the elements of a repeated field apart, by their type.
 _KEYS = {

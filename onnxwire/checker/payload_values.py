@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onnxwire._varint import decode_packed
-from onnxwire._walk import bytes_at, payload_at, read_record
 from onnxwire.checker.facts import MERGED
+from onnxwire.engine.verify import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker._payloads import measure_bytes, measure_numbers, measure_strings
-from onnxwire.checker.small_payloads import products
-from onnxwire.dtypes import BY_NAME, FIELDS, KINDS, name_of
+from onnxwire.checker._payload_scan import measure_bytes, measure_numbers, measure_strings
+from onnxwire.checker.payload_values import products
+from onnxwire.tensor.dtypes import BY_NAME, FIELDS, KINDS, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -86,7 +86,7 @@ def unchecked() -> dict[str, str]:
 def checks() -> dict[str, Check]:
     """The registered functions by id."""
     for module in MODULES:
-        import_module(f"onnxwire.checker.{module}")
+        import_module(f"onnxwire.checker.rules.{module}")
     return dict(_checks)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxwire._message import Message
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.operators import load_operators
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
+from onnxwire.engine.message import Message
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
+from onnxwire.io.save import encoded_document, load
 from onnxwire.messages import ModelProto
-from onnxwire.model import encoded_document, load
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
     from onnxwire.checker.operators import Operators
-    from onnxwire.source import Source
+    from onnxwire.io.source import Source
 
 
 def check(

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker._signatures import hold
-from onnxwire.checker.attribute import parameters_with_type, references
 from onnxwire.checker.facts import EMPTY, lookup
-from onnxwire.checker.function import Imports
 from onnxwire.checker.limits import HINTS
-from onnxwire.checker.node import Calls
 from onnxwire.checker.operators import counts
-from onnxwire.checker.opset_import import plain_domains
+from onnxwire.checker.rules.attribute import parameters_with_type, references
+from onnxwire.checker.rules.function import Imports
+from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
-from onnxwire.dtypes import KINDS
+from onnxwire.tensor.dtypes import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

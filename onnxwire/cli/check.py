@@ -20,10 +20,10 @@ from onnxwire.errors import DecodeError, FileError, SaveError, SourceError
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
-    from onnxwire._message import Message
     from onnxwire.checker.fixes import Fix
     from onnxwire.checker.problems import Problems
-    from onnxwire.cli.report import Reporter
+    from onnxwire.cli.check_report import Reporter
+    from onnxwire.engine.message import Message
 
 _DESCRIPTION = """\
 Check files against every rule of the ONNX IR: what is wrong, where, and what to do. Files may have any size; no weight
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the problems of all files; returns the exit status."""
     from onnxwire.checker.limits import KEPT_OF_A_RULE
     from onnxwire.checker.run import choose
-    from onnxwire.cli.report import make_reporter, print_rules
+    from onnxwire.cli.check_report import make_reporter, print_rules
 
     select, ignore = _words(options.select), _words(options.ignore)
     if options.rules:
@@ -155,7 +155,7 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
     from onnxwire.checker import check
     from onnxwire.checker.fixes import find_fixes
     from onnxwire.checker.registry import SEVERITIES
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path
@@ -182,7 +182,7 @@ def _repair(
     """Repair a message and write it; returns the problems that are left."""
     from onnxwire.checker import check
     from onnxwire.checker.fixes import apply_fixes
-    from onnxwire.model import LargeFileWarning, save
+    from onnxwire.io.save import LargeFileWarning, save
 
     apply_fixes(fixes)
     with progress_bar(f"writing {out}", not options.no_progress) as progress, warnings.catch_warnings():

@@ -6,14 +6,14 @@ import argparse
 import sys
 from typing import IO, Any
 
-from onnxwire._message import Message
-from onnxwire._walk import verify_document
 from onnxwire.cli.options import add_command, add_output, add_type
 from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
-from onnxwire.json import to_json
+from onnxwire.engine.message import Message
+from onnxwire.engine.verify import verify_document
+from onnxwire.io.save import load
 from onnxwire.messages import SCHEMA
-from onnxwire.model import load
-from onnxwire.text import to_text
+from onnxwire.text.json_writer import to_json
+from onnxwire.text.text_writer import to_text
 
 _DESCRIPTION = """\
 Print a model in protobuf's text format, exactly as `protoc --decode=onnx.ModelProto` does, or as JSON. The file may

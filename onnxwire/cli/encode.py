@@ -6,13 +6,13 @@ import argparse
 import sys
 from typing import IO, Any
 
-from onnxwire._message import Message
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_terminal
 from onnxwire.cli.output import refuse_same
 from onnxwire.cli.progress import progress_bar
+from onnxwire.engine.message import Message
 from onnxwire.errors import SourceError
+from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA
-from onnxwire.model import save
 
 _DESCRIPTION = """\
 Make a binary file of protobuf's text format, as `protoc --encode=onnx.ModelProto` does, or of JSON: of what
@@ -65,7 +65,7 @@ def _read(file: IO[bytes], options: argparse.Namespace) -> Message:
     """The message that a file describes."""
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     if options.json:
-        from onnxwire.json_parser import from_json as parse
+        from onnxwire.text.json_reader import from_json as parse
     else:
-        from onnxwire.text_parser import from_text as parse
+        from onnxwire.text.text_reader import from_text as parse
     return parse(file, cls, ignore_unknown=options.ignore_unknown)

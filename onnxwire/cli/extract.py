@@ -9,14 +9,14 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
+from onnxwire.analysis.paths import resolve
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
-from onnxwire.extraction import cut
+from onnxwire.io.save import load, save
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.model import load, save
-from onnxwire.paths import resolve
+from onnxwire.transforms.extract import cut
 
 _DESCRIPTION = """\
 Cut a part out of a model at values: the nodes and initializers that compute --outputs from --inputs, with their types,
@@ -114,7 +114,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                     part.graph.initializer[-1].name = name
                 to_safetensors(part, out, progress=progress)
                 return 0
-            from onnxwire.npy import stored_as, to_npy, to_npz
+            from onnxwire.bridges.npy import stored_as, to_npy, to_npz
 
             if form == ".npz":
                 to_npz(tensors, out, progress=progress)

@@ -7,11 +7,11 @@ import json
 import sys
 from typing import Any
 
+from onnxwire.analysis.sizes import size_text
+from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import safe_text
-from onnxwire.model import load
-from onnxwire.sizes import size_text
-from onnxwire.summary import summarize
+from onnxwire.io.save import load
 
 _DESCRIPTION = """\
 Print what is in a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so the
@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the summary; returns the exit status."""
     if options.raw:
-        from onnxwire.cli.raw import print_raw
+        from onnxwire.cli.raw_dump import print_raw
 
         return print_raw(options.file, options.type, sys.stdout)
     if options.type is not None:

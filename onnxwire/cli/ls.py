@@ -9,10 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
-from onnxwire.listing import (
+from onnxwire.analysis.listing import (
     Branch,
     Row,
     name_matcher,
@@ -23,9 +20,12 @@ from onnxwire.listing import (
     tensor_rows,
     value_rows,
 )
+from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
+from onnxwire.engine.message import Message
+from onnxwire.io.save import load
 from onnxwire.messages import SCHEMA
-from onnxwire.model import load
-from onnxwire.sizes import count_text, size_text
 
 _DESCRIPTION = """\
 List the tensors of a model: name, type, shape, size and where it is stored; or its nodes, or values. Weights are not

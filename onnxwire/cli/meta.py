@@ -6,12 +6,12 @@ import argparse
 import json
 from typing import Any
 
-from onnxwire.cli.edit import add_result, save_result
 from onnxwire.cli.options import add_command
+from onnxwire.cli.result import add_result, save_result
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError
+from onnxwire.io.save import load
 from onnxwire.messages import GraphProto, ModelProto
-from onnxwire.model import load
 
 _DESCRIPTION = """\
 List the metadata of a model (metadata_props), print one value, set or remove entries. Without -o or -i nothing is

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from onnxwire._message import Message
-from onnxwire.atomic_file import AtomicFile, Writer
+from onnxwire.engine.message import Message
 from onnxwire.errors import Error, SourceError
-from onnxwire.folder import identity_of
-from onnxwire.index import find_tensors, is_external
+from onnxwire.io.atomic_file import AtomicFile, Writer
+from onnxwire.io.folder import identity_of
+from onnxwire.io.index import find_tensors, is_external
 
 
 def refuse_same(path: str, output: str) -> None:

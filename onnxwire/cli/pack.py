@@ -9,12 +9,12 @@ import re
 import sys
 from typing import IO, Any
 
+from onnxwire.analysis.sizes import count_text
 from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError
-from onnxwire.index import tensors
-from onnxwire.model import load, save
-from onnxwire.sizes import count_text
+from onnxwire.io.index import tensors
+from onnxwire.io.save import load, save
 
 _UNPACK = """\
 Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool

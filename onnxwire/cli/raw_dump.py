@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from onnxwire._walk import bytes_at, fault_at, read_record
-from onnxwire.descriptor import WIRE_END_GROUP, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT
+from onnxwire.engine.descriptor import (
+    WIRE_END_GROUP,
+    WIRE_FIXED32,
+    WIRE_FIXED64,
+    WIRE_LEN,
+    WIRE_START_GROUP,
+    WIRE_VARINT,
+)
+from onnxwire.engine.verify import bytes_at, fault_at, read_record
+from onnxwire.io.sniff import best_fit, fits
+from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA
-from onnxwire.sniff import best_fit, fits
-from onnxwire.source import open_document
 
 if TYPE_CHECKING:
-    from onnxwire._document import Document
-    from onnxwire.descriptor import Descriptor, FieldDescriptor
+    from onnxwire.engine.descriptor import Descriptor, FieldDescriptor
+    from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
 _MAX_DEPTH = 100

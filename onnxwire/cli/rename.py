@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from onnxwire.cli.edit import add_result, save_result
 from onnxwire.cli.options import add_command
+from onnxwire.cli.result import add_result, save_result
 from onnxwire.errors import EditError
-from onnxwire.model import load
-from onnxwire.rename import rename_nodes, rename_values
+from onnxwire.io.save import load
+from onnxwire.transforms.rename import rename_nodes, rename_values
 
 _DESCRIPTION = """\
 Rename values of a model (inputs, outputs, initializers, and what nodes make), wherever they are used: by nodes, in

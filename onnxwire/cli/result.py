@@ -6,10 +6,10 @@ import argparse
 import errno
 import sys
 
-from onnxwire._message import Message
 from onnxwire.cli.progress import progress_bar
+from onnxwire.engine.message import Message
 from onnxwire.errors import SaveError
-from onnxwire.model import save
+from onnxwire.io.save import save
 
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:

@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from onnxwire.assign import dangling_values, remove, values_of
-from onnxwire.cli.edit import add_result, save_result
 from onnxwire.cli.options import add_command
+from onnxwire.cli.result import add_result, save_result
 from onnxwire.cli.terminal import safe_text
-from onnxwire.model import load
+from onnxwire.io.save import load
+from onnxwire.transforms.assign import dangling_values, remove, values_of
 
 _DESCRIPTION = """\
 Remove nodes, tensors, entries of metadata or any other field of a model, each named by its path, and save the rest. All

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from onnxwire.assign import assign
-from onnxwire.cli.edit import add_result, save_result
 from onnxwire.cli.options import add_command
-from onnxwire.model import load
+from onnxwire.cli.result import add_result, save_result
+from onnxwire.io.save import load
+from onnxwire.transforms.assign import assign
 
 _DESCRIPTION = """\
 Set fields of a model, each named by its path, and save it. All other bytes stay as they are, and weights go from file

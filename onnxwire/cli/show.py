@@ -10,27 +10,27 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._repeated import Repeated
-from onnxwire._view import Payload
+from onnxwire.analysis.listing import tensor_rows
+from onnxwire.analysis.paths import Found, Part, resolve
+from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.analysis.statistics import Histogram, Statistics, measure
+from onnxwire.analysis.summary import describe_type
 from onnxwire.cli.ls import place_of
 from onnxwire.cli.options import add_command, add_progress, add_type
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
-from onnxwire.descriptor import FieldDescriptor
-from onnxwire.dtypes import STRING
+from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.repeated import Repeated
+from onnxwire.engine.view import Payload
 from onnxwire.errors import PathError
-from onnxwire.index import TensorInfo, describe
-from onnxwire.json import to_json
-from onnxwire.listing import tensor_rows
+from onnxwire.io.index import TensorInfo, describe
+from onnxwire.io.save import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
-from onnxwire.model import load
-from onnxwire.paths import Found, Part, resolve
-from onnxwire.sizes import count_text, size_text
-from onnxwire.statistics import Histogram, Statistics, measure
-from onnxwire.summary import describe_type
-from onnxwire.tensor import count_elements, expand_index, kind_of
-from onnxwire.text import shortest_floats
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import count_elements, expand_index, kind_of
+from onnxwire.text.json_writer import to_json
+from onnxwire.text.text_writer import shortest_floats
 
 _DESCRIPTION = """\
 Print any part of a model: a message, a node, an attribute, a value, or a tensor with what its elements are like. Only

@@ -10,18 +10,18 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from onnxwire._message import Message
+from onnxwire.analysis.listing import Row, filter_key, tensor_rows
+from onnxwire.analysis.statistics import TensorStatistics, measure_all
+from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
 from onnxwire.cli.ls import add_selection, arrange, choose, row_test
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type
 from onnxwire.cli.output import open_output, refuse_same, refuse_weights
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
-from onnxwire.index import find_tensors
-from onnxwire.listing import Row, filter_key, tensor_rows
+from onnxwire.engine.message import Message
+from onnxwire.io.index import find_tensors
+from onnxwire.io.save import load
 from onnxwire.messages import SCHEMA
-from onnxwire.model import load
-from onnxwire.statistics import TensorStatistics, measure_all
-from onnxwire.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
 
 _DESCRIPTION = """\
 Print the range, mean, deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. All weights
@@ -179,13 +179,13 @@ def _table(rows: list[Row], paint: Paint) -> list[str]:
 
 def _check_plot(path: str) -> None:
     if not path.lower().endswith(".html"):
-        from onnxwire.statistics_plot import write_picture
+        from onnxwire.analysis.statistics_plot import write_picture
 
         write_picture([], "", io.BytesIO(), path[-3:].lower())
 
 
 def _plot(path: str, found: list[TensorStatistics], title: str) -> None:
-    from onnxwire.statistics_plot import write_html, write_picture
+    from onnxwire.analysis.statistics_plot import write_html, write_picture
 
     if path.lower().endswith(".html"):
         page = io.StringIO()

@@ -18,7 +18,7 @@ from typing import Any
 from onnxwire.cli.options import add_command
 from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
 from onnxwire.errors import InUseError, SourceError
-from onnxwire.model import load
+from onnxwire.io.save import load
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             options.parser.error("--json is for the page's address, and -o writes HTML")
         return _write_report(options)
-    from onnxwire.view.model import Queries
-    from onnxwire.view.server import Server
+    from onnxwire.viewer.queries import Queries
+    from onnxwire.viewer.server import Server
 
     model = load(options.file)
     try:
@@ -142,7 +142,7 @@ def _open(address: str) -> None:
 
 
 def _write_report(options: argparse.Namespace) -> int:
-    from onnxwire.view.report import report
+    from onnxwire.viewer.report import report
 
     refuse_same(options.file, options.output)
     with load(options.file) as model:

@@ -1,8 +1,8 @@
 from collections.abc import Iterable
 
-from onnxwire._document import Document
-from onnxwire._encode import Piece
-from onnxwire._message import Message
+from onnxwire.engine.document import Document
+from onnxwire.engine.encode import Piece
+from onnxwire.engine.message import Message
 
 def align_payloads(
     document: Document,

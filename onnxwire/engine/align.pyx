@@ -10,13 +10,13 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memset
 
-from onnxwire._document cimport FAR, Document, damage_error, decode_error, prepare_step
-from onnxwire._encode cimport Piece
-from onnxwire._table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
 from onnxwire._varint cimport (
     FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_length, read_tag, skip_value, varint_size, write_varint,
 )
-from onnxwire._view cimport new_payload, table_of
+from onnxwire.engine.document cimport FAR, Document, damage_error, decode_error, prepare_step
+from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
+from onnxwire.engine.view cimport new_payload, table_of
 
 from onnxwire.errors import FieldValueError
 

@@ -2,7 +2,7 @@
 """Whether bytes are those that the official serializer would write for what they say."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from onnxwire._table cimport Field, Table
+from onnxwire.engine.table cimport Field, Table
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil
 cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Whether bytes are those that the official serializer would write for what they say."""
-from onnxwire._table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field, has_value
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value, varint_size,
 )
+from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field, has_value
 
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:

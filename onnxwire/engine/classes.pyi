@@ -1,5 +1,5 @@
-from onnxwire._message import Message
-from onnxwire.descriptor import Descriptor
+from onnxwire.engine.descriptor import Descriptor
+from onnxwire.engine.message import Message
 
 def make_classes(
     descriptors: list[Descriptor], module: str, bases: dict[str, tuple[type, ...]]

@@ -4,12 +4,12 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t
 
-from onnxwire._edit cimport new_message, set_fields, singular_setter
-from onnxwire._message cimport Message
-from onnxwire._numbers cimport RepeatedScalar, get_numbers
-from onnxwire._repeated cimport RepeatedSpan, span_getter
-from onnxwire._table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
-from onnxwire._view cimport View, dealloc_view, singular_getter, table_of
+from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
+from onnxwire.engine.message cimport Message
+from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
+from onnxwire.engine.repeated cimport RepeatedSpan, span_getter
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
+from onnxwire.engine.view cimport View, dealloc_view, singular_getter, table_of
 
 from collections.abc import MutableSequence
 

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-    from onnxwire._message import Message
+    from onnxwire.engine.message import Message
 
 
 # The wire types of records, by the numbers in their tags.

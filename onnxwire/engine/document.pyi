@@ -3,7 +3,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from onnxwire.external import ExternalFiles
+from onnxwire.io.external_files import ExternalFiles
 
 class Document:
     """The bytes that views look into."""

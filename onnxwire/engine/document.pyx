@@ -11,7 +11,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, Damage, explain, explain_packed,
 )
 
-cdef extern from "_advise.h" nogil:
+cdef extern from "advise.h" nogil:
     int ow_narrow(const uint8_t* p, const uint8_t* end)
 
 cdef extern from *:
@@ -29,7 +29,7 @@ cdef extern from *:
 from onnxwire.errors import ClosedError, DecodeError, InUseError
 
 
-# Far steps that all open documents together may still prepare for; see _advise.h.
+# Far steps that all open documents together may still prepare for; see engine/advise.h.
 cdef int STEPS_LEFT = 8192
 
 
@@ -309,7 +309,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
 
 cdef object damage_error(Document document, Damage damage, const uint8_t* end):
     """The DecodeError for damage in a message that ends at `end`."""
-    from onnxwire.place import field_path
+    from onnxwire.engine.field_path import field_path
     cdef object offset = damage.at - document.start
     return DecodeError(describe(damage, document, end), offset, field_path(document, offset), document.name)
 

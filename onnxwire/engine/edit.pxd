@@ -3,10 +3,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._document cimport Document
-from onnxwire._overlay cimport Overlay, set_mark
-from onnxwire._table cimport Field, Table
-from onnxwire._view cimport View
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.overlay cimport Overlay, set_mark
+from onnxwire.engine.table cimport Field, Table
+from onnxwire.engine.view cimport View
 
 cdef Overlay start_edit(View self)
 cdef uint32_t depth_of(View self)

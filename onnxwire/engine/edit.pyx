@@ -11,16 +11,16 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire._document cimport EMPTY, part_of_bytes
-from onnxwire._encode cimport encode_small
-from onnxwire._overlay cimport (
+from onnxwire.engine.document cimport EMPTY, part_of_bytes
+from onnxwire.engine.encode cimport encode_small
+from onnxwire.engine.overlay cimport (
     copy_overlay, copy_span, count_clear, exchange, new_overlay, owned, put_value, register_overlay, unlist_absent,
 )
-from onnxwire._table cimport (
+from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
     STRING, UINT32, UINT64, has_value,
 )
-from onnxwire._view cimport (
+from onnxwire.engine.view cimport (
     Payload, attach, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
 )
 

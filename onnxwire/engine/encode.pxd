@@ -3,10 +3,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
-from onnxwire._document cimport Document
-from onnxwire._table cimport Table
-from onnxwire._transfer cimport Target
-from onnxwire._view cimport Payload, View
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.file_writer cimport Target
+from onnxwire.engine.table cimport Table
+from onnxwire.engine.view cimport Payload, View
 
 cdef enum:
     BUFFER = 1 << 20         # bytes that are gathered before they are handed on

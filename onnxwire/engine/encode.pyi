@@ -1,6 +1,6 @@
 from typing import final
 
-from onnxwire._view import Payload
+from onnxwire.engine.view import Payload
 
 @final
 class Piece:

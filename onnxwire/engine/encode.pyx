@@ -11,16 +11,18 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from onnxwire._canonical cimport canonical, is_plain
-from onnxwire._document cimport EMPTY, Spans, Steps, decode_error
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of
-from onnxwire._table cimport (
-    MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
-)
 from onnxwire._varint cimport (
     WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
 )
-from onnxwire._view cimport (
+from onnxwire.engine.canonical cimport canonical, is_plain
+from onnxwire.engine.document cimport EMPTY, Spans, Steps, decode_error
+from onnxwire.engine.overlay cimport (
+    DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of,
+)
+from onnxwire.engine.table cimport (
+    MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
+)
+from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, new_payload,
     next_record, next_usable, scan_slots, start_records,
 )
@@ -31,7 +33,7 @@ from onnxwire.errors import EditError
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
-cdef extern from "_limits.h":
+cdef extern from "thresholds.h":
     enum:
         LONG "OW_LONG"
         SMALL "OW_SMALL"

@@ -7,16 +7,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from onnxwire._document cimport Document
-from onnxwire._encode cimport unknown_fields
-from onnxwire._numbers cimport RepeatedScalar
-from onnxwire._repeated cimport RepeatedSpan
-from onnxwire._table cimport MESSAGE, Field, Slot
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_END_GROUP, WIRE_FIXED32, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, load32, load64, read_any_tag,
     read_length, read_varint, skip_value,
 )
-from onnxwire._view cimport (
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.encode cimport unknown_fields
+from onnxwire.engine.numbers cimport RepeatedScalar
+from onnxwire.engine.repeated cimport RepeatedSpan
+from onnxwire.engine.table cimport MESSAGE, Field, Slot
+from onnxwire.engine.view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, is_touched, new_view, next_usable,
     start_cursor,
 )

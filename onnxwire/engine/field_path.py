@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from onnxwire._walk import read_record
-from onnxwire.descriptor import WIRE_LEN
+from onnxwire.engine.descriptor import WIRE_LEN
+from onnxwire.engine.verify import read_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire._document import Document
-    from onnxwire.descriptor import Descriptor
+    from onnxwire.engine.descriptor import Descriptor
+    from onnxwire.engine.document import Document
 
 _LONGEST = 40
 

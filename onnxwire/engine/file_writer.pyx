@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-cdef extern from "_transfer.h" nogil:
+cdef extern from "file_writer.h" nogil:
     const uint64_t OW_STREAM
     int64_t ow_read(int fd, uint8_t* p, uint64_t n, uint64_t offset)
     int64_t ow_write(int fd, const uint8_t* p, uint64_t n, uint64_t offset)

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages that are merged into others, and unknown fields that are discarded."""
-from onnxwire._view cimport View
+from onnxwire.engine.view cimport View
 
 cdef int merge(View self, View other, bint is_read, int depth) except -1
 cdef int discard_unknown(View self, int depth) except -1

@@ -5,15 +5,15 @@ from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from onnxwire._canonical cimport canonical
-from onnxwire._document cimport Document, Spans
-from onnxwire._edit cimport edit, put_message
-from onnxwire._encode cimport unknown_fields
-from onnxwire._numbers cimport RepeatedScalar, get_numbers
-from onnxwire._overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
-from onnxwire._repeated cimport RepeatedSpan
-from onnxwire._table cimport MESSAGE, Field, Slot, find_field
-from onnxwire._view cimport (
+from onnxwire.engine.canonical cimport canonical
+from onnxwire.engine.document cimport Document, Spans
+from onnxwire.engine.edit cimport edit, put_message
+from onnxwire.engine.encode cimport unknown_fields
+from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
+from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
+from onnxwire.engine.repeated cimport RepeatedSpan
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
+from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,
     is_unknown, next_record, start_cursor,
 )

@@ -3,9 +3,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from typing_extensions import Buffer
 
-from onnxwire._document import Document
-from onnxwire._view import Payload
-from onnxwire.descriptor import Descriptor, FieldDescriptor
+from onnxwire.engine.descriptor import Descriptor, FieldDescriptor
+from onnxwire.engine.document import Document
+from onnxwire.engine.view import Payload
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 

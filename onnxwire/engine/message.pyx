@@ -4,17 +4,17 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from onnxwire._document cimport EMPTY, Document, part_of_bytes
-from onnxwire._edit cimport (
+from onnxwire._varint cimport WIRE_LEN
+from onnxwire.engine.document cimport EMPTY, Document, part_of_bytes
+from onnxwire.engine.edit cimport (
     clear_field, content_copy, content_of, depth_of, exchange_content, field_error, share_memory, start_edit,
 )
-from onnxwire._encode cimport encode, encoded_size, unknown_fields
-from onnxwire._equal cimport equal_views
-from onnxwire._merge cimport discard_unknown, merge
-from onnxwire._overlay cimport DEEPEST, Overlay, new_overlay
-from onnxwire._table cimport BYTES, MESSAGE, STRING, Field, Slot
-from onnxwire._varint cimport WIRE_LEN
-from onnxwire._view cimport (
+from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
+from onnxwire.engine.equal cimport equal_views
+from onnxwire.engine.merge cimport discard_unknown, merge
+from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
+from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
+from onnxwire.engine.view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched,
     named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
 )

@@ -3,10 +3,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._overlay cimport Numbers
-from onnxwire._repeated cimport Repeated
-from onnxwire._table cimport Field
-from onnxwire._view cimport Cursor, Record, View
+from onnxwire.engine.overlay cimport Numbers
+from onnxwire.engine.repeated cimport Repeated
+from onnxwire.engine.table cimport Field
+from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):

@@ -4,7 +4,7 @@ from typing import Any, SupportsIndex, final, overload
 import numpy.typing as npt
 from typing_extensions import TypeVar
 
-from onnxwire._repeated import Repeated
+from onnxwire.engine.repeated import Repeated
 
 _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)

@@ -4,24 +4,24 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport NUMBERS, Document, decode_error, packed_error
-from onnxwire._edit cimport edit, read_number
-from onnxwire._overlay cimport Overlay, put_value, set_mark
-from onnxwire._repeated cimport bind, changed_error, index_in, iterable, refresh, tell_length
-from onnxwire._table cimport (
-    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
-)
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
     decode_varints, load32, load64, zigzag32, zigzag64,
 )
-from onnxwire._view cimport Payload, expose, fill, new_payload, next_usable
+from onnxwire.engine.document cimport NUMBERS, Document, decode_error, packed_error
+from onnxwire.engine.edit cimport edit, read_number
+from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
+from onnxwire.engine.repeated cimport bind, changed_error, index_in, iterable, refresh, tell_length
+from onnxwire.engine.table cimport (
+    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
+)
+from onnxwire.engine.view cimport Payload, expose, fill, new_payload, next_usable
 
 from sys import byteorder
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
-cdef extern from "_limits.h":
+cdef extern from "thresholds.h":
     enum:
         SHORT_NUMBERS "OW_SHORT_NUMBERS"
         LONG_RUN "OW_LONG_RUN"

@@ -7,8 +7,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._document cimport Document
-from onnxwire._table cimport Field, Slot, Table
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
     DEEPEST = 500        # overlays in one another, so that no chain of them can use up the stack

@@ -8,15 +8,15 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from onnxwire._document cimport Spans
+from onnxwire.engine.document cimport Spans
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
-cdef extern from "_advise.h" nogil:
+cdef extern from "advise.h" nogil:
     void ow_enlarge(void* p, size_t size)
 
-cdef extern from "_limits.h":
+cdef extern from "thresholds.h":
     enum:
         LATE "OW_LATE"
 

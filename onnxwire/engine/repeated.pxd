@@ -4,10 +4,10 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._document cimport Document, Spans
-from onnxwire._overlay cimport Elements
-from onnxwire._table cimport Field
-from onnxwire._view cimport Cursor, View
+from onnxwire.engine.document cimport Document, Spans
+from onnxwire.engine.overlay cimport Elements
+from onnxwire.engine.table cimport Field
+from onnxwire.engine.view cimport Cursor, View
 
 
 @cython.no_gc

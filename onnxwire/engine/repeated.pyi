@@ -4,8 +4,8 @@ from typing import Any, ClassVar, Generic, SupportsIndex, final, overload
 from _typeshed import SupportsRichComparison
 from typing_extensions import TypeVar
 
-from onnxwire._message import Message
-from onnxwire._view import Payload
+from onnxwire.engine.message import Message
+from onnxwire.engine.view import Payload
 
 _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)

@@ -7,13 +7,13 @@ element by its place in a long sequence makes an index once, which the document 
 cimport cython
 from libc.string cimport memcpy, memmove
 
-from onnxwire._document cimport EMPTY, INDEX, Document, decode_error, files_of, part_of_bytes
-from onnxwire._edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
-from onnxwire._encode cimport Encoder, encode_small
-from onnxwire._overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
-from onnxwire._table cimport MESSAGE, STRING, Slot
 from onnxwire._varint cimport WIRE_LEN, read_length
-from onnxwire._view cimport (
+from onnxwire.engine.document cimport EMPTY, INDEX, Document, decode_error, files_of, part_of_bytes
+from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
+from onnxwire.engine.encode cimport Encoder, encode_small
+from onnxwire.engine.overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.table cimport MESSAGE, STRING, Slot
+from onnxwire.engine.view cimport (
     Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_payload, new_view,
     next_usable, overlay_view, start_records, state_of, text_at,
 )
@@ -23,7 +23,7 @@ from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
 
-cdef extern from "_limits.h":
+cdef extern from "thresholds.h":
     enum:
         SHORT "OW_SHORT"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from onnxwire._class import make_classes
-from onnxwire.descriptor import (
+from onnxwire.engine.classes import make_classes
+from onnxwire.engine.descriptor import (
     Descriptor,
     EnumDescriptor,
     EnumTypeWrapper,
@@ -18,14 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxwire._message import Message
-    from onnxwire.table_text import EnumTable, FileTables, MessageTable
+    from onnxwire.engine.message import Message
+    from onnxwire.engine.table_text import EnumTable, FileTables, MessageTable
 
 
 class Schema:
     """The message classes of a set of tables, as attributes and by full name.
 
-    messages: class by full name, such as "onnx.NodeProto"; enums: wrapper by full name; retired: descriptors of the
+    messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of the
     messages that no release has any more.
     """
 
@@ -129,7 +129,7 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
     paths: the files, those that others import among them. module: what the classes call their home.
     Raises ValueError that names the file and line of what is no table, OSError for what can't be read.
     """
-    from onnxwire.table_text import parse
+    from onnxwire.engine.table_text import parse
 
     files = []
     for path in paths:

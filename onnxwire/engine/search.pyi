@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from onnxwire._message import Message
+from onnxwire.engine.message import Message
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 

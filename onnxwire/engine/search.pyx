@@ -4,8 +4,8 @@ cimport cython
 
 from libc.stdint cimport uint32_t
 
-from onnxwire._table cimport MESSAGE, Field, Table
-from onnxwire._view cimport View, field_value, fill, table_of
+from onnxwire.engine.table cimport MESSAGE, Field, Table
+from onnxwire.engine.view cimport View, field_value, fill, table_of
 
 
 cdef int add_leading(Table* table, set leading, set seen) except -1:
@@ -113,7 +113,7 @@ cdef class Search:
     cdef int push(self, View view) except -1:
         cdef Frame frame
         if len(self.frames) == MOST_FRAMES:
-            from onnxwire.text import too_deep
+            from onnxwire.text.text_writer import too_deep
 
             raise too_deep(view)
         frame = Frame.__new__(Frame)

@@ -22,6 +22,6 @@
 #define OW_LONG OW_LIMIT(1 << 16, 16)     /* bytes that are handed on where they stand */
 #define OW_SMALL OW_LIMIT(1 << 12, 24)    /* bytes of a message that is copied by encoding it */
 #define OW_AT_ONCE OW_LIMIT(1 << 24, 64)  /* bytes of a message that is not measured first */
-#define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of _table.pxd */
+#define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of engine/table.pxd */
 
 #endif

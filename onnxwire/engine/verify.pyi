@@ -1,6 +1,6 @@
-from onnxwire._document import Document
-from onnxwire._message import Message
-from onnxwire._view import Payload
+from onnxwire.engine.document import Document
+from onnxwire.engine.message import Message
+from onnxwire.engine.view import Payload
 from onnxwire.errors import DecodeError
 
 def verify_document(document: Document, cls: type[Message]) -> None: ...

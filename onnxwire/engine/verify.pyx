@@ -3,14 +3,14 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from onnxwire._document cimport Document, damage_error, decode_error, packed_error
-from onnxwire._view cimport new_payload, table_of
-from onnxwire._table cimport Field, Table, find_field
 from onnxwire._varint cimport (
     FAULT_DEPTH, FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP,
     WIRE_VARINT, Damage, check_varints, explain, load32, load64, read_any_tag, read_length, read_long_tag, read_tag,
     read_varint, skip_group, skip_value,
 )
+from onnxwire.engine.document cimport Document, damage_error, decode_error, packed_error
+from onnxwire.engine.table cimport Field, Table, find_field
+from onnxwire.engine.view cimport new_payload, table_of
 
 cdef enum What:
     SOUND

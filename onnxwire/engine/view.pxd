@@ -5,10 +5,10 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._document cimport Document, Span, Spans, Steps
-from onnxwire._overlay cimport Overlay
-from onnxwire._table cimport Field, Slot, Table
 from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
+from onnxwire.engine.document cimport Document, Span, Spans, Steps
+from onnxwire.engine.overlay cimport Overlay
+from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
     HAS_UNKNOWN = 1      # some record is no known field's: number, wire type or enum value

@@ -1,6 +1,6 @@
 from typing import final
 
-from onnxwire._document import Document
+from onnxwire.engine.document import Document
 
 @final
 class Payload:

@@ -10,16 +10,16 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from onnxwire._document cimport FAR, PARTS, SLOTS, decode_error, prepare_step
-from onnxwire._overlay cimport (
-    AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
-)
-from onnxwire._table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
-    SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
-)
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
+)
+from onnxwire.engine.document cimport FAR, PARTS, SLOTS, decode_error, prepare_step
+from onnxwire.engine.overlay cimport (
+    AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
+)
+from onnxwire.engine.table cimport (
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
+    SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
 )
 
 cdef extern from "Python.h":
@@ -30,7 +30,7 @@ from onnxwire.errors import FieldValueError
 
 ctypedef object (*Getter)(object view, void* field)
 
-cdef extern from "_limits.h":
+cdef extern from "thresholds.h":
     enum:
         KEEP_RECORDS "OW_KEEP_RECORDS"
         KEEP_BYTES "OW_KEEP_BYTES"

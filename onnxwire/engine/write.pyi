@@ -1,6 +1,6 @@
-from onnxwire._encode import Piece
-from onnxwire._message import Message
-from onnxwire._transfer import Target
+from onnxwire.engine.encode import Piece
+from onnxwire.engine.file_writer import Target
+from onnxwire.engine.message import Message
 
 def encode_pieces(message: Message, deterministic: bool, target: Target | None) -> tuple[int, list[bytes | Piece]]: ...
 def write_payload(target: Target, view: memoryview) -> None: ...

@@ -3,10 +3,10 @@
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from onnxwire._document cimport Document
-from onnxwire._encode cimport BUFFER, Encoder, Piece
-from onnxwire._transfer cimport Target
-from onnxwire._view cimport Payload, View
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.encode cimport BUFFER, Encoder, Piece
+from onnxwire.engine.file_writer cimport Target
+from onnxwire.engine.view cimport Payload, View
 
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)

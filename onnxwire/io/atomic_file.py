@@ -9,9 +9,9 @@ import stat
 import sys
 from contextlib import suppress
 
-from onnxwire._transfer import Target, copy_range
+from onnxwire.engine.file_writer import Target, copy_range
 from onnxwire.errors import Error, SaveError
-from onnxwire.folder import LIST, Folder, find, identity_of
+from onnxwire.io.folder import LIST, Folder, find, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from onnxwire.folder import Identity
+    from onnxwire.io.folder import Identity
 
 if sys.platform != "win32":
     import fcntl

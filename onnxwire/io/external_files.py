@@ -15,11 +15,11 @@ import sys
 from collections import namedtuple
 from contextlib import contextmanager, suppress
 
-from onnxwire._document import Document
-from onnxwire._walk import payload_at
+from onnxwire.engine.document import Document
+from onnxwire.engine.verify import payload_at
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
-from onnxwire.folder import HAS_DIR_FD as _HAS_DIR_FD
-from onnxwire.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
+from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
+from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from onnxwire.folder import Identity
+    from onnxwire.io.folder import Identity
     from onnxwire.messages import TensorProto
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
@@ -110,7 +110,7 @@ def payload(tensor: TensorProto, files: ExternalFiles | None) -> tuple[ExternalF
 
 
 def _error(tensor: TensorProto, reason: str) -> ExternalDataError:
-    from onnxwire.tensor import tensor_error
+    from onnxwire.tensor.tensor import tensor_error
 
     return tensor_error(tensor, reason, ExternalDataError)  # type: ignore[return-value]
 

@@ -14,23 +14,23 @@ import re
 import stat
 from contextlib import suppress
 
-from onnxwire.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
-from onnxwire.dtypes import FIELDS, STRING
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
-from onnxwire.external import ExternalFile, fault_of
-from onnxwire.folder import identity_of
-from onnxwire.index import describe, find_tensors, is_external
-from onnxwire.tensor import EXTERNAL, Storage
+from onnxwire.io.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
+from onnxwire.io.external_files import ExternalFile, fault_of
+from onnxwire.io.folder import identity_of
+from onnxwire.io.index import describe, find_tensors, is_external
+from onnxwire.tensor.dtypes import FIELDS, STRING
+from onnxwire.tensor.tensor import EXTERNAL, Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from onnxwire._message import Message
-    from onnxwire._transfer import Target
-    from onnxwire.folder import Folder, Identity
-    from onnxwire.index import TensorInfo
+    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.message import Message
+    from onnxwire.io.folder import Folder, Identity
+    from onnxwire.io.index import TensorInfo
     from onnxwire.messages import TensorProto
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
@@ -469,7 +469,7 @@ def _files_of(path: str, cls: type[Message]) -> set[Identity]:
     What a model says of a file is not enough: it can say it of any in its folder. All bytes are to be those of tensors
     that fit their types and dims, but for zeros between them.
     """
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     spans: dict[ExternalFile, list[tuple[int, int]]] = {}
     owned = set()

@@ -7,18 +7,18 @@ from array import array
 from collections import namedtuple
 from collections.abc import Sequence
 
-from onnxwire._message import Message
-from onnxwire._search import Paths, Search
-from onnxwire.dtypes import BY_NUMBER, STRING
-from onnxwire.external import plain_number
+from onnxwire.engine.message import Message
+from onnxwire.engine.search import Paths, Search
+from onnxwire.io.external_files import plain_number
 from onnxwire.messages import ModelProto, TensorProto
+from onnxwire.tensor.dtypes import BY_NUMBER, STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import overload
 
-    from onnxwire.source import Source
+    from onnxwire.io.source import Source
 
 _LARGEST = (1 << 63) - 1
 _SHOWN = 20  # tensors in a text
@@ -143,7 +143,7 @@ def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Seque
     """
     if isinstance(source, Message):
         return TensorList(source)
-    from onnxwire.model import load
+    from onnxwire.io.save import load
 
     with load(source, type) as message:
         return TensorList(message)

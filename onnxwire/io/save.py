@@ -6,8 +6,8 @@ import errno
 import os
 from types import EllipsisType
 
-from onnxwire._message import Message, root_view
-from onnxwire._walk import verify_document
+from onnxwire.engine.message import Message, root_view
+from onnxwire.engine.verify import verify_document
 from onnxwire.errors import (
     DecodeError,
     Error,
@@ -17,9 +17,9 @@ from onnxwire.errors import (
     SaveError,
     SourceError,
 )
-from onnxwire.external import ExternalFiles
+from onnxwire.io.external_files import ExternalFiles
+from onnxwire.io.source import open_document, refuse_empty
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.source import open_document, refuse_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from onnxwire._document import Document
-    from onnxwire._encode import Piece
-    from onnxwire._transfer import Target
-    from onnxwire.atomic_file import AtomicFile
-    from onnxwire.external import Data
-    from onnxwire.relocate import Choice, Relocation
-    from onnxwire.source import Source
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.encode import Piece
+    from onnxwire.engine.file_writer import Target
+    from onnxwire.io.atomic_file import AtomicFile
+    from onnxwire.io.external_files import Data
+    from onnxwire.io.external_save import Choice, Relocation
+    from onnxwire.io.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
@@ -87,7 +87,7 @@ def _root(document: Document, type: type[MessageT]) -> MessageT:
     try:
         message = root_view(document, type)
     except DecodeError as error:
-        from onnxwire.sniff import foreign_format
+        from onnxwire.io.sniff import foreign_format
 
         foreign = foreign_format(document)
         if foreign is None:
@@ -95,7 +95,7 @@ def _root(document: Document, type: type[MessageT]) -> MessageT:
         raise DecodeError(foreign, 0, "", document.name) from error
     # The tags of a model are like no other message's; any other type is looked at more closely.
     if message._is_doubtful or type is not ModelProto:
-        from onnxwire.sniff import doubt
+        from onnxwire.io.sniff import doubt
 
         reason = doubt(message)
         if reason is not None:
@@ -157,7 +157,7 @@ def save(
     together. Warns, with LargeFileWarning, of a result above 2 GiB, and with ExternalDataWarning where files that the
     model names are not beside it.
     """
-    from onnxwire.atomic_file import AtomicFile
+    from onnxwire.io.atomic_file import AtomicFile
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
@@ -167,7 +167,7 @@ def save(
         if file is not None:
             _warn_of_missing(message, os.path.dirname(os.path.abspath(file.path)))
     else:
-        from onnxwire.relocate import Relocation
+        from onnxwire.io.external_save import Relocation
 
         with Relocation(
             message, file, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
@@ -188,8 +188,8 @@ def _save(
     threshold: int,
 ) -> int:
     """Write a message, and the files that its payloads were moved to; returns the bytes of its own."""
-    from onnxwire._save import write_pieces
-    from onnxwire.atomic_file import AtomicFile
+    from onnxwire.engine.write import write_pieces
+    from onnxwire.io.atomic_file import AtomicFile
 
     content = message if moved is None else moved.copy
     if not isinstance(file, AtomicFile):
@@ -228,14 +228,14 @@ def _encode(
     message: Message, deterministic: bool, target: Target | None, alignment: int, threshold: int
 ) -> tuple[int, list[bytes | Piece]]:
     """The size of a message's encoding, and what of it is still to be written to the target."""
-    from onnxwire._save import encode_pieces
+    from onnxwire.engine.write import encode_pieces
 
     if alignment < 0:
         raise FieldValueError(f"inline_align is a number of bytes, not {alignment}")
     if alignment <= 1:
         return encode_pieces(message, deterministic, target)
-    from onnxwire._align import aligned_pieces
-    from onnxwire.dtypes import PADDING
+    from onnxwire.engine.align import aligned_pieces
+    from onnxwire.tensor.dtypes import PADDING
 
     document = message._document
     if deterministic or document.is_edited or message._span != (0, len(document)):
@@ -247,9 +247,9 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
     """A document of a message's encoding, in memory or, where that is much, in a file that has no name."""
     import tempfile
 
-    from onnxwire._document import Document
-    from onnxwire._save import encode_pieces, write_pieces
-    from onnxwire._transfer import Target
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.write import encode_pieces, write_pieces
 
     if message.ByteSize() < _IN_MEMORY:
         return Document(message.SerializeToString(deterministic))
@@ -267,7 +267,7 @@ def _warn_of_missing(message: Message, folder: str) -> None:
     files = message._document.files
     if files is None or (files.folder is not None and os.path.realpath(files.folder) == os.path.realpath(folder)):
         return
-    from onnxwire.index import find_tensors, is_external
+    from onnxwire.io.index import find_tensors, is_external
 
     for path, tensor in find_tensors(message):
         for entry in tensor.external_data if is_external(tensor) else ():
@@ -361,9 +361,9 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
 def _verify_checksums(message: Message) -> None:
     """Compare files of external data with the checksums that tensors name; each file is read once."""
-    from onnxwire.external import payload, reference_of
-    from onnxwire.index import find_tensors, is_external
-    from onnxwire.tensor import tensor_error
+    from onnxwire.io.external_files import payload, reference_of
+    from onnxwire.io.index import find_tensors, is_external
+    from onnxwire.tensor.tensor import tensor_error
 
     digests: dict[int, str] = {}
     for _, tensor in find_tensors(message):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from onnxwire._walk import bytes_at, read_record
-from onnxwire.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN
+from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN
+from onnxwire.engine.verify import bytes_at, read_record
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire._document import Document
-    from onnxwire._message import Message
-    from onnxwire.descriptor import Descriptor
+    from onnxwire.engine.descriptor import Descriptor
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.message import Message
 
 _MAGIC = [
     (0, b"PK\x03\x04", "a zip archive; unpack it, or export the model if it is a PyTorch or Keras file"),

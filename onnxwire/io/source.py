@@ -7,7 +7,7 @@ import io
 import os
 import stat
 
-from onnxwire._document import Document
+from onnxwire.engine.document import Document
 from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False

@@ -1,9 +1,9 @@
 """The message classes of ONNX, made from the tables of `schema/`."""
 
-from onnxwire._onnx_tables import TABLES
-from onnxwire.schema import Schema
-from onnxwire.sparse_tensor import SparseTensor
-from onnxwire.tensor import Tensor
+from onnxwire.engine.schema import Schema
+from onnxwire.messages._tables import TABLES
+from onnxwire.tensor.sparse_tensor import SparseTensor
+from onnxwire.tensor.tensor import Tensor
 
 SCHEMA = Schema(TABLES, "onnxwire", {"onnx.TensorProto": (Tensor,), "onnx.SparseTensorProto": (SparseTensor,)})
 """All tables of ONNX: classes, enums, and the messages of releases past."""

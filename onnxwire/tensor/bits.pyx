@@ -8,7 +8,7 @@ where it reads), so elements can be viewed as any of these: `out.view(ml_dtypes.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t
 
-cdef extern from "_bits.h" nogil:
+cdef extern from "bits.h" nogil:
     void ow_unpack(const uint8_t* p, const uint8_t* end, int shift, uint8_t* out, size_t n, int bits)
     void ow_pack(const uint8_t* p, uint8_t* out, size_t n, int bits)
 

@@ -6,7 +6,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
-cdef extern from "_dlpack.h" nogil:
+cdef extern from "dlpack.h" nogil:
     enum:
         OW_DL_CPU
         OW_DL_READ_ONLY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxwire.errors import TensorError
-from onnxwire.tensor import Storage, from_array, kind_of, tensor_error
+from onnxwire.tensor.tensor import Storage, from_array, kind_of, tensor_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

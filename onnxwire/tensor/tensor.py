@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from onnxwire.dtypes import BY_DTYPE_NAME, BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING, name_of
 from onnxwire.errors import Error, FieldTypeError, TensorError
+from onnxwire.tensor.dtypes import BY_DTYPE_NAME, BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from onnxwire._transfer import Target
-    from onnxwire.dtypes import Kind
-    from onnxwire.external import ExternalFile
+    from onnxwire.engine.file_writer import Target
+    from onnxwire.io.external_files import ExternalFile
     from onnxwire.messages import TensorProto
+    from onnxwire.tensor.dtypes import Kind
 
     Array = np.ndarray[Any, Any]
     Part = SupportsIndex | slice | EllipsisType
@@ -129,7 +129,7 @@ class Tensor:
 
     def __dlpack__(self: TensorProto, **options: Any) -> object:  # type: ignore[misc]
         """A DLPack capsule of `numpy()`, for `from_dlpack` of any library; raises BufferError for strings."""
-        from onnxwire._dlpack import to_capsule
+        from onnxwire.tensor.dlpack import to_capsule
 
         return to_capsule(self.numpy(), **options)
 
@@ -180,7 +180,7 @@ def stored_part(tensor: TensorProto, kind: Kind) -> tuple[int, tuple[int, ...]]:
 
 def tensor_error(tensor: TensorProto, reason: str, kind: type[TensorError] = TensorError) -> TensorError:
     """The error about a tensor: it says where it stands."""
-    from onnxwire.place import field_path
+    from onnxwire.engine.field_path import field_path
 
     span, document = tensor._span, tensor._document
     if span is None or document.root is None:
@@ -258,7 +258,7 @@ class Storage:
             raise self._error(f"{self._calls_for(f'{size:,} bytes')}; {where} holds {held:,}")
 
     def _open_external(self) -> None:
-        from onnxwire.external import payload
+        from onnxwire.io.external_files import payload
 
         file, offset, length = payload(self.tensor, self.tensor._document.files)
         self._check_bytes(length, f"{file.name} from byte {offset:,}")
@@ -283,7 +283,7 @@ class Storage:
             payload = self.tensor._payload("raw_data") if self.field == "raw_data" else None
             if payload is None or payload.document is None or payload.span is None:
                 return None
-            from onnxwire.external import ExternalFile
+            from onnxwire.io.external_files import ExternalFile
 
             file, offset = ExternalFile(payload.document), payload.span[0]
         return (file, offset) if file.descriptor >= 0 else None
@@ -299,7 +299,7 @@ class Storage:
 
     def write(self, target: Target) -> None:
         """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
-        from onnxwire._save import write_payload
+        from onnxwire.engine.write import write_payload
 
         if self._external is not None and self.is_remote:
             file, offset, length = self._external
@@ -493,10 +493,10 @@ def unpacked(packed: Any, start: int, count: int, kind: Kind) -> Array:
     """Elements of less than a byte, from the place `start` of a packed stream; shape (count,), the kind's dtype."""
     import numpy as np
 
-    from onnxwire import _bits
+    from onnxwire.tensor.bits import unpack
 
     out = np.empty(count, np.uint8)
-    _bits.unpack(packed, out.data, kind.bits, start)
+    unpack(packed, out.data, kind.bits, start)
     return out.view(kind.dtype)
 
 
@@ -504,10 +504,10 @@ def packed_bytes(array: Array, bits: int) -> Array:
     """Elements of a byte each, of which the low bits count, as a packed stream: uint8, one dimension."""
     import numpy as np
 
-    from onnxwire import _bits
+    from onnxwire.tensor.bits import pack
 
     out = np.empty((array.size * bits + 7) // 8, np.uint8)
-    _bits.pack(array.reshape(-1).view(np.uint8).data, out.data, bits)
+    pack(array.reshape(-1).view(np.uint8).data, out.data, bits)
     return out
 
 

@@ -11,12 +11,11 @@ from json import JSONDecodeError, JSONDecoder, dumps
 from math import isfinite
 from typing import Any, NamedTuple
 
-from onnxwire.descriptor import FieldDescriptor
+from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.errors import DecodeError
-from onnxwire.json import _json_name
 from onnxwire.messages import ModelProto
-from onnxwire.text import BATCH, MAX_DEPTH
-from onnxwire.text_parser import (
+from onnxwire.text.json_writer import _json_name
+from onnxwire.text.text_reader import (
     INTEGER_RANGES,
     PIECE,
     Text,
@@ -27,10 +26,11 @@ from onnxwire.text_parser import (
     show,
     unknown_field,
 )
+from onnxwire.text.text_writer import BATCH, MAX_DEPTH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.text_parser import MessageT
+    from onnxwire.text.text_reader import MessageT
 
 
 def from_json(

@@ -9,11 +9,11 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import IO, Any, overload
 
-from onnxwire._document import Document
-from onnxwire._message import Message
-from onnxwire.descriptor import EnumDescriptor, FieldDescriptor
+from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
+from onnxwire.engine.document import Document
+from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
-from onnxwire.text import (
+from onnxwire.text.text_writer import (
     BATCH,
     MAX_DEPTH,
     Format,
@@ -210,7 +210,7 @@ class _JsonPrinter:
             pass
         else:
             return
-        from onnxwire.place import field_path
+        from onnxwire.engine.field_path import field_path
 
         payload = getattr(message, field.name)._payloads()[place] if field.is_repeated else message._payload(field.name)
         document = self.document

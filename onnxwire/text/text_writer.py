@@ -10,12 +10,7 @@ from itertools import islice
 from struct import Struct
 from typing import IO, Any, overload
 
-from onnxwire._document import Document
-from onnxwire._message import Message
-from onnxwire._repeated import RepeatedSpan
-from onnxwire._view import Payload
-from onnxwire._walk import fault_at, payload_at, read_record
-from onnxwire.descriptor import (
+from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
     WIRE_FIXED64,
@@ -25,6 +20,11 @@ from onnxwire.descriptor import (
     EnumDescriptor,
     FieldDescriptor,
 )
+from onnxwire.engine.document import Document
+from onnxwire.engine.message import Message
+from onnxwire.engine.repeated import RepeatedSpan
+from onnxwire.engine.verify import fault_at, payload_at, read_record
+from onnxwire.engine.view import Payload
 from onnxwire.errors import DecodeError
 
 MAX_DEPTH = 100  # of messages in one another, as for every protobuf reader
@@ -144,7 +144,7 @@ def byte_count(value: str | bytes | LongValue) -> int:
 
 def too_deep(message: Message) -> DecodeError:
     """The error for a message that is nested too deep."""
-    from onnxwire.place import field_path
+    from onnxwire.engine.field_path import field_path
 
     document, span = message._document, message._span
     reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"

@@ -6,10 +6,12 @@ import json
 import re
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._repeated import Repeated
-from onnxwire._search import Search
-from onnxwire.descriptor import FieldDescriptor
+from onnxwire.analysis.paths import Found, parse_index, resolve
+from onnxwire.analysis.scopes import defined_names
+from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.repeated import Repeated
+from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, Error, PathError, SourceError
 from onnxwire.messages import (
     AttributeProto,
@@ -23,8 +25,6 @@ from onnxwire.messages import (
     TensorShapeProto,
     ValueInfoProto,
 )
-from onnxwire.paths import Found, parse_index, resolve
-from onnxwire.scopes import defined_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _set_message(message: Message, text: str) -> None:
     )
     # A text may have braces of its own: metadata are often JSON.
     if not is_text and inner.startswith("{") and inner.endswith("}"):
-        from onnxwire.text_parser import from_text
+        from onnxwire.text.text_reader import from_text
 
         try:
             message.CopyFrom(from_text(inner[1:-1], type(message)))
@@ -220,8 +220,8 @@ def _set_tensor(found: Found, text: str) -> None:
     """Set a tensor to what is in an .npy file, or some of its elements to a number."""
     import numpy as np
 
-    from onnxwire.relocate import clear_elements
-    from onnxwire.tensor import from_array
+    from onnxwire.io.external_save import clear_elements
+    from onnxwire.tensor.tensor import from_array
 
     tensor: TensorProto = found.value
     if found.index is None:

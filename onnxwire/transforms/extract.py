@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 
-from onnxwire._search import Search
+from onnxwire.analysis.scopes import captured_names
+from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
-from onnxwire.scopes import captured_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnxwire._search import Search
+from onnxwire.analysis.scopes import defined_names
+from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.scopes import defined_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from onnxwire._repeated import RepeatedSpan
-    from onnxwire.scopes import Scope
+    from onnxwire.analysis.scopes import Scope
+    from onnxwire.engine.repeated import RepeatedSpan
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:

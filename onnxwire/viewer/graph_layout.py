@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from onnxwire.analysis.scopes import captured_names
 from onnxwire.messages import FunctionProto, GraphProto, NodeProto
-from onnxwire.scopes import captured_names
 
 Scope = GraphProto | FunctionProto
 

@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._search import Search
-from onnxwire.dtypes import name_of
+from onnxwire.analysis.paths import Found, resolve
+from onnxwire.analysis.summary import describe_type, summarize
+from onnxwire.engine.message import Message
+from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
-from onnxwire.index import describe, find_tensors, tensor_bytes
+from onnxwire.io.index import describe, find_tensors, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     FunctionProto,
@@ -23,10 +24,9 @@ from onnxwire.messages import (
     SparseTensorProto,
     TensorProto,
 )
-from onnxwire.paths import Found, resolve
-from onnxwire.summary import describe_type, summarize
-from onnxwire.view import raw, samples
-from onnxwire.view.graph import Connections, Scope, around
+from onnxwire.tensor.dtypes import name_of
+from onnxwire.viewer import records, tensor_pictures
+from onnxwire.viewer.graph_layout import Connections, Scope, around
 
 _KEPT = 16  # searches, and graphs' connections, that are kept
 _OUTLINED = 5000  # graphs that an outline lists
@@ -249,7 +249,7 @@ class Queries:
 
     def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
         """Count the values of a tensor: `samples.histogram` of the one at the path, in up to 512 bins."""
-        return samples.histogram(self._tensor(path), min(max(bins, 1), _MOST_CELLS), whole=whole)
+        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MOST_CELLS), whole=whole)
 
     def heat_map(
         self,
@@ -263,15 +263,15 @@ class Queries:
     ) -> dict[str, Any]:
         """Draw a slice of a tensor: `samples.heat_map` of the one at the path, of up to 512 by 512 cells."""
         height, width = (min(max(length, 1), _MOST_CELLS) for length in size)
-        return samples.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
+        return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
 
     def raw(self, path: str, start: int = 0, count: int = 1024, *, payload: bool = False) -> dict[str, Any]:
         """Read bytes of any field: `raw.read_bytes`, up to 65,536 at a time."""
-        return raw.read_bytes(self.model, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
+        return records.read_bytes(self.model, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
 
     def records(self, path: str, start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the records of a message: `raw.list_records`, up to 1,000 at a time."""
-        return raw.list_records(self.model, path, start, min(max(count, 0), _MOST_ROWS))
+        """List the records of a message: `records.list_records`, up to 1,000 at a time."""
+        return records.list_records(self.model, path, start, min(max(count, 0), _MOST_ROWS))
 
     def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
         found = resolve(self.model, path)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxwire._message import Message
-from onnxwire._walk import bytes_at, fault_at, read_record
-from onnxwire.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
+from onnxwire.analysis.paths import Found, resolve
+from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.verify import bytes_at, fault_at, read_record
 from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
-from onnxwire.paths import Found, resolve
-from onnxwire.tensor import Storage
+from onnxwire.tensor.tensor import Storage
 
 _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
 _SHOWN = 80  # bytes of a text that are shown in a row

@@ -9,11 +9,11 @@ from importlib.resources import files
 from typing import Any
 
 from onnxwire._version import __version__
+from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.analysis.summary import summarize
 from onnxwire.messages import ModelProto
-from onnxwire.sizes import count_text, size_text
-from onnxwire.summary import summarize
-from onnxwire.view.model import largest_tensors
-from onnxwire.view.treemap import Rectangle, lay_out
+from onnxwire.viewer.queries import largest_tensors
+from onnxwire.viewer.treemap import Rectangle, lay_out
 
 _TENSORS = 150  # pieces of the treemap
 _LISTED = 20
@@ -32,7 +32,7 @@ def report(model: ModelProto) -> str:
     summary = summarize(model)
     tensors = largest_tensors(model, _TENSORS)
     name = os.path.basename(summary["file"])
-    pages = files("onnxwire.view") / "pages"
+    pages = files("onnxwire.viewer") / "pages"
     style = "\n".join((pages / page).read_text(encoding="utf-8") for page in ("colors.css", "report.css"))
     facts = f"{size_text(summary['bytes'])}, {count_text(summary['nodes']['count'], 'node')}, "
     facts += count_text(summary["tensors"]["count"], "tensor")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from onnxwire.errors import Error, PathError
-from onnxwire.view.model import Queries
+from onnxwire.viewer.queries import Queries
 
 HEADER = "X-Onnxwire-Key"
 """The header that every question has the key in. No page of another origin can send it unasked, and unlike a cookie it
@@ -101,7 +101,7 @@ class Server(ThreadingHTTPServer):
         self.queries = queries
         self.token: str | None = secrets.token_urlsafe(24)
         self._key = secrets.token_urlsafe(32)
-        folder = files("onnxwire.view") / "pages"
+        folder = files("onnxwire.viewer") / "pages"
         # Read once: a request can only name one of these, and never a path.
         self.pages = {
             f"/{page.name}": (_TYPES[os.path.splitext(page.name)[1]], page.read_bytes())

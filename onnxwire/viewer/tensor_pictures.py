@@ -6,11 +6,11 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.dtypes import STRING
+from onnxwire.analysis.statistics import measure
 from onnxwire.errors import TensorError
 from onnxwire.messages import TensorProto
-from onnxwire.statistics import measure
-from onnxwire.tensor import Storage, from_array, tensor_error
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.tensor import Storage, from_array, tensor_error
 
 if TYPE_CHECKING:
     import numpy as np

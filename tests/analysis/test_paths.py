@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 import onnxwire
+from onnxwire.analysis.paths import parse_index, resolve
 from onnxwire.errors import PathError
-from onnxwire.paths import parse_index, resolve
 
 
 def constant(name: str, *values: float) -> onnx.NodeProto:

@@ -9,8 +9,8 @@ from wire import span
 
 import onnxwire
 from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.analysis.scopes import captured_names, defined_names
 from onnxwire.errors import did_you_mean
-from onnxwire.scopes import captured_names, defined_names
 
 
 def graph(*nodes, outputs=(), inputs=(), sparse=()):

@@ -12,9 +12,9 @@ import pytest
 from onnx import numpy_helper
 
 import onnxwire
-from onnxwire.dtypes import BY_NAME, KINDS
+from onnxwire.analysis.statistics import BLOCK, Statistics, measure, measure_all, split_index
 from onnxwire.errors import TensorError
-from onnxwire.statistics import BLOCK, Statistics, measure, measure_all, split_index
+from onnxwire.tensor.dtypes import BY_NAME, KINDS
 
 NUMERIC = [kind for kind in KINDS if kind.name != "STRING"]
 COUNT = 3 * BLOCK + 7  # not a whole number of blocks

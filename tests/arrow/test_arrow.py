@@ -22,7 +22,7 @@ from wire import LEN, span, tag, varint
 import onnxwire
 from onnxwire.arrow.tables import TABLES
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 FOREST = DIGITS.parent / "iris_forest.onnx"
 
 
@@ -582,7 +582,7 @@ def test_every_column_is_documented():
 
 
 def test_messages_of_other_schemas_are_refused():
-    other = onnxwire.load_schema(Path(__file__).parent / "everything.md").messages["test.Everything"]
+    other = onnxwire.load_schema(Path(__file__).parents[1] / "everything.md").messages["test.Everything"]
     with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not a message of ONNX"):
         onnxwire.to_arrow(other(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):

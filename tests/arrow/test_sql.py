@@ -21,7 +21,7 @@ from onnxwire.cli.sql import QUERIES
 
 pytest.importorskip("duckdb")
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def model():

@@ -19,7 +19,7 @@ from onnxwire import ModelProto
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 T = stored_tensors.DATA_TYPES
 CPU = ["CPUExecutionProvider"]
 WEIGHT = np.arange(6000, dtype=np.float32)

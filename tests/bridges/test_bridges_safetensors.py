@@ -24,7 +24,7 @@ from onnxwire import ModelProto, TensorProto
 pytest.importorskip("safetensors")
 import safetensors.numpy
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 T = stored_tensors.DATA_TYPES
 LACKING = ["STRING", "COMPLEX128", "UINT4", "INT4", "UINT2", "INT2"]
 NAMES = {

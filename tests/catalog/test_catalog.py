@@ -309,7 +309,7 @@ def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, refere
 def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
     pytest.importorskip("ray")
     # One model ends the process that reads it first; Ray's workers find the reader by the environment alone.
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     (zoo / "below" / "m3.onnx").rename(zoo / "below" / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)

@@ -1,4 +1,4 @@
-"""How the cases of the rules are written; each scope has them in a `check_cases_SCOPE.py` of its own."""
+"""How the cases of the rules are written; each scope has them in a `cases/SCOPE.py` of its own."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -316,14 +316,14 @@ def test_a_broken_model_is_rejected_by_both_for_the_same_reason(what, tmp_path):
 CASES = {
     f"{id}-{kind}": (id, getattr(case, kind))
     for name in MODULES
-    for id, case in import_module(f"check_cases_{name}").CASES.items()
+    for id, case in import_module(f"cases.{name}").CASES.items()
     for kind in ("broken", "sound")
     if case.type is ModelProto and not case.options
 }
 
 # --- the page that tells the differences
 
-PAGE = (Path(__file__).parent.parent / "docs" / "check.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
 PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
 
 

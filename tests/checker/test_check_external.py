@@ -8,8 +8,8 @@ import pytest
 
 import onnxwire
 from onnxwire import ModelProto, TensorProto
-from onnxwire.checker.external import Files
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.rules.external import Files
 
 DATA = bytes(range(64))
 SHA1 = hashlib.sha1(DATA).hexdigest()

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import onnxwire
 from onnxwire import DecodeError, ModelProto
-from onnxwire._document import Document
 from onnxwire.checker.facts import Facts
-from onnxwire.descriptor import FieldDescriptor
+from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.document import Document
 
 ROOTS = [getattr(onnxwire, name) for name in ("ModelProto", "TypeProto", "AttributeProto", "OptionalProto")]
 

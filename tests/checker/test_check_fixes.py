@@ -17,7 +17,7 @@ from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
 from onnxwire.checker.registry import checks
 from onnxwire.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def attribute(inside, more=""):

@@ -11,7 +11,7 @@ from onnxwire.checker.registry import MODULES, checks, rules, unchecked
 CASES: dict[str, Case] = {}
 ELSEWHERE: set[str] = set()
 for _name in MODULES:
-    _module = import_module(f"check_cases_{_name}")
+    _module = import_module(f"cases.{_name}")
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
     ELSEWHERE |= getattr(_module, "ELSEWHERE", set())

@@ -14,7 +14,7 @@ import onnxwire
 from onnxwire.checker.operators import counts, load_operators, operators
 from onnxwire.checker.registry import rules
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 X = f"input {{ {value('x')} }}"
 IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'

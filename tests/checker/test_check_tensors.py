@@ -9,7 +9,7 @@ from wire import span, varint
 
 import onnxwire
 from onnxwire import AttributeProto, TensorProto
-from onnxwire.dtypes import BY_NUMBER, FIELDS
+from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
 COUNTS = "tensor-typed-data-count"
 

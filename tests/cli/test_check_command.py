@@ -17,7 +17,7 @@ from onnxwire.checker.registry import checks, rules, unchecked
 from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # Nothing to complain of but that a denotation and standard metadata are missing.
 SOUND = (
     f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '

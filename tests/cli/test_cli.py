@@ -16,7 +16,7 @@ import onnxwire
 from onnxwire.cli import main
 from onnxwire.cli.commands import SUMMARIES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
 FOREST = ROOT / "examples" / "iris_forest.onnx"
 

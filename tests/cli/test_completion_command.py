@@ -12,7 +12,7 @@ import pytest
 from onnxwire.cli import main, make_parser
 from onnxwire.cli.commands import SUMMARIES
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHELLS = ["bash", "zsh", "fish"]
 # What bash does when Tab is pressed after the last word.
 ASK = """\

@@ -16,10 +16,10 @@ from graphs import nested_model, write_sparse_model
 from onnx import numpy_helper
 
 import onnxwire
+from onnxwire.analysis.tensor_distance import Distance, _Elements, distance
 from onnxwire.cli import main
-from onnxwire.distance import Distance, _Elements, distance
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def save(model, path):

@@ -15,7 +15,7 @@ from terminal import shown_on_terminal
 
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TEXT = 'ir_version: 8\nproducer_name: "é"\ngraph { node { op_type: "Relu" input: [\'x\'] } }\n'
 JSON = '{"irVersion": "8", "producerName": "é", "graph": {"node": [{"opType": "Relu", "input": ["x"]}]}}'
 BYTES = text_format.Parse(TEXT, onnx.ModelProto()).SerializeToString()

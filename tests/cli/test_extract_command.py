@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 import onnxwire
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 WEIGHTS = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(DIGITS).graph.initializer}
 IMAGE = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
 

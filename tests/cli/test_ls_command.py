@@ -13,10 +13,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from onnxwire.analysis.listing import name_tree, row_filter, sort_rows
 from onnxwire.cli import main
-from onnxwire.listing import name_tree, row_filter, sort_rows
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 

@@ -17,7 +17,7 @@ from terminal import shown_on_terminal
 import onnxwire
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 LARGE = {tensor.name for tensor in MODEL.graph.initializer if len(tensor.raw_data) >= 1024}
 
@@ -233,7 +233,7 @@ def test_a_terminal_is_given_no_binary_file(folder):
 
 
 def test_a_model_too_large_for_others_is_warned_of_in_one_line(folder, monkeypatch, capsys):
-    monkeypatch.setattr("onnxwire.model.INLINE_LIMIT", 100_000)
+    monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)
     monkeypatch.chdir(folder)
     assert main(["pack", "m.onnx", "-o", "out.onnx"]) == 0
     out, text = capsys.readouterr()

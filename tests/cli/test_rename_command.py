@@ -15,7 +15,7 @@ from onnx import helper
 import onnxwire
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from graphs import nested_model
 
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from graphs import write_sparse_model
 from onnx import numpy_helper
 
 import onnxwire
-from onnxwire.assign import assign
 from onnxwire.cli import main
+from onnxwire.transforms.assign import assign
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 import onnxwire
+from onnxwire.analysis.statistics import Histogram
 from onnxwire.cli import main
 from onnxwire.cli.show import histogram_lines
-from onnxwire.statistics import Histogram
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 WEIGHTS = {tensor.name: numpy_helper.to_array(tensor) for tensor in MODEL.graph.initializer}
 
@@ -110,7 +110,7 @@ def test_nan_and_inf_are_counted_and_are_names_in_json(tmp_path, capsys) -> None
     "name", ["BFLOAT16", "FLOAT8E4M3FN", "INT4", "UINT2", "BOOL", "COMPLEX64", "FLOAT16", "UINT64"]
 )
 def test_every_type_can_be_shown(name, tmp_path, capsys) -> None:
-    kind = onnxwire.dtypes.BY_NAME[name]
+    kind = onnxwire.tensor.dtypes.BY_NAME[name]
     tensor = onnxwire.from_array(np.array([[1, 0], [1, 1]]).astype(kind.dtype), "w")
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")
     out = run(capsys, tmp_path / "m.onnx", "tensor:w")

@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 import onnxwire
 from onnxwire.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 WEIGHTS = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for tensor in MODEL.graph.initializer}

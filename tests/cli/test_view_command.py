@@ -21,7 +21,7 @@ from view_process import end, serving
 import onnxwire
 from onnxwire.cli import main
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 
 

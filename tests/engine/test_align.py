@@ -18,13 +18,13 @@ from onnx import numpy_helper
 from test_generic_schema import EVERYTHING, PAIRS
 
 import onnxwire
-from onnxwire._align import align_payloads, aligned_pieces
-from onnxwire._document import Document
-from onnxwire._save import write_pieces
-from onnxwire._transfer import Target
-from onnxwire.dtypes import PADDING
+from onnxwire.engine.align import align_payloads, aligned_pieces
+from onnxwire.engine.document import Document
+from onnxwire.engine.file_writer import Target
+from onnxwire.engine.write import write_pieces
+from onnxwire.tensor.dtypes import PADDING
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING)]
 GIB = 1 << 30
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")

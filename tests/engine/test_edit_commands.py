@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from wire import attempt, snippets
 
 import onnxwire
-from onnxwire.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor as F
 from onnxwire.messages import SCHEMA
 
 PAIRS = wire.official_pairs()

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxwire
-from onnxwire.table_text import parse
+from onnxwire.engine.table_text import parse
 
-PATH = os.path.join(os.path.dirname(__file__), "everything.md")
+PATH = os.path.join(os.path.dirname(os.path.dirname(__file__)), "everything.md")
 
 
 def official_pool(path):

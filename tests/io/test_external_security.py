@@ -17,9 +17,9 @@ import pytest
 from onnx import helper
 
 import onnxwire
-from onnxwire import external
 from onnxwire.errors import Error, ExternalDataError, SourceError, SourceNotFoundError, TensorError
-from onnxwire.external import ExternalFiles
+from onnxwire.io import external_files
+from onnxwire.io.external_files import ExternalFiles
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -86,14 +86,14 @@ def case(tmp_path: Path) -> Case:
 @pytest.fixture(params=["openat", "by path"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """As on all systems of today, and as on those that can't open a name in an open folder."""
-    monkeypatch.setattr(external, "_HAS_DIR_FD", request.param == "openat")
+    monkeypatch.setattr(external_files, "_HAS_DIR_FD", request.param == "openat")
     return request.param
 
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules for names as they are on Windows."""
-    monkeypatch.setattr(external, "_WINDOWS", True)
+    monkeypatch.setattr(external_files, "_WINDOWS", True)
 
 
 # --- locations that are refused whatever is there
@@ -359,10 +359,10 @@ def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPat
         (case.folder / f"other{i}").touch()
         (case.folder / "sub" / f"other{i}").touch()
     assert case.read("w.bin") == DATA
-    monkeypatch.setattr(external, "_MAX_NAMES", 20)
+    monkeypatch.setattr(external_files, "_MAX_NAMES", 20)
     case.refuses("w.bin", match="hard links")
-    monkeypatch.setattr(external, "_MAX_NAMES", 10_000)
-    monkeypatch.setattr(external, "_MAX_DEPTH", 0)
+    monkeypatch.setattr(external_files, "_MAX_NAMES", 10_000)
+    monkeypatch.setattr(external_files, "_MAX_DEPTH", 0)
     case.refuses("w.bin", match="hard links")
 
 

@@ -21,7 +21,7 @@ from wire import varint
 import onnxwire
 from onnxwire import errors
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 MODEL = EXAMPLES / "digits_cnn.onnx"
 
 

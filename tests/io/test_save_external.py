@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 
 import onnxwire
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
 MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")

@@ -491,7 +491,7 @@ def test_what_progress_raises_ends_the_save_and_leaves_all_as_it_was(tmp_path):
 LIMITED = """
 import os, resource, shutil, sys
 import numpy as np
-import onnxwire, onnxwire.relocate
+import onnxwire, onnxwire.io.external_save
 def attempt(path, *sizes, **options):
     model = onnxwire.ModelProto(doc_string="x" * options.pop("text", 0), graph={"name": "2"})
     for name, size in zip("abcdefgh", sizes):

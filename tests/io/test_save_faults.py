@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxwire import errors
-from onnxwire._transfer import Target, copy_range, write_buffer
-from onnxwire.atomic_file import AtomicFile
+from onnxwire.engine.file_writer import Target, copy_range, write_buffer
 from onnxwire.errors import SaveError, SourceError
+from onnxwire.io.atomic_file import AtomicFile
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
@@ -51,7 +51,7 @@ def python(code: str, *arguments: object, before: tuple[str, ...] = (), **option
 
 PRELUDE = """
 import os, resource, shutil, signal, sys, time
-from onnxwire.atomic_file import AtomicFile
+from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.errors import SaveError
 def save(path, data, **options):
     with AtomicFile(path, **options) as target:

@@ -17,8 +17,8 @@ from test_save_external_faults import N, a_model, saved, tree, value_of
 from test_save_faults import POWERLESS, linux, public, root  # noqa: F401  (public is a fixture)
 
 import onnxwire
-from onnxwire import folder as folders
-from onnxwire.atomic_file import AtomicFile
+from onnxwire.io import folder as folders
+from onnxwire.io.atomic_file import AtomicFile
 
 # --- whose data a file is
 
@@ -264,7 +264,7 @@ def test_no_descriptor_is_left_open(tmp_path):
 
 def test_a_folder_a_tensor_needs_no_descriptor_each(tmp_path):
     code = (
-        "import resource, sys, numpy, onnxwire, onnxwire.relocate\n"
+        "import resource, sys, numpy, onnxwire, onnxwire.io.external_save\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "weights = [onnxwire.from_array(numpy.full(300, n, 'f'), f'w{n}') for n in range(100)]\n"
         "for _ in range(2): onnxwire.save(onnxwire.ModelProto(graph={'initializer': weights}), sys.argv[1],\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
-from onnxwire._bits import pack, unpack
+from onnxwire.tensor.bits import pack, unpack
 
 WIDTHS = [2, 4, 6]
 DTYPES = {

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnxwire._dlpack import to_capsule
+from onnxwire.tensor.dlpack import to_capsule
 
 NATIVE = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",

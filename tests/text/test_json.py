@@ -19,9 +19,9 @@ from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, check_me
 from test_text import sparse_model as make_sparse_model
 
 import onnxwire
-from onnxwire import text
+from onnxwire.text import text_writer
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def check(pair_of_classes, data):
@@ -82,7 +82,7 @@ def test_floats_have_the_official_digits(values):
 
 
 def test_more_numbers_than_are_formatted_at_once_are_all_printed():
-    values = range(-5, 2 * text.BATCH + 5)
+    values = range(-5, 2 * text_writer.BATCH + 5)
     tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
     check(TENSOR, tensor.SerializeToString())
 
@@ -102,7 +102,7 @@ def test_strings_and_bytes_have_the_official_form(texts):
 def test_values_too_long_to_be_read_at_once_have_the_official_form(name, unit):
     number = number_of(EVERYTHING[0], name)
     for shift in range(4):
-        value = b"y" * (text.PIECE - 10 + shift) + unit.encode() * 8 + b"z" * text.SMALL
+        value = b"y" * (text_writer.PIECE - 10 + shift) + unit.encode() * 8 + b"z" * text_writer.SMALL
         check(EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value))
 
 

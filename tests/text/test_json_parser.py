@@ -22,10 +22,10 @@ from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_brok
 from test_text_parser import Readers, Repeating, Slow, kinds_of_text, mutated, peak_of
 
 import onnxwire
-from onnxwire import json_parser, text_parser
-from onnxwire.text import BATCH
+from onnxwire.text import json_reader, text_reader
+from onnxwire.text.text_writer import BATCH
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
 
 
@@ -59,7 +59,7 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def pieces(request, monkeypatch):
     """The text is read so many characters at a time."""
     if request.param:
-        for module in (text_parser, json_parser):
+        for module in (text_reader, json_reader):
             monkeypatch.setattr(module, "PIECE", request.param)
 
 
@@ -262,7 +262,7 @@ def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
         text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
         wanted = reading(EVERYTHING, text)
         size = draw.choice([1, 2, 3, 10, 30, 200])
-        with mock.patch.object(text_parser, "PIECE", size), mock.patch.object(json_parser, "PIECE", size):
+        with mock.patch.object(text_reader, "PIECE", size), mock.patch.object(json_reader, "PIECE", size):
             assert reading(EVERYTHING, text) == wanted
 
 
@@ -291,7 +291,7 @@ def test_floats_read_back(values):
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
 
 
-@pytest.mark.parametrize("size", [1000, text_parser.PIECE])
+@pytest.mark.parametrize("size", [1000, text_reader.PIECE])
 @pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
 def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
     n = BATCH + extra
@@ -299,7 +299,7 @@ def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
     message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
     message.many_shade.extend([0, 70] * (n // 2))
-    for module in (text_parser, json_parser):
+    for module in (text_reader, json_reader):
         monkeypatch.setattr(module, "PIECE", size)
     for style in STYLES:
         text = json_format.MessageToJson(message, **style)
@@ -510,7 +510,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    for module in (text_parser, json_parser):
+    for module in (text_reader, json_reader):
         monkeypatch.setattr(module, "PIECE", 10_000)
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])

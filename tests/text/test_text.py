@@ -22,10 +22,10 @@ from test_bundled_files import FILES, HOME, pair, read
 from test_generic_schema import PAIRS as GENERIC
 
 import onnxwire
-from onnxwire import text
 from onnxwire.messages import SCHEMA
+from onnxwire.text import text_writer
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 PAIRS = {name: (cls, wire.official_class(name)) for name, cls in SCHEMA.messages.items()} | GENERIC
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 TENSOR = PAIRS["onnx.TensorProto"]
@@ -81,7 +81,7 @@ def test_floats_have_the_official_digits(values):
 
 
 def test_more_numbers_than_are_formatted_at_once_are_all_printed():
-    values = range(-5, 2 * text.BATCH + 5)
+    values = range(-5, 2 * text_writer.BATCH + 5)
     tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
     check(TENSOR, tensor.SerializeToString())
 
@@ -103,15 +103,17 @@ def test_values_too_long_to_be_read_at_once_have_the_official_escapes(name, piec
     unit = piece if isinstance(piece, bytes) else piece.encode()
     number = number_of(EVERYTHING[0], name)
     for shift in range(4):
-        value = b"y" * (text.PIECE - 10 + shift) + unit * 8 + b"z" * text.SMALL
+        value = b"y" * (text_writer.PIECE - 10 + shift) + unit * 8 + b"z" * text_writer.SMALL
         check(EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value))
 
 
 def test_a_long_message_in_several_pieces_is_merged():
     ours, official = EVERYTHING
     child = number_of(ours, "child")
-    one = official(many_string=["a", "x" * text.SMALL], one_bytes=b"y" * text.SMALL).SerializeToString()
-    other = official(many_string=["z" * 2 * text.SMALL, "b"], one_string="é" * text.SMALL).SerializeToString()
+    one = official(many_string=["a", "x" * text_writer.SMALL], one_bytes=b"y" * text_writer.SMALL).SerializeToString()
+    other = official(
+        many_string=["z" * 2 * text_writer.SMALL, "b"], one_string="é" * text_writer.SMALL
+    ).SerializeToString()
     check(EVERYTHING, wire.span(child, one) + wire.span(child, other))
 
 
@@ -338,7 +340,7 @@ U = 1000
 UNKNOWN = {
     "numbers": wire.number(U, 1) + wire.number(U, -1) + wire.tag(U, 1) + b"12345678" + wire.tag(U, 5) + b"\0\0\0\1",
     "bytes": wire.span(U, b"") + wire.span(U, b"abc\xff\n'\"\\") + wire.span(U, b"\0"),
-    "long bytes": wire.span(U, b"x\xff" * text.SMALL),
+    "long bytes": wire.span(U, b"x\xff" * text_writer.SMALL),
     "message": wire.span(U, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
     "group": wire.group(U, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
     "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
@@ -429,9 +431,11 @@ def test_dump_says_what_is_wrong_in_one_line(tmp_path):
 def test_importing_onnxwire_does_not_import_the_text_forms():
     code = (
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
-        "onnxwire.to_text; onnxwire.to_json; print('onnxwire.json' in sys.modules)"
+        "onnxwire.to_text; onnxwire.to_json; print('onnxwire.text.json_writer' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    for name in itertools.chain(("onnxwire.text", "onnxwire.json"), ("json", "re", "base64", "typing")):
+    for name in itertools.chain(
+        ("onnxwire.text.text_writer", "onnxwire.text.json_writer"), ("json", "re", "base64", "typing")
+    ):
         assert f"'{name}'" not in done[0]
     assert done[1] == "True"

@@ -22,10 +22,10 @@ from test_bundled_files import FILES, pair, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
 
 import onnxwire
-from onnxwire import text_parser
-from onnxwire.text import BATCH
+from onnxwire.text import text_reader
+from onnxwire.text.text_writer import BATCH
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE = PAIRS["test.Sparse"]
 
 # Both readers leave it to Python to say so.
@@ -101,8 +101,8 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def pieces(request, monkeypatch):
     """The text is read so many characters at a time, and no more than is needed."""
     if request.param:
-        monkeypatch.setattr(text_parser, "PIECE", request.param)
-        monkeypatch.setattr(text_parser, "AHEAD", 0)
+        monkeypatch.setattr(text_reader, "PIECE", request.param)
+        monkeypatch.setattr(text_reader, "AHEAD", 0)
 
 
 # --- what is printed is read
@@ -307,7 +307,7 @@ def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
     for _ in range(10):
         text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
         wanted = reading(EVERYTHING, text)
-        with mock.patch.multiple(text_parser, PIECE=draw.choice([1, 2, 3, 10, 30, 200]), AHEAD=draw.choice([0, 5])):
+        with mock.patch.multiple(text_reader, PIECE=draw.choice([1, 2, 3, 10, 30, 200]), AHEAD=draw.choice([0, 5])):
             assert reading(EVERYTHING, text) == wanted
 
 
@@ -335,7 +335,7 @@ def test_floats_read_back(values):
         assert check(TENSOR, text_format.MessageToString(tensor, **style))
 
 
-@pytest.mark.parametrize("size", [1000, text_parser.PIECE])
+@pytest.mark.parametrize("size", [1000, text_reader.PIECE])
 @pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
 def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
     n = BATCH + extra
@@ -343,7 +343,7 @@ def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
     message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
     message.many_shade.extend([0, 70] * (n // 2))
-    monkeypatch.setattr(text_parser, "PIECE", size)
+    monkeypatch.setattr(text_reader, "PIECE", size)
     for style in STYLES[:3]:
         text = text_format.MessageToString(message, **style)
         assert onnxwire.from_text(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
@@ -435,10 +435,10 @@ def test_without_a_type_it_is_a_model():
 def test_the_parsers_are_imported_when_they_are_asked_for():
     code = (
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
-        "onnxwire.from_text; onnxwire.from_json; print('onnxwire.json_parser' in sys.modules)"
+        "onnxwire.from_text; onnxwire.from_json; print('onnxwire.text.json_reader' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "_parser'" not in done[0]
+    assert "_reader'" not in done[0]
     assert done[1] == "True"
 
 
@@ -651,7 +651,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(text_parser, "PIECE", 10_000)
+    monkeypatch.setattr(text_reader, "PIECE", 10_000)
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

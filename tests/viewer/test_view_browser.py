@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium")),
     reason="needs Chromium, its driver and selenium",
 )
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

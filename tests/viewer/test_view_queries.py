@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire.errors import PathError
-from onnxwire.view.model import Queries
+from onnxwire.viewer.queries import Queries
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 
 

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 
 import onnxwire
-from onnxwire.view.model import Queries
-from onnxwire.view.server import HEADER, Server
+from onnxwire.viewer.queries import Queries
+from onnxwire.viewer.server import HEADER, Server
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_pages_hold_nothing_of_the_model(server):
 
 
 def test_pages_ask_nobody_else():
-    folder = Path(onnxwire.__file__).parent / "view" / "pages"
+    folder = Path(onnxwire.__file__).parent / "viewer" / "pages"
     for page in folder.iterdir():
         # The name of SVG's namespace is an address that nobody opens.
         assert set(re.findall(r"\w+://[^\s\"'`]+", page.read_text())) <= {"http://www.w3.org/2000/svg"}, page.name
@@ -122,8 +122,8 @@ def test_only_get_is_answered(server, key, method):
 @pytest.mark.parametrize(
     "path",
     [
-        "/../model.py", "/pages/", "/page.js/..", "/..%2fmodel.py", "//etc/passwd", "/%2e%2e/server.py", "/api/", "/x",
-        "/api/_keep", "/api/model",
+        "/../queries.py", "/pages/", "/page.js/..", "/..%2fqueries.py", "//etc/passwd", "/%2e%2e/server.py",
+        "/api/", "/x", "/api/_keep", "/api/model",
     ],
 )  # fmt: skip
 def test_there_is_nothing_else(server, key, path):

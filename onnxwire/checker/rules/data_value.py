@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxwire.checker.facts import UTF8, Facts, Found, repeats
 from onnxwire.checker.registry import rule
-from onnxwire.dtypes import BY_NAME, STRING, name_of
+from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
 # What the elements of a sequence are, and what an optional holds: the numbers of their elem_type.
 _TENSOR, _SPARSE, _SEQUENCE, _MAP, _OPTIONAL = range(1, 6)

@@ -9,7 +9,7 @@ import numpy as np
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.payloads import FLOAT6, TWO_BITS, type_names
 from onnxwire.checker.registry import rule
-from onnxwire.dtypes import BY_NAME
+from onnxwire.tensor.dtypes import BY_NAME
 
 
 def _too_new(facts: Facts, version: int, *names: str) -> Iterator[Found]:

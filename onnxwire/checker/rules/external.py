@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.payload_values import payload_sizes, products
 from onnxwire.checker.registry import rule
-from onnxwire.checker.small_payloads import payload_sizes, products
-from onnxwire.dtypes import BY_NUMBER, FIELDS, STRING
 from onnxwire.errors import ExternalDataError, SourceError
-from onnxwire.external import ExternalFiles, fault_of, plain_number
+from onnxwire.io.external_files import ExternalFiles, fault_of, plain_number
+from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS, STRING
 
 _EXTERNAL = 1
 _KEYS = ("location", "offset", "length", "checksum")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.attribute import MESSAGE_FIELDS, is_untyped
 from onnxwire.checker.cycles import circles
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
-from onnxwire.checker.node import Calls, imported
 from onnxwire.checker.operators import operators
-from onnxwire.checker.opset_import import plain_domains
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
+from onnxwire.checker.rules.node import Calls, imported
+from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import IS_INPUT, IS_NODE, LATER, NOWHERE, Scopes
 
 

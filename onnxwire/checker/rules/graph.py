@@ -10,6 +10,7 @@ import numpy as np
 from onnxwire.checker.cycles import cycles
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.training import said_of_training
 from onnxwire.checker.scopes import (
     ALGORITHM,
     INITIALIZER,
@@ -26,7 +27,6 @@ from onnxwire.checker.scopes import (
     SHADOWS,
     Scopes,
 )  # fmt: skip
-from onnxwire.checker.training import said_of_training
 from onnxwire.checker.values import Values, differ
 
 _QUANTIZATION_KEYS = ("SCALE_TENSOR", "ZERO_POINT_TENSOR")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
-from onnxwire.checker.opset_import import plain_domains
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Found, repeats
-from onnxwire.checker.model import is_reverse_dns
 from onnxwire.checker.operators import operators
-from onnxwire.checker.opset_import import plain_domains
 from onnxwire.checker.registry import checks, rule, rules
+from onnxwire.checker.rules.model import is_reverse_dns
+from onnxwire.checker.rules.opset_import import plain_domains
 
 _MAGIC = "ONNXOPSET"
 _STATUS = 3  # numbers of fields: OperatorProto.status, and FunctionProto.since_version, which was withdrawn

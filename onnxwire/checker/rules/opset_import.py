@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
-from onnxwire.checker.model import is_reverse_dns
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.model import is_reverse_dns
 
 # IR versions, each with the first version of the default operator set that a release with it brought.
 _FIRST_OPSETS = (

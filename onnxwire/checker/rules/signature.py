@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.attribute import NAMES
+from onnxwire.analysis.sizes import count_text
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.operators import counts
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.attribute import NAMES
 from onnxwire.checker.signatures import (
     INPUT_COUNT,
     LACKS_ATTRIBUTE,
@@ -26,7 +27,6 @@ from onnxwire.checker.signatures import (
     formal,
     is_withdrawn,
 )
-from onnxwire.sizes import count_text
 
 if TYPE_CHECKING:
     from onnxwire.checker.operators import Parameter

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Found
+from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
 from onnxwire.checker.registry import rule
-from onnxwire.checker.small_payloads import Portion, payload_sizes, portions, products, string_lengths, varints
-from onnxwire.dtypes import BY_NUMBER, STRING, Kind
+from onnxwire.tensor.dtypes import BY_NUMBER, STRING, Kind
 
 _INT64 = 7
 _EXTERNAL = 1

@@ -10,7 +10,7 @@ import numpy as np
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, PLACES, TWO_BITS, Payloads, type_names
 from onnxwire.checker.registry import rule
-from onnxwire.dtypes import BY_NUMBER, KINDS
+from onnxwire.tensor.dtypes import BY_NUMBER, KINDS
 
 
 @rule("tensor-data-type-present")

@@ -20,7 +20,7 @@ from onnxwire.checker.payloads import (
     uint64_numbers,
 )
 from onnxwire.checker.registry import rule
-from onnxwire.dtypes import KINDS
+from onnxwire.tensor.dtypes import KINDS
 
 _BYTES = (0, 255)
 _PATTERNS = (0, 65535)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker.facts import CLASH, EMPTY, Facts, Found, lookup
 from onnxwire.checker.registry import rule, rules
-from onnxwire.checker.value_info import is_main_io
+from onnxwire.checker.rules.value_info import is_main_io
 from onnxwire.checker.values import Values
 from onnxwire.messages import TensorProto
 

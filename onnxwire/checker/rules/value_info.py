@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Found
-from onnxwire.checker.graph import is_nested
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.graph import is_nested
 from onnxwire.checker.scopes import MAIN, Scopes
 from onnxwire.checker.values import Values
 

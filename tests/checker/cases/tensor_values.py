@@ -1,5 +1,5 @@
-import check_cases_tensor as types
-from check_cases_tensor import listed, pair, pairs, raw, tensor
+from cases import tensor as types
+from cases.tensor import listed, pair, pairs, raw, tensor
 
 
 def _ints(data_type: int, *values: int) -> str:

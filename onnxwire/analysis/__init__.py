@@ -1,0 +1,1 @@
+"""Reads models for people: paths, listings, summaries, statistics, differences."""

@@ -1,0 +1,1 @@
+"""The rules, one module a scope; `checker/rules.tsv` is their table."""

@@ -1,0 +1,1 @@
+"""Protobuf at run time: tables, documents, views, edits, the encoder. Knows nothing of ONNX."""

@@ -1,0 +1,1 @@
+"""Loading, saving and verifying models, and the files beside them."""

@@ -1,0 +1,1 @@
+"""The text format and JSON, read and written."""

@@ -1,0 +1,1 @@
+"""Changes models: assigns, renames, extracts."""
