@@ -20,9 +20,89 @@ from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, load, save, 
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
 
+# What is imported when it is first asked for, by where it is.
+_LAZY_BY_MODULE = {
+    "onnxwire.analysis.diff": ("Difference", "diff"),
+    "onnxwire.analysis.statistics": ("Histogram", "Statistics", "TensorStatistics", "measure", "measure_all"),
+    "onnxwire.arrow.sql": ("sql",),
+    "onnxwire.arrow.table": ("ArrowTable", "to_arrow"),
+    "onnxwire.bridges.npy": ("to_npy", "to_npz"),
+    "onnxwire.bridges.onnxruntime": ("inference_session",),
+    "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
+    "onnxwire.bridges.torch": ("to_torch",),
+    "onnxwire.checker": ("Problem", "check"),
+    "onnxwire.io.index": ("TensorInfo", "tensors"),
+    "onnxwire.tensor.sparse_tensor": ("from_coo", "from_dense"),
+    "onnxwire.tensor.tensor": ("from_array", "join_segments"),
+    "onnxwire.text.json_reader": ("from_json",),
+    "onnxwire.text.json_writer": ("to_json",),
+    "onnxwire.text.text_reader": ("RetiredFieldWarning", "from_text"),
+    "onnxwire.text.text_writer": ("to_text",),
+    "onnxwire.transforms.extract": ("UntypedValueWarning", "extract"),
+    "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
+}
+_LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in names}
+
+__all__ = [
+    "ArrowTable",
+    "ClosedError",
+    "DecodeError",
+    "Difference",
+    "EditError",
+    "Error",
+    "ExternalDataError",
+    "ExternalDataWarning",
+    "Histogram",
+    "InUseError",
+    "LargeFileWarning",
+    "Message",
+    "Problem",
+    "RepeatedScalar",
+    "RepeatedSpan",
+    "RetiredFieldWarning",
+    "SaveError",
+    "SourceError",
+    "Statistics",
+    "TensorError",
+    "TensorInfo",
+    "TensorStatistics",
+    "UntypedValueWarning",
+    "__version__",
+    "check",
+    "diff",
+    "extract",
+    "from_array",
+    "from_coo",
+    "from_dense",
+    "from_json",
+    "from_safetensors",
+    "from_text",
+    "inference_session",
+    "join_segments",
+    "load",
+    "load_schema",
+    "measure",
+    "measure_all",
+    "rename_nodes",
+    "rename_values",
+    "save",
+    "sql",
+    "tensors",
+    "to_arrow",
+    "to_json",
+    "to_npy",
+    "to_npz",
+    "to_safetensors",
+    "to_text",
+    "to_torch",
+    "verify",
+    *_messages,
+]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.analysis.diff import Difference, diff
+    from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics, measure, measure_all
     from onnxwire.arrow.sql import sql
     from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.npy import to_npy, to_npz
@@ -40,92 +120,17 @@ if TYPE_CHECKING:
     from onnxwire.transforms.extract import UntypedValueWarning, extract
     from onnxwire.transforms.rename import rename_nodes, rename_values
 else:
-    _LAZY = {
-        "ArrowTable": "onnxwire.arrow.table",
-        "Problem": "onnxwire.checker",
-        "Difference": "onnxwire.analysis.diff",
-        "RetiredFieldWarning": "onnxwire.text.text_reader",
-        "TensorInfo": "onnxwire.io.index",
-        "check": "onnxwire.checker",
-        "UntypedValueWarning": "onnxwire.transforms.extract",
-        "diff": "onnxwire.analysis.diff",
-        "extract": "onnxwire.transforms.extract",
-        "from_array": "onnxwire.tensor.tensor",
-        "from_coo": "onnxwire.tensor.sparse_tensor",
-        "from_dense": "onnxwire.tensor.sparse_tensor",
-        "from_json": "onnxwire.text.json_reader",
-        "from_safetensors": "onnxwire.bridges.safetensors",
-        "from_text": "onnxwire.text.text_reader",
-        "inference_session": "onnxwire.bridges.onnxruntime",
-        "join_segments": "onnxwire.tensor.tensor",
-        "rename_nodes": "onnxwire.transforms.rename",
-        "rename_values": "onnxwire.transforms.rename",
-        "sql": "onnxwire.arrow.sql",
-        "tensors": "onnxwire.io.index",
-        "to_arrow": "onnxwire.arrow.table",
-        "to_json": "onnxwire.text.json_writer",
-        "to_npy": "onnxwire.bridges.npy",
-        "to_npz": "onnxwire.bridges.npy",
-        "to_safetensors": "onnxwire.bridges.safetensors",
-        "to_text": "onnxwire.text.text_writer",
-        "to_torch": "onnxwire.bridges.torch",
-    }
 
     def __getattr__(name):
-        """Import what few programs need when it is first asked for."""
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(__import__(_LAZY[name], fromlist=[name]), name)
+        if value.__module__ != __name__:
+            value.__module__ = __name__
         return value
 
-
-__all__ = [
-    "ArrowTable",
-    "ClosedError",
-    "DecodeError",
-    "Difference",
-    "EditError",
-    "Error",
-    "ExternalDataError",
-    "ExternalDataWarning",
-    "InUseError",
-    "LargeFileWarning",
-    "Message",
-    "Problem",
-    "RepeatedScalar",
-    "RepeatedSpan",
-    "RetiredFieldWarning",
-    "SaveError",
-    "SourceError",
-    "TensorError",
-    "TensorInfo",
-    "UntypedValueWarning",
-    "__version__",
-    "check",
-    "diff",
-    "extract",
-    "from_array",
-    "from_coo",
-    "from_dense",
-    "from_json",
-    "from_safetensors",
-    "from_text",
-    "inference_session",
-    "join_segments",
-    "load",
-    "load_schema",
-    "rename_nodes",
-    "rename_values",
-    "save",
-    "sql",
-    "tensors",
-    "to_arrow",
-    "to_json",
-    "to_npy",
-    "to_npz",
-    "to_safetensors",
-    "to_text",
-    "to_torch",
-    "verify",
-    *_messages,
-]
+    # Pickles, reprs and tracebacks give what is public its public name, wherever it is defined. Classes that are
+    # imported lazily say so themselves, since objects of them can be had before their name is asked for.
+    for _name in set(__all__).difference(_LAZY, _messages):
+        if getattr(globals()[_name], "__module__", __name__) != __name__:
+            globals()[_name].__module__ = __name__

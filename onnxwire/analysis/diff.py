@@ -48,6 +48,8 @@ class Difference:
     is none. distance: how far weights are apart, None where their values were not compared.
     """
 
+    __module__ = "onnxwire"
+
     change: Literal["added", "removed", "changed"]
     kind: str
     name: str

@@ -42,6 +42,8 @@ class Histogram:
     range, which begins with it.
     """
 
+    __module__ = "onnxwire"
+
     low: float
     high: float
     counts: tuple[int, ...]
@@ -67,6 +69,8 @@ class Statistics:
     histogram: of the finite elements; None where none was asked for, or there is no finite element.
     """
 
+    __module__ = "onnxwire"
+
     count: int
     min: float | None
     max: float | None
@@ -81,6 +85,8 @@ class Statistics:
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
     """A tensor of a model and its statistics; None for strings, which have none."""
+
+    __module__ = "onnxwire"
 
     info: TensorInfo
     statistics: Statistics | None

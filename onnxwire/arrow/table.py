@@ -29,6 +29,8 @@ class ArrowTable:
     its strings are in stays open.
     """
 
+    __module__ = "onnxwire"
+
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
 

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """One broken rule at one place. `Problems` keeps columns and makes these; path and message are made when read."""
 cimport cython
+from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t
 
 
@@ -83,3 +84,7 @@ def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
     problem.found = found
     problem.row = row
     return problem
+
+
+# What pickles and reprs call it, wherever it is defined.
+(<PyTypeObject*>Problem).tp_name = b"onnxwire.Problem"

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What message classes can do: the methods of protobuf's Python messages."""
 cimport cython
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN
@@ -349,3 +349,7 @@ cdef int require_same_class(View self, other, str method) except -1:
             f"{type(other).__name__}"
         )
     return 0
+
+
+# What pickles and reprs call it, wherever it is defined.
+(<PyTypeObject*>Message).tp_name = b"onnxwire.Message"

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
 cimport cython
+from cpython.object cimport PyTypeObject
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
@@ -519,3 +520,7 @@ cdef class ScalarIterator:
             raise StopIteration
         self.i += 1
         return sequence.item(self.i - 1)
+
+
+# What pickles and reprs call it, wherever it is defined.
+(<PyTypeObject*>RepeatedScalar).tp_name = b"onnxwire.RepeatedScalar"

@@ -5,6 +5,7 @@ A sequence is as light as a message: it holds its message and looks there for wh
 element by its place in a long sequence makes an index once, which the document keeps; the first change makes Elements.
 """
 cimport cython
+from cpython.object cimport PyTypeObject
 from libc.string cimport memcpy, memmove
 
 from onnxwire._varint cimport WIRE_LEN, read_length
@@ -689,3 +690,7 @@ cdef class SpanIterator:
             if next_usable(&self.cursor, sequence.field, &record) <= 0:
                 raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
         return 0
+
+
+# What pickles and reprs call it, wherever it is defined.
+(<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"

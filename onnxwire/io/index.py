@@ -37,6 +37,8 @@ class TensorInfo(
     there. location: what the tensor names as external data, or None.
     """
 
+    __module__ = "onnxwire"
+
     # Typed here: dataclasses and typing.NamedTuple take longer to import than all the rest.
     __slots__ = ()
     path: str

@@ -31,6 +31,8 @@ _RUN = 64  # numbers of a field after which there will be more of them
 class RetiredFieldWarning(UserWarning):
     """A text names a field that the message had once, or that is reserved; what it says there was skipped."""
 
+    __module__ = "onnxwire"
+
 
 def from_text(
     text: Text,

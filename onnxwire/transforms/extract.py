@@ -20,6 +20,8 @@ _SHOWN = 5
 class UntypedValueWarning(UserWarning):
     """A model was cut at a value whose type it does not name."""
 
+    __module__ = "onnxwire"
+
 
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
     """Make a model of the part that computes some values from others; it shares the bytes, and no weight is read.
