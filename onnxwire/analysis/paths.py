@@ -22,9 +22,9 @@ from typing import Any
 
 from onnxwire.engine.descriptor import Descriptor, FieldDescriptor
 from onnxwire.engine.message import Message
+from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.search import Search
-from onnxwire.engine.view import Payload
 from onnxwire.errors import PathError, did_you_mean
 from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 

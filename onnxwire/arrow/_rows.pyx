@@ -13,7 +13,8 @@ from libc.string cimport memcmp, memset, strlen
 
 from onnxwire._varint cimport FAULT_DEPTH, MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, Damage, load32, read_varint
 from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
-from onnxwire.engine.document cimport Document, Span, Spans, damage_error, decode_error, packed_error
+from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
+from onnxwire.engine.document cimport Document, Span, Spans
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport (
     HAS_MERGE, Cursor, Record, collect_parts, next_record, next_usable, scan_slots, start_records, table_of,

@@ -16,9 +16,11 @@ from onnxwire._varint cimport (
     read_long_tag, read_varint, skip_value,
 )
 from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
-from onnxwire.engine.document cimport FAR, decode_error, prepare_step
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport FAR, prepare_step
+from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
-from onnxwire.engine.view cimport new_payload, table_of
+from onnxwire.engine.view cimport table_of
 
 import os
 

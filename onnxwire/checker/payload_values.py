@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxwire._varint import decode_packed
 from onnxwire.checker.facts import MERGED
-from onnxwire.engine.verify import bytes_at, payload_at, read_record
+from onnxwire.engine.records import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from onnxwire.engine.damage import fault_at
 from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -12,7 +13,7 @@ from onnxwire.engine.descriptor import (
     WIRE_START_GROUP,
     WIRE_VARINT,
 )
-from onnxwire.engine.verify import bytes_at, fault_at, read_record
+from onnxwire.engine.records import bytes_at, read_record
 from onnxwire.io.sniff import best_fit, fits
 from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA

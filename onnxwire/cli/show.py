@@ -21,8 +21,8 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
+from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
-from onnxwire.engine.view import Payload
 from onnxwire.errors import PathError
 from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.save import load

@@ -13,10 +13,12 @@ from libc.string cimport memcmp, memset
 from onnxwire._varint cimport (
     FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_length, read_tag, skip_value, varint_size, write_varint,
 )
-from onnxwire.engine.document cimport FAR, Document, damage_error, decode_error, prepare_step
+from onnxwire.engine.damage cimport damage_error, decode_error
+from onnxwire.engine.document cimport FAR, Document, prepare_step
 from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
-from onnxwire.engine.view cimport new_payload, table_of
+from onnxwire.engine.view cimport table_of
 
 from onnxwire.errors import FieldValueError
 

@@ -1,9 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The bytes of a document and who owns them."""
-from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._varint cimport Damage
 
 cdef enum:
     EPOCH_CLOSED = 0xFFFFFFFF
@@ -87,6 +85,3 @@ cdef Document part_of_bytes(data, cls, uint32_t depth, Document source)
 cdef Document EMPTY
 
 cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil
-cdef object damage_error(Document document, Damage damage, const uint8_t* end)
-cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=*)
-cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size)

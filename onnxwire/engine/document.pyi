@@ -3,13 +3,11 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from onnxwire.io.external_files import ExternalFiles
-
 class Document:
     """The bytes that views look into."""
 
     root: Any
-    files: ExternalFiles | None
+    files: Any  # an object with a `close`, or None
     @property
     def name(self) -> str: ...
     @property

@@ -16,12 +16,13 @@ from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport (
     copy_overlay, copy_span, count_clear, exchange, new_overlay, owned, put_value, register_overlay, unlist_absent,
 )
+from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
     STRING, UINT32, UINT64, has_value,
 )
 from onnxwire.engine.view cimport (
-    Payload, attach, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
+    attach, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
 )
 
 cdef extern from "Python.h":

@@ -5,8 +5,9 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.file_writer cimport Target
+from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport Table
-from onnxwire.engine.view cimport Payload, View
+from onnxwire.engine.view cimport View
 
 cdef enum:
     BUFFER = 1 << 20         # bytes that are gathered before they are handed on

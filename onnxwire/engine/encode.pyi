@@ -1,6 +1,6 @@
 from typing import final
 
-from onnxwire.engine.view import Payload
+from onnxwire.engine.payload import Payload
 
 @final
 class Piece:

@@ -15,16 +15,18 @@ from onnxwire._varint cimport (
     WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
 )
 from onnxwire.engine.canonical cimport canonical, is_plain
-from onnxwire.engine.document cimport EMPTY, Spans, Steps, decode_error
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport EMPTY, Spans, Steps
 from onnxwire.engine.overlay cimport (
     DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of,
 )
+from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
 from onnxwire.engine.view cimport (
-    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, new_payload,
-    next_record, next_usable, scan_slots, start_records,
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, next_record,
+    next_usable, scan_slots, start_records,
 )
 
 from sys import byteorder

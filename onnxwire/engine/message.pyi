@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 
 from onnxwire.engine.descriptor import Descriptor, FieldDescriptor
 from onnxwire.engine.document import Document
-from onnxwire.engine.view import Payload
+from onnxwire.engine.payload import Payload
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 

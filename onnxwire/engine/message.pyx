@@ -13,10 +13,11 @@ from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
+from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched,
-    named_field, new_payload, new_view, next_record, overlay_view, start_cursor, table_of,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
+    new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError

@@ -9,14 +9,16 @@ from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
     decode_varints, load32, load64, zigzag32, zigzag64,
 )
-from onnxwire.engine.document cimport NUMBERS, Document, decode_error, packed_error
+from onnxwire.engine.damage cimport decode_error, packed_error
+from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, read_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
+from onnxwire.engine.payload cimport Payload, expose, new_payload
 from onnxwire.engine.repeated cimport bind, changed_error, index_in, iterable, refresh, tell_length
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
-from onnxwire.engine.view cimport Payload, expose, fill, new_payload, next_usable
+from onnxwire.engine.view cimport fill, next_usable
 
 from sys import byteorder
 

@@ -5,7 +5,7 @@ from _typeshed import SupportsRichComparison
 from typing_extensions import TypeVar
 
 from onnxwire.engine.message import Message
-from onnxwire.engine.view import Payload
+from onnxwire.engine.payload import Payload
 
 _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)

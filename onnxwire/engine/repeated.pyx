@@ -9,14 +9,16 @@ from cpython.object cimport PyTypeObject
 from libc.string cimport memcpy, memmove
 
 from onnxwire._varint cimport WIRE_LEN, read_length
-from onnxwire.engine.document cimport EMPTY, INDEX, Document, decode_error, files_of, part_of_bytes
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport MESSAGE, STRING, Slot
 from onnxwire.engine.view cimport (
-    Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_payload, new_view,
-    next_usable, overlay_view, start_records, state_of, text_at,
+    Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_view, next_usable, overlay_view,
+    start_records, state_of, text_at,
 )
 
 from sys import maxsize

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Walks over whole documents: verification, and record by record for those who look at raw bytes."""
+"""Verification: one walk over every message, field and packed run of a document."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
-    FAULT_DEPTH, FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP,
-    WIRE_VARINT, Damage, check_varints, explain, load32, load64, read_any_tag, read_length, read_long_tag, read_tag,
-    read_varint, skip_group, skip_value,
+    FAULT_DEPTH, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Damage, check_varints,
+    read_length, read_long_tag, read_varint, skip_group,
 )
-from onnxwire.engine.document cimport Document, damage_error, decode_error, packed_error
+from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
+from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Table, find_field
-from onnxwire.engine.view cimport new_payload, table_of
+from onnxwire.engine.view cimport table_of
 
 cdef enum What:
     SOUND
@@ -115,68 +115,3 @@ def verify_document(Document document, cls):
     if finding.what == BAD_RUN:
         raise packed_error(document, finding.start, finding.end, finding.size)
     raise decode_error(document, finding.start, finding.end, finding.depth)
-
-
-def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
-    """Read the record at a byte of a document, of a message that ends at `end`, or of a group in it.
-
-    Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
-    behind its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
-    record is damaged, the next record is None; where not even the tag could be read, the value starts at `offset`; of a
-    length that runs past the end the value still starts behind it, and the raw value is the length. An end of group
-    reads as damaged, with its number and wire type.
-    """
-    cdef const uint8_t* p
-    cdef const uint8_t* stop
-    cdef const uint8_t* value
-    cdef uint32_t tag = 0
-    cdef uint64_t n = 0
-    cdef object raw = None
-    document.check_open()
-    if end > <uint64_t>(document.end - document.start) or offset >= end:
-        raise IndexError("no such place in the document")
-    stop = document.start + end
-    p = document.start + offset
-    p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
-    if p == NULL:
-        return 0, 0, offset, None, None
-    value = p
-    if tag & 7 == WIRE_LEN:
-        p = read_length(value, stop, &n)
-        if p == NULL and explain(document.start + offset, stop, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END:
-            value = read_varint(value, stop, &n)
-            return tag >> 3, WIRE_LEN, value - document.start, None, n
-        if p != NULL:
-            value = p
-            p += n
-    elif tag & 7 == WIRE_VARINT:
-        p = read_varint(p, stop, &n)
-        raw = n
-    else:
-        p = skip_value(p, stop, tag, MAX_DEPTH)
-        if p != NULL and tag & 7 == WIRE_FIXED32:
-            raw = load32(value)
-        elif p != NULL and tag & 7 == WIRE_FIXED64:
-            raw = load64(value)
-    if p == NULL:
-        return tag >> 3, tag & 7, value - document.start, None, None
-    return tag >> 3, tag & 7, value - document.start, p - document.start, raw
-
-
-def fault_at(Document document, uint64_t offset, uint64_t end):
-    """The DecodeError for the damaged record at a byte of a document."""
-    document.check_open()
-    return decode_error(document, document.start + offset, document.start + end, MAX_DEPTH)
-
-
-def payload_at(Document document, uint64_t start, uint64_t end):
-    """The payload of some bytes of a document."""
-    document.check_open()
-    if start > end or end > <uint64_t>(document.end - document.start):
-        raise IndexError("no such place in the document")
-    return new_payload(document, document.start + start, <Py_ssize_t>(end - start), 1, b"B", None)
-
-
-def bytes_at(Document document, uint64_t start, uint64_t end):
-    """Copy some bytes of a document."""
-    return bytes(payload_at(document, start, end))

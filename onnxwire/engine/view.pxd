@@ -32,16 +32,6 @@ cdef class View:
     cdef Slot[1] own
 
 
-cdef class Payload:
-    """A value's bytes, or a field's numbers, where they stand in memory."""
-    cdef object owner            # of the memory; None where it is the document's
-    cdef readonly Document document
-    cdef const uint8_t* p
-    cdef Py_ssize_t n            # items
-    cdef Py_ssize_t size         # of an item
-    cdef char* format            # as of the buffer protocol
-
-
 cdef struct Cursor:
     # A place in the records of a message, of one span or of several parts.
     const uint8_t* p
@@ -76,8 +66,6 @@ cdef object get_message(View self, void* closure)
 cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held)
 cdef object field_value(View self, Field* field)
 cdef Field* named_field(View self, name) except? NULL
-cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner)
-cdef int expose(Payload self, Py_buffer* view, int flags) except -1
 cdef Table* table_of(cls) except NULL
 cdef void* singular_getter(int kind) noexcept
 

@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The view of a message, and the getters of singular fields."""
 cimport cython
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
@@ -13,7 +12,8 @@ from libc.string cimport memcpy, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
 )
-from onnxwire.engine.document cimport FAR, PARTS, SLOTS, decode_error, prepare_step
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport FAR, PARTS, SLOTS, prepare_step
 from onnxwire.engine.overlay cimport (
     AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
 )
@@ -626,68 +626,3 @@ cdef Field* named_field(View self, name) except? NULL:
         raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
     i = <object>place
     return &self.table.fields[i] if i >= 0 else NULL
-
-
-# --- payloads
-
-cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
-    """A window on n items of `size` bytes: the owner's, or where it is None, the document's."""
-    cdef Payload payload = Payload.__new__(Payload)
-    if owner is None:
-        payload.document = document
-    elif isinstance(owner, Document):
-        payload.document = <Document>owner
-    else:
-        payload.owner = owner
-    payload.p = p
-    payload.n = n
-    payload.size = size
-    payload.format = format
-    return payload
-
-
-cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
-    """Fill in what the buffer protocol asks for."""
-    if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
-        raise BufferError("the bytes and numbers of a message are read-only; copy them first")
-    if self.document is not None:
-        self.document.check_open()
-    view.obj = self
-    view.buf = <void*>self.p
-    view.len = self.n * self.size
-    view.readonly = 1
-    view.itemsize = self.size
-    view.format = self.format if flags & PyBUF_FORMAT else NULL
-    view.ndim = 1
-    view.shape = &self.n if flags & PyBUF_ND == PyBUF_ND else NULL
-    view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
-    view.suboffsets = NULL
-    view.internal = NULL
-    if self.document is not None:
-        self.document.pins += 1
-    return 0
-
-
-@cython.final
-@cython.no_gc
-@cython.freelist(8)
-cdef class Payload:
-    """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory; nothing is copied."""
-
-    def __len__(self):
-        return self.n
-
-    @property
-    def span(self):
-        """Where in its document the value stands, (start, end), or None where it stands in none."""
-        if self.document is None:
-            return None
-        self.document.check_open()
-        return self.p - self.document.start, self.p + self.n * self.size - self.document.start
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        expose(self, view, flags)
-
-    def __releasebuffer__(self, Py_buffer* view):
-        if self.document is not None:
-            self.document.pins -= 1

@@ -6,7 +6,8 @@ from libc.stdlib cimport free, malloc
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport BUFFER, Encoder, Piece
 from onnxwire.engine.file_writer cimport Target
-from onnxwire.engine.view cimport Payload, View
+from onnxwire.engine.payload cimport Payload
+from onnxwire.engine.view cimport View
 
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)

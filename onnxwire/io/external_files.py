@@ -16,7 +16,7 @@ from collections import namedtuple
 from contextlib import contextmanager, suppress
 
 from onnxwire.engine.document import Document
-from onnxwire.engine.verify import payload_at
+from onnxwire.engine.records import payload_at
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
 from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk

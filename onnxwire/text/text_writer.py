@@ -10,6 +10,7 @@ from itertools import islice
 from struct import Struct
 from typing import IO, Any, overload
 
+from onnxwire.engine.damage import fault_at
 from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -22,9 +23,9 @@ from onnxwire.engine.descriptor import (
 )
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
+from onnxwire.engine.payload import Payload
+from onnxwire.engine.records import payload_at, read_record
 from onnxwire.engine.repeated import RepeatedSpan
-from onnxwire.engine.verify import fault_at, payload_at, read_record
-from onnxwire.engine.view import Payload
 from onnxwire.errors import DecodeError
 
 MAX_DEPTH = 100  # of messages in one another, as for every protobuf reader

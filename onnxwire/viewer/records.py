@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from onnxwire.analysis.paths import Found, resolve
+from onnxwire.engine.damage import fault_at
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
 from onnxwire.engine.message import Message
-from onnxwire.engine.verify import bytes_at, fault_at, read_record
+from onnxwire.engine.records import bytes_at, read_record
 from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.tensor import Storage

@@ -11,7 +11,7 @@ from onnxwire.checker._payload_scan import measure_bytes, measure_strings
 from onnxwire.checker.facts import EMPTY, Facts, Found, lookup, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
-from onnxwire.engine.verify import bytes_at
+from onnxwire.engine.records import bytes_at
 
 # The value fields, each with the type that names it.
 VALUES = {

@@ -1,0 +1,87 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Errors about damaged bytes: what is wrong with them, and where in the document they are."""
+from libc.stdint cimport uint8_t, uint64_t
+
+from onnxwire._varint cimport (
+    FAULT_DEPTH, FAULT_FIXED_CUT, FAULT_GROUP_OPEN, FAULT_GROUP_OTHER, FAULT_GROUP_STRAY, FAULT_LENGTH_CUT,
+    FAULT_LENGTH_LONG, FAULT_LENGTH_PAST_END, FAULT_NUMBER_ZERO, FAULT_PACKED_CUT, FAULT_PACKED_LONG, FAULT_PACKED_SIZE,
+    FAULT_TAG_CUT, FAULT_TAG_LONG, FAULT_VARINT_CUT, FAULT_VARINT_LONG, FAULT_WIRE_TYPE, MAX_DEPTH, Damage, explain,
+    explain_packed,
+)
+from onnxwire.engine.document cimport Document
+
+from onnxwire.errors import DecodeError
+
+
+cdef str describe(Damage damage, Document document, const uint8_t* end):
+    """Say what is wrong, and what to do where that is known."""
+    cdef object detail = damage.detail
+    cdef object length = damage.length
+    cdef str field = f"field {damage.number}"
+    cdef str cut = "the bytes end inside "
+    # Where what is missing is missing at the document's end, the end of the file itself was lost.
+    cdef str lost = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
+    cdef str corrupt = "; the bytes are damaged or no protobuf message"
+    if damage.fault == FAULT_LENGTH_PAST_END:
+        if end != document.end:
+            return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{corrupt}"
+        return (
+            f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes; the file looks "
+            f"truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
+        )
+    if damage.fault == FAULT_TAG_CUT:
+        return f"{cut}a tag{lost or corrupt}"
+    if damage.fault == FAULT_VARINT_CUT:
+        return f"{cut}the varint of {field}{lost or corrupt}"
+    if damage.fault == FAULT_LENGTH_CUT:
+        return f"{cut}the length of {field}{lost or corrupt}"
+    if damage.fault == FAULT_FIXED_CUT:
+        return f"{cut}the {length} bytes of {field}, {detail} missing{lost or corrupt}"
+    if damage.fault == FAULT_GROUP_OPEN:
+        return f"{cut}the group of {field}{lost or corrupt}"
+    if damage.fault == FAULT_TAG_LONG:
+        return f"a tag of more than 5 bytes or 32 bits{corrupt}"
+    if damage.fault == FAULT_NUMBER_ZERO:
+        return f"a tag with field number 0{corrupt}"
+    if damage.fault == FAULT_WIRE_TYPE:
+        return f"{field} has wire type {detail}, which does not exist{corrupt}"
+    if damage.fault == FAULT_VARINT_LONG:
+        return f"the varint of {field} has more than 10 bytes{corrupt}"
+    if damage.fault == FAULT_LENGTH_LONG:
+        return f"the length of {field} has more bytes than protobuf readers accept{corrupt}"
+    if damage.fault == FAULT_GROUP_STRAY:
+        return f"an end of group for {field}, which was not opened{corrupt}"
+    if damage.fault == FAULT_GROUP_OTHER:
+        return f"the group of {field} is closed by an end of group for field {detail}{corrupt}"
+    if damage.fault == FAULT_DEPTH:
+        return f"messages and groups nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
+    if damage.fault == FAULT_PACKED_SIZE:
+        return f"a packed run of {length:,} bytes, which is no multiple of the {detail} bytes of a number{corrupt}"
+    if damage.fault == FAULT_PACKED_CUT:
+        return f"a packed run that ends inside a varint{corrupt}"
+    if damage.fault == FAULT_PACKED_LONG:
+        return f"a packed run with a varint of more than 10 bytes{corrupt}"
+    return f"bytes that changed while they were read{corrupt}"
+
+
+cdef object damage_error(Document document, Damage damage, const uint8_t* end):
+    """The DecodeError for damage in a message that ends at `end`."""
+    from onnxwire.engine.field_path import field_path
+    cdef object offset = damage.at - document.start
+    return DecodeError(describe(damage, document, end), offset, field_path(document, offset), document.name)
+
+
+cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=MAX_DEPTH):
+    """The DecodeError for a faulty record of a message that ends at `end`, in which `depth` groups may nest."""
+    return damage_error(document, explain(record, end, depth), end)
+
+
+cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size):
+    """The DecodeError for a faulty packed run."""
+    return damage_error(document, explain_packed(start, end, size), end)
+
+
+def fault_at(Document document, uint64_t offset, uint64_t end):
+    """The DecodeError for the damaged record at a byte of a document."""
+    document.check_open()
+    return decode_error(document, document.start + offset, document.start + end, MAX_DEPTH)
