@@ -16,7 +16,9 @@ from onnxwire.errors import (
     SourceError,
     TensorError,
 )
-from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, load, save, verify
+from onnxwire.io.load import load
+from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save
+from onnxwire.io.verify import verify
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
 

@@ -79,7 +79,7 @@ def diff(
     Raises what `load` raises, DecodeError and TensorError for what is damaged, SourceError for files that can't be
     read.
     """
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     with ExitStack() as stack:
         models: list[ModelProto] = []

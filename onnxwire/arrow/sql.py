@@ -59,7 +59,7 @@ def _add_model(
 ) -> None:
     names = [name for name in TABLES if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
     if not isinstance(source, Message):
-        from onnxwire.io.save import load
+        from onnxwire.io.load import load
 
         source = load(source, type)
     for name in names:

@@ -83,7 +83,7 @@ def to_arrow(
         raise FieldValueError(f"strings are {' or '.join(map(repr, _STRINGS))}, not {strings!r}")
     if isinstance(source, Message):
         return ArrowTable(columns_of(source, TABLES[table], strings == "utf8"))
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     # Not closed here: the columns keep the document, and it goes with them.
     return ArrowTable(columns_of(load(source, type), TABLES[table], strings == "utf8"))

@@ -71,7 +71,7 @@ def read_model(path: str, hashes: bool = False, checks: bool = False) -> dict[st
     """The tables of one model. Raises what `load` and `check` raise."""
     import pyarrow as pa
 
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     with load(path) as message:
         tables: dict[str, pa.Table] = {}

@@ -10,7 +10,8 @@ from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
 from onnxwire.engine.message import Message
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
-from onnxwire.io.save import encoded_document, load
+from onnxwire.io.load import load
+from onnxwire.io.save import encoded_document
 from onnxwire.messages import ModelProto
 
 if TYPE_CHECKING:

@@ -155,7 +155,7 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
     from onnxwire.checker import check
     from onnxwire.checker.fixes import find_fixes
     from onnxwire.checker.registry import SEVERITIES
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path

@@ -10,7 +10,7 @@ from onnxwire.cli.options import add_command, add_output, add_type
 from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import to_text

@@ -14,7 +14,8 @@ from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
-from onnxwire.io.save import load, save
+from onnxwire.io.load import load
+from onnxwire.io.save import save
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.transforms.extract import cut
 

@@ -11,7 +11,7 @@ from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import safe_text
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 
 _DESCRIPTION = """\
 Print what is in a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so the

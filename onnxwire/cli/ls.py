@@ -24,7 +24,7 @@ from onnxwire.analysis.sizes import count_text, size_text
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\

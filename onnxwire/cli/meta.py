@@ -10,7 +10,7 @@ from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, save_result
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.messages import GraphProto, ModelProto
 
 _DESCRIPTION = """\

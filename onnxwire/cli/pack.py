@@ -14,7 +14,8 @@ from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError
 from onnxwire.io.index import tensors
-from onnxwire.io.save import load, save
+from onnxwire.io.load import load
+from onnxwire.io.save import save
 
 _UNPACK = """\
 Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool

@@ -9,7 +9,7 @@ from typing import Any
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, save_result
 from onnxwire.cli.terminal import safe_text
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.transforms.assign import dangling_values, remove, values_of
 
 _DESCRIPTION = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, save_result
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.transforms.assign import assign
 
 _DESCRIPTION = """\

@@ -25,7 +25,7 @@ from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import PathError
 from onnxwire.io.index import TensorInfo, describe
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.tensor import count_elements, expand_index, kind_of

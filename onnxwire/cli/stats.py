@@ -20,7 +20,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.io.index import find_tensors
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\

@@ -18,7 +18,7 @@ from typing import Any
 from onnxwire.cli.options import add_command
 from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
 from onnxwire.errors import InUseError, SourceError
-from onnxwire.io.save import load
+from onnxwire.io.load import load
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat

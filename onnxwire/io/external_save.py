@@ -469,7 +469,7 @@ def _files_of(path: str, cls: type[Message]) -> set[Identity]:
     What a model says of a file is not enough: it can say it of any in its folder. All bytes are to be those of tensors
     that fit their types and dims, but for zeros between them.
     """
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     spans: dict[ExternalFile, list[tuple[int, int]]] = {}
     owned = set()

@@ -145,7 +145,7 @@ def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Seque
     """
     if isinstance(source, Message):
         return TensorList(source)
-    from onnxwire.io.save import load
+    from onnxwire.io.load import load
 
     with load(source, type) as message:
         return TensorList(message)

@@ -6,101 +6,31 @@ import errno
 import os
 from types import EllipsisType
 
-from onnxwire.engine.message import Message, root_view
-from onnxwire.engine.verify import verify_document
+from onnxwire.engine.message import Message
 from onnxwire.errors import (
-    DecodeError,
     Error,
-    ExternalDataError,
     FieldTypeError,
     FieldValueError,
     SaveError,
     SourceError,
 )
-from onnxwire.io.external_files import ExternalFiles
-from onnxwire.io.source import open_document, refuse_empty
-from onnxwire.messages import ModelProto, TensorProto
+from onnxwire.io.source import open_document
+from onnxwire.messages import TensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import IO, Any
-
-    from typing_extensions import TypeVar
+    from typing import IO
 
     from onnxwire.engine.document import Document
     from onnxwire.engine.encode import Piece
     from onnxwire.engine.file_writer import Target
     from onnxwire.io.atomic_file import AtomicFile
-    from onnxwire.io.external_files import Data
     from onnxwire.io.external_save import Choice, Relocation
-    from onnxwire.io.source import Source
 
-    MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
 _STEP = 1 << 23  # bytes that are written to a file object at a time
 _IN_MEMORY = 1 << 26  # bytes of an encoding that is held there
-
-
-def load(
-    source: Source,
-    type: type[MessageT] = ModelProto,  # type: ignore[assignment]
-    *,
-    mmap: bool = True,
-    external_root: str | os.PathLike[str] | None = None,
-    external_data: Data | None = None,
-) -> MessageT:
-    """Open a document and return a view of its root message.
-
-    source: a path, which is mapped and not read; bytes, bytearray, memoryview or mmap, which are shared and not copied;
-    or a binary file object. type: the class of the root message.
-    mmap: whether files are mapped. Without it the document is read into memory, and of files with external data what
-    is asked for, when it is asked for; where such a file was cut meanwhile, that raises SourceError. A process that
-    touches a mapping of what was cut away dies: load so what other programs may write over.
-    external_root: a folder that external data may be in, beside the document's own. external_data: the data itself, a
-    mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
-    The view is a context manager that closes the document, and the files beside it. Only the records of the root
-    message are looked at now.
-    Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
-    of the type: it says what they look like instead.
-    """
-    document = open_document(source, mmap)
-    try:
-        refuse_empty(document)
-        document.files = _files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
-        return _root(document, type)
-    except BaseException:
-        # The error may be kept, with its frames; the source must be free again.
-        document.close()
-        raise
-
-
-def _files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
-    """The files that tensors of a document may name; options: as of ExternalFiles."""
-    path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
-    status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
-    return ExternalFiles(path, model=status, **options)
-
-
-def _root(document: Document, type: type[MessageT]) -> MessageT:
-    """The root view of a document, or what speaks against it being of the type."""
-    try:
-        message = root_view(document, type)
-    except DecodeError as error:
-        from onnxwire.io.sniff import foreign_format
-
-        foreign = foreign_format(document)
-        if foreign is None:
-            raise
-        raise DecodeError(foreign, 0, "", document.name) from error
-    # The tags of a model are like no other message's; any other type is looked at more closely.
-    if message._is_doubtful or type is not ModelProto:
-        from onnxwire.io.sniff import doubt
-
-        reason = doubt(message)
-        if reason is not None:
-            raise DecodeError(reason, 0, "", document.name)
-    return message
 
 
 INLINE_LIMIT = (1 << 31) - 1  # bytes that protobuf-based tools can read
@@ -339,42 +269,3 @@ def _warn_of_size(size: int) -> None:
             LargeFileWarning,
             stacklevel=3,
         )
-
-
-def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
-    """Walk every message, field and packed run of a document, without making objects of them.
-
-    source, type: as for `load`; bytes of length 0 are a sound, empty message. checksums: also read the files of
-    external data whose SHA-1 the tensors name.
-    Raises DecodeError at the first fault that a protobuf parser would refuse, SourceError as `load` does, and
-    ExternalDataError for a file that has another checksum, or that a tensor may not name.
-    """
-    document = open_document(source)
-    try:
-        verify_document(document, type)
-        if checksums:
-            document.files = _files_beside(source, document, mmap=False)
-            _verify_checksums(root_view(document, type))
-    finally:
-        document.close()
-
-
-def _verify_checksums(message: Message) -> None:
-    """Compare files of external data with the checksums that tensors name; each file is read once."""
-    from onnxwire.io.external_files import payload, reference_of
-    from onnxwire.io.index import find_tensors, is_external
-    from onnxwire.tensor.tensor import tensor_error
-
-    digests: dict[int, str] = {}
-    for _, tensor in find_tensors(message):
-        if not is_external(tensor):
-            continue
-        wanted = reference_of(tensor).checksum
-        if wanted is None:
-            continue
-        file, _, _ = payload(tensor, message._document.files)
-        if id(file) not in digests:
-            digests[id(file)] = file.sha1()
-        if digests[id(file)] != wanted.lower():
-            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}: fetch it again"
-            raise tensor_error(tensor, reason, ExternalDataError)

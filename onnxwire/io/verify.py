@@ -1,0 +1,53 @@
+"""Verifying documents."""
+
+from __future__ import annotations
+
+from onnxwire.engine.message import Message, root_view
+from onnxwire.engine.verify import verify_document
+from onnxwire.errors import ExternalDataError
+from onnxwire.io.load import files_beside
+from onnxwire.io.source import open_document
+from onnxwire.messages import ModelProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.io.source import Source
+
+
+def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
+    """Walk every message, field and packed run of a document, without making objects of them.
+
+    source, type: as for `load`; bytes of length 0 are a sound, empty message. checksums: also read the files of
+    external data whose SHA-1 the tensors name.
+    Raises DecodeError at the first fault that a protobuf parser would refuse, SourceError as `load` does, and
+    ExternalDataError for a file that has another checksum, or that a tensor may not name.
+    """
+    document = open_document(source)
+    try:
+        verify_document(document, type)
+        if checksums:
+            document.files = files_beside(source, document, mmap=False)
+            _verify_checksums(root_view(document, type))
+    finally:
+        document.close()
+
+
+def _verify_checksums(message: Message) -> None:
+    """Compare files of external data with the checksums that tensors name; each file is read once."""
+    from onnxwire.io.external_files import payload, reference_of
+    from onnxwire.io.index import find_tensors, is_external
+    from onnxwire.tensor.tensor import tensor_error
+
+    digests: dict[int, str] = {}
+    for _, tensor in find_tensors(message):
+        if not is_external(tensor):
+            continue
+        wanted = reference_of(tensor).checksum
+        if wanted is None:
+            continue
+        file, _, _ = payload(tensor, message._document.files)
+        if id(file) not in digests:
+            digests[id(file)] = file.sha1()
+        if digests[id(file)] != wanted.lower():
+            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}: fetch it again"
+            raise tensor_error(tensor, reason, ExternalDataError)
