@@ -34,8 +34,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
     "onnxwire.io.index": ("TensorInfo", "tensors"),
-    "onnxwire.tensor.sparse_tensor": ("from_coo", "from_dense"),
-    "onnxwire.tensor.tensor": ("from_array", "join_segments"),
+    "onnxwire.messages.constructors": ("from_array", "from_coo", "from_dense"),
+    "onnxwire.tensor.tensor": ("join_segments",),
     "onnxwire.text.json_reader": ("from_json",),
     "onnxwire.text.json_writer": ("to_json",),
     "onnxwire.text.text_reader": ("RetiredFieldWarning", "from_text"),
@@ -113,8 +113,8 @@ if TYPE_CHECKING:
     from onnxwire.bridges.torch import to_torch
     from onnxwire.checker import Problem, check
     from onnxwire.io.index import TensorInfo, tensors
-    from onnxwire.tensor.sparse_tensor import from_coo, from_dense
-    from onnxwire.tensor.tensor import from_array, join_segments
+    from onnxwire.messages.constructors import from_array, from_coo, from_dense
+    from onnxwire.tensor.tensor import join_segments
     from onnxwire.text.json_reader import from_json
     from onnxwire.text.json_writer import to_json
     from onnxwire.text.text_reader import RetiredFieldWarning, from_text

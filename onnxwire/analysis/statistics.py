@@ -15,13 +15,14 @@ from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
 from onnxwire.io.index import TensorInfo, describe, find_tensors
 from onnxwire.tensor.dtypes import STRING, Kind
-from onnxwire.tensor.tensor import Storage, expand_index, little_endian, tensor_error, unpacked
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import Storage, expand_index, little_endian, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
 
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.tensor import Index, Part
+    from onnxwire.tensor.storage import Index, Part
 
     Array = np.ndarray[Any, Any]
 

@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass
 
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import Storage, little_endian, tensor_error, unpacked
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import Storage, little_endian, unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from onnxwire.engine.write import write_payload
 from onnxwire.io.atomic_file import AtomicFile, Writer
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import Storage, tensor_error, unpacked
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import Storage, unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

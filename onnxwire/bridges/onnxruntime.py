@@ -11,13 +11,13 @@ from pathlib import PurePath
 
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, TensorError
-from onnxwire.io.external_files import fault_of
-from onnxwire.io.external_save import refer, take_in
 from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
 from onnxwire.messages import ModelProto, NodeProto
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import Storage
+from onnxwire.tensor.external_data import fault_of
+from onnxwire.tensor.placement import refer, take_in
+from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import onnxruntime
 
-    from onnxwire.tensor.tensor import Array
+    from onnxwire.tensor.storage import Array
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _MAIN = re.compile(r"graph\.initializer\[[0-9]+\]")

@@ -10,11 +10,12 @@ from contextlib import suppress
 from onnxwire.engine.records import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
 from onnxwire.io.atomic_file import AtomicFile
-from onnxwire.io.external_save import clear_elements, refer
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME
-from onnxwire.tensor.tensor import Storage, tensor_error
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.placement import clear_elements, refer
+from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from onnxwire.tensor.dlpack import to_capsule
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import kind_of, tensor_error
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import count_elements, expand_index, kind_of
+from onnxwire.tensor.storage import count_elements, expand_index, kind_of
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import shortest_floats
 

@@ -11,254 +11,34 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
-from collections import namedtuple
 from contextlib import contextmanager, suppress
 
 from onnxwire.engine.document import Document
-from onnxwire.engine.records import payload_at
-from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
+from onnxwire.errors import ClosedError, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
 from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
+from onnxwire.tensor.external_data import fault_of
+from onnxwire.tensor.external_file import ExternalFile, way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from typing import Any
 
     from typing_extensions import Buffer
 
     from onnxwire.io.folder import Identity
-    from onnxwire.messages import TensorProto
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
     """What is given in place of files, by location."""
 
-_LARGEST = (1 << 63) - 1  # the greatest offset that a file can have
-_LONGEST = 4096  # bytes of a location, and of any path on Linux
 _MAX_NAMES = 10_000  # entries of folders that are looked at for the names of one hard-linked file
 _MAX_DEPTH = 32  # folders in folders that are
-_PIECE = 1 << 20
 
-_WINDOWS = sys.platform == "win32"
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
 
 _CHANGED = "the file was changed or replaced while it was opened; load the model again"
 _COPY_IT = "copy the file there, or name its folder with external_root="
-_RESERVED = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
-    f"{d}{n}" for d in ("COM", "LPT") for n in "123456789¹²³"
-}
 _TYPES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-
-
-class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """Where a tensor says that its data is: `length` bytes from byte `offset` of a file, or all that come after it.
-
-    location: the file's path from the model's folder; checksum: the SHA-1 of the whole file in hexadecimal digits.
-    """
-
-    # Typed here rather than by typing.NamedTuple, which would take as long to import as all the rest.
-    __slots__ = ()
-    location: str
-    offset: int
-    length: int | None
-    checksum: str | None
-
-
-def reference_of(tensor: TensorProto) -> Reference:
-    """Read a tensor's `external_data`; other keys than those of a Reference mean nothing.
-
-    Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is no plain
-    decimal number below 2**63. Source: onnx.proto, TensorProto.external_data.
-    """
-    values: dict[str, str] = {}
-    for entry in tensor.external_data:
-        key = entry.key
-        if key in Reference._fields:
-            if key in values:
-                raise _error(tensor, f"external_data has {key!r} twice; which one counts nobody can tell")
-            values[key] = entry.value
-    if not values.get("location"):
-        raise _error(tensor, "external_data has no location, so there is no file to read")
-    offset, length = (_number(tensor, key, values.get(key)) for key in ("offset", "length"))
-    return Reference(values["location"], offset or 0, length, values.get("checksum"))
-
-
-def payload(tensor: TensorProto, files: ExternalFiles | None) -> tuple[ExternalFile, int, int]:
-    """The file that an EXTERNAL tensor's data is in, the byte at which it begins, and its length in bytes.
-
-    files: those of the tensor's document. Nothing is read yet. Raises ExternalDataError for a reference that is wrong,
-    refused, or runs past the end of its file, SourceError for a file that can't be opened; both name the tensor.
-    """
-    reference = reference_of(tensor)
-    try:
-        file = (files or ExternalFiles(None)).open(reference.location)
-    except ExternalDataError as error:
-        raise _error(tensor, error.reason) from None
-    except SourceError as error:
-        advice = f"the data of tensor {tensor.name!r} is to be there"
-        raise SourceError.from_os_error(error, error.filename, advice) from None
-    offset, length = reference.offset, reference.length
-    if offset > file.size or (length is not None and length > file.size - offset):
-        what = f"{length:,} bytes from byte {offset:,}" if length is not None else f"what begins at byte {offset:,}"
-        raise _error(
-            tensor,
-            f"its external data, {what} of {file.name}, is not all there: the file has {file.size:,} bytes; it was "
-            "cut, or belongs to another model",
-        )
-    return file, offset, file.size - offset if length is None else length
-
-
-def _error(tensor: TensorProto, reason: str) -> ExternalDataError:
-    from onnxwire.tensor.tensor import tensor_error
-
-    return tensor_error(tensor, reason, ExternalDataError)  # type: ignore[return-value]
-
-
-def _number(tensor: TensorProto, key: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    number = plain_number(text)
-    if number is None:
-        shown = repr(text if len(text) <= 40 else text[:40] + "…")
-        raise _error(tensor, f"the {key} of its external data, {shown}, is no plain decimal number below 2**63")
-    return number
-
-
-def plain_number(text: str) -> int | None:
-    """The number that an offset or length says; None where it is no plain decimal number below 2**63."""
-    digits = text.lstrip("0") or text[:1]
-    # int() takes much that is no number here: signs, blanks, underscores, the digits of other scripts.
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= _LARGEST):
-        return None
-    return int(digits)
-
-
-class ExternalFile:
-    """A file that tensors have their data in, or a buffer in place of one.
-
-    document: its bytes, mapped or in memory; with `size`, instead, what has only the open descriptor of a file that is
-    to be read, of so many bytes. name: what errors call it; size: in bytes, as it was opened.
-    """
-
-    def __init__(self, document: Document, size: int | None = None) -> None:
-        self.name = document.name
-        self.size = len(document) if size is None else size
-        self.document = document if size is None else None
-        self._holder = document
-        self._is_closed = False
-
-    @classmethod
-    def from_descriptor(cls, descriptor: int, name: str, *, mmap: bool = True) -> ExternalFile:
-        """Take an open descriptor of a regular file, which is closed with the object, or when this fails.
-
-        mmap: map the file, else read from it what is asked for. Raises SourceError where it can't be mapped.
-        """
-        try:
-            size = os.fstat(descriptor).st_size
-            data: Buffer = b""
-            if mmap and size:
-                data = _map(descriptor, size)
-        except (OSError, ValueError) as error:
-            os.close(descriptor)
-            if isinstance(error, ValueError):
-                raise SourceError(errno.EIO, "the file was cut while it was opened; load it again", name) from None
-            raise SourceError.from_os_error(error, name, _way_out(error)) from None
-        # Not told of the mapping, because it would prepare for a walk from tag to tag; it goes with the buffer.
-        return cls(Document(data, name, None, descriptor), None if mmap else size)
-
-    @property
-    def descriptor(self) -> int:
-        """The file, open for reading, or -1 for a buffer."""
-        return self._holder.descriptor
-
-    def view(self, offset: int, length: int) -> Buffer:
-        """Some of its bytes: a read-only window of a mapping or buffer, or new memory that they are read into.
-
-        A window in use keeps the file from being closed. Raises SourceError where the file was cut or can't be read,
-        ExternalDataError for bytes that it never had.
-        """
-        self._check(offset, length)
-        if self.document is None:
-            import numpy as np
-
-            # A bytearray would be filled with zeros first.
-            out: Any = np.empty(length, np.uint8)
-            self.read_into(offset, out)
-            return out  # type: ignore[no-any-return]
-        if self.descriptor >= 0:
-            # To touch what is gone would end the process. That it is cut later can't be seen from here.
-            self._refuse_cut(offset + length)
-        return payload_at(self.document, offset, offset + length)
-
-    def read_into(self, offset: int, out: Buffer) -> None:
-        """Fill a writable buffer, which must be contiguous, with the bytes from `offset` on; raises as `view` does."""
-        with memoryview(out) as items:
-            self._check(offset, items.nbytes)
-            if not items.nbytes:
-                return
-            with items.cast("B") as view:
-                if self.descriptor < 0:
-                    view[:] = memoryview(payload_at(self._holder, offset, offset + len(view)))
-                    return
-                done = 0
-                while done < len(view):
-                    try:
-                        count = _read_at(self.descriptor, view[done:], offset + done)
-                    except OSError as error:
-                        raise SourceError.from_os_error(error, self.name) from None
-                    if not count:
-                        self._refuse_cut(offset + len(view))
-                        raise SourceError(errno.EIO, f"the file ends at byte {offset + done:,}", self.name)
-                    done += count
-
-    def sha1(self) -> str:
-        """The SHA-1 of all its bytes in hexadecimal digits; they are read, not mapped. Raises as `view` does."""
-        from hashlib import sha1
-
-        digest = sha1(usedforsecurity=False)
-        piece = memoryview(bytearray(min(_PIECE, self.size)))
-        for offset in range(0, self.size, _PIECE):
-            part = piece[: self.size - offset]
-            self.read_into(offset, part)
-            digest.update(part)
-        return digest.hexdigest()
-
-    def check_whole(self) -> None:
-        """Raise SourceError where the file was cut since it was opened."""
-        if self.descriptor >= 0:
-            self._refuse_cut(self.size)
-
-    def check_unused(self) -> None:
-        """Raise InUseError while arrays or memoryviews look into it."""
-        if self._holder.pins:
-            raise InUseError(
-                f"{self.name} is still in use, by {self._holder.pins} array(s) or memoryview(s) that look into it; "
-                "delete or copy them before closing the model"
-            )
-
-    def close(self) -> None:
-        """Let go of it; raises InUseError, and lets go of nothing, while arrays or memoryviews look into it."""
-        self._holder.close()
-        self._is_closed = True
-
-    def _check(self, offset: int, length: int) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
-        if offset < 0 or length < 0 or length > self.size - offset:
-            raise ExternalDataError(
-                f"it has {self.size:,} bytes; there are no {length:,} from byte {offset:,} on", source=self.name
-            )
-
-    def _refuse_cut(self, end: int) -> None:
-        size = os.fstat(self.descriptor).st_size
-        if size < end:
-            raise SourceError(
-                errno.EIO,
-                f"the file has {size:,} bytes now, and had {self.size:,} when it was opened: it was cut while it was "
-                "open; load it again",
-                self.name,
-            )
 
 
 class ExternalFiles:
@@ -446,7 +226,7 @@ class _Folders:
                 # Without its frames, which would keep the arrays that callers make.
                 missing.append((error.with_traceback(None), name))
             except OSError as error:
-                raise SourceError.from_os_error(error, name, _way_out(error)) from None
+                raise SourceError.from_os_error(error, name, way_out(error)) from None
         raise SourceError.from_os_error(*missing[0], _COPY_IT) from None
 
     def _refused(self, location: str, reason: str) -> ExternalDataError:
@@ -577,43 +357,6 @@ def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
         os.close(here)
 
 
-def fault_of(location: str) -> str:
-    """What forbids a location, whatever is there; "" where nothing does.
-
-    The same on all systems, but for names that mean something else on Windows. Source: docs/ExternalData.md.
-    """
-    if not location:
-        return "it is empty"
-    names = location.split("/")
-    try:
-        encoded = location.encode()
-    except UnicodeEncodeError:
-        return "it is no UTF-8 text"
-    if location.startswith("#") or location == "*/_ORT_MEM_ADDR_/*":
-        return "it marks data in the memory of the program that wrote it, which is not in any file"
-    if len(encoded) > _LONGEST:
-        return f"it is longer than {_LONGEST:,} bytes"
-    if any(letter < " " or "\x7f" <= letter <= "\x9f" for letter in location):
-        return "it holds a NUL or another control character"
-    if "\\" in location:
-        return "it holds a backslash; folders are separated by / on all systems"
-    if location.startswith("/"):
-        return "it is absolute; locations begin at the model's folder"
-    if location[1:2] == ":" and location[0].isascii() and location[0].isalpha():
-        return "it begins with a drive; locations begin at the model's folder"
-    if ".." in names:
-        return "it holds .., which leads out of the model's folder"
-    if names[-1] in ("", "."):
-        return "it names a folder, and no file"
-    if _WINDOWS:
-        for name in names:
-            if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
-                return f"{name!r} is a device or stream on Windows"
-            if name.endswith((".", " ")) and name != ".":
-                return f"{name!r} ends as no name does on Windows"
-    return ""
-
-
 def _folders_above(folder: int) -> list[Identity]:
     """An open folder and all that it lies in, up to the root or to one that may not be passed."""
     here = os.dup(folder)
@@ -631,34 +374,3 @@ def _folders_above(folder: int) -> list[Identity]:
             os.close(inner)
     finally:
         os.close(here)
-
-
-def _map(descriptor: int, size: int) -> Buffer:
-    import mmap
-
-    # Where it can be helped (Python 3.13), no second descriptor is kept: models of a file a tensor have many.
-    options = {"trackfd": False} if sys.version_info >= (3, 13) and not _WINDOWS else {}
-    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, **options)
-
-
-def _way_out(error: OSError) -> str:
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "raise the limit (ulimit -n), or gather the model's data in one file"
-    return ""
-
-
-if hasattr(os, "preadv"):
-
-    def _read_at(descriptor: int, out: memoryview, offset: int) -> int:
-        return os.preadv(descriptor, [out], offset)
-else:
-    from threading import Lock
-
-    _POSITION = Lock()
-
-    def _read_at(descriptor: int, out: memoryview, offset: int) -> int:
-        with _POSITION:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            data = os.read(descriptor, min(len(out), _PIECE))
-        out[: len(data)] = data
-        return len(data)

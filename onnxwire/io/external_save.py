@@ -16,11 +16,13 @@ from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
 from onnxwire.io.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
-from onnxwire.io.external_files import ExternalFile, fault_of
 from onnxwire.io.folder import identity_of
 from onnxwire.io.index import describe, find_tensors, is_external
-from onnxwire.tensor.dtypes import FIELDS, STRING
-from onnxwire.tensor.tensor import EXTERNAL, Storage
+from onnxwire.tensor.dtypes import STRING
+from onnxwire.tensor.external_data import fault_of
+from onnxwire.tensor.external_file import ExternalFile
+from onnxwire.tensor.placement import refer, take_in
+from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -436,31 +438,6 @@ def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
         return name
 
     return name_of
-
-
-def take_in(tensor: TensorProto) -> None:
-    """Make external data inline; the bytes stay where they are until the tensor is saved."""
-    payload = Storage(tensor).payload()
-    tensor._share("raw_data", payload)
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
-
-
-def clear_elements(tensor: TensorProto) -> None:
-    """Take away a tensor's elements, wherever they are; of a chunk, too, which it still is."""
-    for field in ("raw_data", *FIELDS, "external_data", "data_location"):
-        tensor.ClearField(field)  # type: ignore[arg-type]
-
-
-def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
-    """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
-    clear_elements(tensor)
-    entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
-    if checksum is not None:
-        entries.append(("checksum", checksum))
-    for key, value in entries:
-        tensor.external_data.add(key=key, value=value)
-    tensor.data_location = EXTERNAL
 
 
 def _files_of(path: str, cls: type[Message]) -> set[Identity]:

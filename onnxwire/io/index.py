@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
-from onnxwire.io.external_files import plain_number
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, STRING
+from onnxwire.tensor.external_data import plain_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

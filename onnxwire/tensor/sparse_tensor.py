@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from onnxwire.errors import TensorError
-from onnxwire.tensor.tensor import Storage, from_array, kind_of, tensor_error
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import Storage, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class SparseTensor:
         if len(outside):
             bad = places[outside[0]].tolist()
             raise self._error(f"index {bad} of value {outside[0]:,} is outside the dims {list(shape)}")
-        fault = _first_fault(table)
+        fault = first_fault(table)
         if fault is not None:
             raise self._error(
                 f"index {places[fault].tolist()} of value {fault:,} comes after {places[fault - 1].tolist()}; the "
@@ -122,7 +123,7 @@ class SparseTensor:
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
-def _first_fault(table: np.ndarray[Any, Any]) -> int | None:
+def first_fault(table: np.ndarray[Any, Any]) -> int | None:
     """The first row that does not come after the one before it, column by column; None where all do."""
     import numpy as np
 
@@ -132,50 +133,3 @@ def _first_fault(table: np.ndarray[Any, Any]) -> int | None:
     first = np.argmax(steps | falls, axis=1) if len(steps) else np.empty(0, np.int64)
     faults = np.flatnonzero(~steps[np.arange(len(steps)), first])
     return int(faults[0]) + 1 if len(faults) else None
-
-
-def from_coo(
-    values: npt.ArrayLike, indices: npt.ArrayLike, shape: tuple[int, ...], name: str | None = None
-) -> SparseTensorProto:
-    """Make a SparseTensorProto of values and their places; as for `from_array`, memory is shared where it can be.
-
-    values: shape (nnz,), of a dtype that from_array takes. indices: integers, coordinates of shape (nnz, rank) or
-    linear ones of shape (nnz,); they are sorted where they are not. shape: of the dense tensor. name: becomes that of
-    `values`.
-    Raises TensorError for shapes that do not fit together, indices outside `shape`, and indices that repeat.
-    Source: onnx.proto, SparseTensorProto.
-    """
-    import numpy as np
-
-    from onnxwire.messages import SparseTensorProto
-
-    values, places, rank = np.asarray(values), np.asarray(indices), len(shape)
-    if not places.size:
-        places = places.astype(np.int64)
-    if places.dtype.kind not in "iu":
-        raise TensorError(f"indices are integers, not {places.dtype}", name or "")
-    if values.ndim != 1 or places.shape not in ((len(values),), (len(values), rank)):
-        raise TensorError(
-            f"values of shape {values.shape} and indices of shape {places.shape} do not fit together; "
-            f"they are (nnz,) and (nnz, {rank}) or (nnz,)",
-            name or "",
-        )
-    places = places.astype(np.int64, copy=False)
-    if rank and _first_fault(places.reshape(len(values), -1) if places.size else places[:, None]) is not None:
-        order = np.lexsort([places] if places.ndim == 1 else list(places.T[::-1]))
-        values, places = values[order], places[order]
-    sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(places))
-    sparse.to_coo(strings="bytes")  # raises for what is outside the shape or stands twice
-    return sparse
-
-
-def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorProto:
-    """Make a SparseTensorProto of the elements of an array that are not 0, with coordinates.
-
-    array, name: as for `from_array`. Raises TensorError as that does.
-    """
-    import numpy as np
-
-    array = np.asarray(array)
-    places = np.nonzero(array)
-    return from_coo(array[places], np.stack(places, axis=1), array.shape, name)

@@ -220,8 +220,8 @@ def _set_tensor(found: Found, text: str) -> None:
     """Set a tensor to what is in an .npy file, or some of its elements to a number."""
     import numpy as np
 
-    from onnxwire.io.external_save import clear_elements
-    from onnxwire.tensor.tensor import from_array
+    from onnxwire.messages.constructors import from_array
+    from onnxwire.tensor.placement import clear_elements
 
     tensor: TensorProto = found.value
     if found.index is None:

@@ -11,7 +11,7 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.records import bytes_at, read_record
 from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
-from onnxwire.tensor.tensor import Storage
+from onnxwire.tensor.storage import Storage
 
 _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
 _SHOWN = 80  # bytes of a text that are shown in a row

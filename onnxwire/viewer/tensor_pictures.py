@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.analysis.statistics import measure
 from onnxwire.errors import TensorError
 from onnxwire.messages import TensorProto
+from onnxwire.messages.constructors import from_array
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.tensor import Storage, from_array, tensor_error
+from onnxwire.tensor.error import tensor_error
+from onnxwire.tensor.storage import Storage
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError, SourceNotFoundError
-from onnxwire.io import external_files
-from onnxwire.io.external_files import ExternalFile, ExternalFiles, Reference, payload, reference_of
+from onnxwire.io.external_files import ExternalFiles
 from onnxwire.messages import TensorProto
+from onnxwire.tensor import external_file
+from onnxwire.tensor.external_data import Reference, payload, reference_of
+from onnxwire.tensor.external_file import ExternalFile
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 ways = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
@@ -272,13 +274,13 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
 
 def test_only_what_is_asked_for_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
-    read_at = external_files._read_at
+    read_at = external_file._read_at
 
     def recorded(descriptor: int, out: memoryview, offset: int) -> int:
         reads.append((offset, len(out)))
         return read_at(descriptor, out, offset)
 
-    monkeypatch.setattr(external_files, "_read_at", recorded)
+    monkeypatch.setattr(external_file, "_read_at", recorded)
     tensor = initializer(path, mmap=False)
     assert not reads
     assert tensor.read(slice(3, 5)).tolist() == [103, 104]
@@ -288,8 +290,8 @@ def test_only_what_is_asked_for_is_read(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_short_reads_are_gone_on_with(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_at = external_files._read_at
-    monkeypatch.setattr(external_files, "_read_at", lambda fd, out, offset: read_at(fd, out[:3], offset))
+    read_at = external_file._read_at
+    monkeypatch.setattr(external_file, "_read_at", lambda fd, out, offset: read_at(fd, out[:3], offset))
     assert initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
 
 
@@ -327,7 +329,7 @@ kinds = pytest.mark.parametrize("open_file", OPENERS.values(), ids=OPENERS)
 def test_a_checksum_is_that_of_the_whole_file(
     path: Path, monkeypatch: pytest.MonkeyPatch, open_file: Callable[[Path], ExternalFile]
 ) -> None:
-    monkeypatch.setattr(external_files, "_PIECE", 1000)
+    monkeypatch.setattr(external_file, "_PIECE", 1000)
     assert open_file(path).sha1() == hashlib.sha1(DATA).hexdigest()
 
 

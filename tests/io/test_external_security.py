@@ -20,6 +20,7 @@ import onnxwire
 from onnxwire.errors import Error, ExternalDataError, SourceError, SourceNotFoundError, TensorError
 from onnxwire.io import external_files
 from onnxwire.io.external_files import ExternalFiles
+from onnxwire.tensor import external_data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -93,7 +94,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules for names as they are on Windows."""
-    monkeypatch.setattr(external_files, "_WINDOWS", True)
+    monkeypatch.setattr(external_data, "_WINDOWS", True)
 
 
 # --- locations that are refused whatever is there

@@ -18,8 +18,9 @@ from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
 from onnxwire.checker.payload_values import payload_sizes, products
 from onnxwire.checker.registry import rule
 from onnxwire.errors import ExternalDataError, SourceError
-from onnxwire.io.external_files import ExternalFiles, fault_of, plain_number
+from onnxwire.io.external_files import ExternalFiles
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS, STRING
+from onnxwire.tensor.external_data import fault_of, plain_number
 
 _EXTERNAL = 1
 _KEYS = ("location", "offset", "length", "checksum")

@@ -1,0 +1,35 @@
+"""Puts the payload of a tensor elsewhere."""
+
+from __future__ import annotations
+
+from onnxwire.tensor.dtypes import FIELDS
+from onnxwire.tensor.storage import EXTERNAL, Storage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.messages import TensorProto
+
+
+def take_in(tensor: TensorProto) -> None:
+    """Make external data inline; the bytes stay where they are until the tensor is saved."""
+    payload = Storage(tensor).payload()
+    tensor._share("raw_data", payload)
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+def clear_elements(tensor: TensorProto) -> None:
+    """Take away a tensor's elements, wherever they are; of a chunk, too, which it still is."""
+    for field in ("raw_data", *FIELDS, "external_data", "data_location"):
+        tensor.ClearField(field)  # type: ignore[arg-type]
+
+
+def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
+    """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
+    clear_elements(tensor)
+    entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
+    if checksum is not None:
+        entries.append(("checksum", checksum))
+    for key, value in entries:
+        tensor.external_data.add(key=key, value=value)
+    tensor.data_location = EXTERNAL

@@ -1,0 +1,401 @@
+"""Where the elements of a tensor are, and how they are read."""
+
+from __future__ import annotations
+
+import math
+
+from onnxwire.errors import Error, FieldTypeError, TensorError
+from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING
+from onnxwire.tensor.error import tensor_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import EllipsisType
+    from typing import Any, SupportsIndex
+
+    import numpy as np
+
+    from onnxwire.engine.file_writer import Target
+    from onnxwire.messages import TensorProto
+    from onnxwire.tensor.dtypes import Kind
+    from onnxwire.tensor.external_file import ExternalFile
+
+    Array = np.ndarray[Any, Any]
+    Part = SupportsIndex | slice | EllipsisType
+    Index = Part | tuple[Part, ...]
+
+EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
+
+_MAX_COUNT = (1 << 63) - 1
+
+_NEAR = 1 << 12  # bytes between wanted elements that are read along rather than stepped over
+
+
+def kind_of(tensor: TensorProto) -> Kind:
+    """A tensor's data type; raises TensorError where it is none."""
+    kind = BY_NUMBER.get(tensor.data_type)
+    if kind is None:
+        found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
+        raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
+    return kind
+
+
+def count_elements(tensor: TensorProto, kind: Kind) -> int:
+    """The elements that the dims call for; raises TensorError for dims that no array can have.
+
+    Source: IR.md, "Tensor Definition"; onnx.proto, TensorProto.dims.
+    """
+    count = 1
+    dims = list(tensor.dims)
+    for dim in dims:
+        if dim < 0:
+            raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
+        # numpy counts the bytes that there were without the dims of 0, too.
+        count *= max(dim, 1)
+        if max(kind.count_bytes(count), count) > _MAX_COUNT:
+            raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
+    return 0 if 0 in dims else count
+
+
+def stored_part(tensor: TensorProto, kind: Kind) -> tuple[int, tuple[int, ...]]:
+    """How many elements are stored, and as which shape: all, or those of a segment.
+
+    Raises TensorError for dims that no array can have, and a segment that is none of its elements.
+    """
+    count, shape = count_elements(tensor, kind), tensor.shape
+    if not tensor.HasField("segment"):
+        return count, shape
+    begin, end = tensor.segment.begin, tensor.segment.end
+    if not 0 <= begin <= end <= count:
+        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is none of the {count:,} elements")
+    return end - begin, (end - begin,)
+
+
+class Storage:
+    """Where a tensor's elements are, once it is sure that they fit its type and dims.
+
+    shape: of the array, that of a chunk where the tensor has a segment; count: its elements; field: "raw_data", one of
+    FIELDS, "external_data", or "" where there are no elements. is_fresh: the last array was made anew.
+    """
+
+    def __init__(self, tensor: TensorProto) -> None:
+        self.tensor = tensor
+        self.kind = kind_of(tensor)
+        self.count, self.shape = stored_part(tensor, self.kind)
+        self.field = self._find_field()
+        self.is_fresh = False
+        self._external: tuple[ExternalFile, int, int] | None = None
+        if self.field == "external_data":
+            self._open_external()
+        elif self.field:
+            self._check_count()
+
+    def _error(self, reason: str) -> TensorError:
+        return tensor_error(self.tensor, reason)
+
+    def _calls_for(self, what: str) -> str:
+        return f"dims {list(self.tensor.dims)} of {self.kind.name} call for {what}"
+
+    def _find_field(self) -> str:
+        tensor = self.tensor
+        filled = [field for field in FIELDS if getattr(tensor, field)]
+        # An empty raw_data beside elements, or where there are none, is what some writers leave there.
+        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or (self.count and not filled)):
+            filled.insert(0, "raw_data")
+        if tensor.data_location == EXTERNAL:
+            if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:
+                raise self._error(
+                    f"the data_location is EXTERNAL, and {filled[0]} holds data too; clear one of the two"
+                )
+            if self.kind is STRING:
+                raise self._error("the elements of STRING can't be external data; they belong in string_data")
+            return "external_data"
+        if len(filled) > 1:
+            raise self._error(f"the elements are stored twice, in {' and '.join(filled)}; clear all but one")
+        if not filled:
+            if self.count:
+                hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
+                raise self._error(f"{self._calls_for(f'{self.count:,} elements')}; it holds none{hint}")
+            return ""
+        if filled[0] == "raw_data" and self.kind is STRING:
+            raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
+        if filled[0] not in ("raw_data", self.kind.field):
+            raise self._error(
+                f"elements of {self.kind.name} belong in {self.kind.field} or raw_data, and are in {filled[0]}"
+            )
+        return filled[0]
+
+    def _check_count(self) -> None:
+        if self.field == "raw_data":
+            self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
+            return
+        entries, held = self.kind.count_entries(self.count), len(getattr(self.tensor, self.field))
+        if entries != held:
+            raise self._error(f"{self._calls_for(f'{entries:,} entries')} of {self.field}; it holds {held:,}")
+
+    def _check_bytes(self, held: int, where: str) -> None:
+        size = self.kind.count_bytes(self.count)
+        if size != held:
+            raise self._error(f"{self._calls_for(f'{size:,} bytes')}; {where} holds {held:,}")
+
+    def _open_external(self) -> None:
+        from onnxwire.tensor.external_data import payload
+
+        file, offset, length = payload(self.tensor, self.tensor._document.files)
+        self._check_bytes(length, f"{file.name} from byte {offset:,}")
+        self._external = file, offset, length
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the payload is in a file that is read rather than mapped."""
+        return self._external is not None and self._external[0].document is None
+
+    @property
+    def file(self) -> tuple[ExternalFile, int, int] | None:
+        """The external file, the offset in it and the length, in bytes; None where the data is in the message."""
+        return self._external
+
+    @property
+    def place(self) -> tuple[ExternalFile, int] | None:
+        """The open file that the payload can be read from, and the byte it begins at there; None for one in memory."""
+        if self._external is not None:
+            file, offset, _ = self._external
+        else:
+            payload = self.tensor._payload("raw_data") if self.field == "raw_data" else None
+            if payload is None or payload.document is None or payload.span is None:
+                return None
+            from onnxwire.tensor.external_file import ExternalFile
+
+            file, offset = ExternalFile(payload.document), payload.span[0]
+        return (file, offset) if file.descriptor >= 0 else None
+
+    def payload(self, start: int = 0, end: int | None = None) -> memoryview:
+        """The bytes as raw_data has them, from start to end; a window where they stand so."""
+        if self._external is not None:
+            file, offset, length = self._external
+            return memoryview(file.view(offset + start, (length if end is None else end) - start))
+        if self.field == "raw_data":
+            return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
+        return self.bytes_array().data.toreadonly()[start:end]
+
+    def write(self, target: Target) -> None:
+        """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
+        from onnxwire.engine.write import write_payload
+
+        if self._external is not None and self.is_remote:
+            file, offset, length = self._external
+            target.copy(file.descriptor, offset, length)
+        else:
+            write_payload(target, self.payload())
+
+    def bytes_array(self) -> Array:
+        """The bytes as raw_data has them, uint8, shape (nbytes,)."""
+        import numpy as np
+
+        if self.field in ("raw_data", "external_data"):
+            return np.frombuffer(self.payload(), np.uint8) if self.count else np.empty(0, np.uint8)
+        if self.kind is STRING:
+            raise self._error("strings have no bytes as raw_data; ask for strings='bytes'")
+        self.is_fresh = True
+        if not self.field:
+            return np.empty(0, np.uint8)
+        if self.kind.field == "int32_data":
+            if self.kind.bits == 6:
+                return packed_bytes(self._codes(), 6)
+            if self.kind.is_packed:
+                return self._entries().astype(np.uint8)
+        array = little_endian(self.array(), self.kind)
+        return np.frombuffer(array.tobytes(), np.uint8) if not self.is_fresh else array.reshape(-1).view(np.uint8)
+
+    def array(self, strings: str = "str") -> Array:
+        """The elements, of the shape and the kind's dtype; sets `is_fresh`."""
+        try:
+            return self._array(strings)
+        except ValueError as error:
+            if isinstance(error, Error):
+                raise
+            raise self._error(f"numpy has no array of dims {list(self.shape)}: {error}") from None
+
+    def _array(self, strings: str) -> Array:
+        import numpy as np
+
+        kind = self.kind
+        if not self.count or not self.field:
+            self.is_fresh = True
+            return np.empty(self.shape, kind.dtype)
+        if kind is STRING:
+            return self._strings(strings)
+        if self.field not in ("raw_data", "external_data"):
+            return self._typed().reshape(self.shape)
+        if kind.is_packed:
+            self.is_fresh = True
+            return unpacked(self.payload(), 0, self.count, kind).reshape(self.shape)
+        self.is_fresh = self.is_remote
+        # frombuffer keeps the buffer, and so the mapping; an ndarray made of one would let go of it.
+        array: Array = np.frombuffer(self.payload(), kind.dtype, self.count).reshape(self.shape)
+        return array if LITTLE_ENDIAN else little_endian(array, kind)
+
+    def _entries(self) -> Array:
+        entries: Array = getattr(self.tensor, self.field).numpy()
+        return entries
+
+    def _codes(self) -> Array:
+        """The entries of 6-bit elements. Source: onnx.proto, TensorProto.int32_data: the low bits count."""
+        import numpy as np
+
+        return self._entries().astype(np.uint8) & np.uint8(0x3F)
+
+    def _typed(self) -> Array:
+        """The elements of the repeated field of the kind; shape (count,)."""
+        import numpy as np
+
+        kind, entries = self.kind, self._entries()
+        if kind.dtype_name.startswith("complex"):
+            return entries.view(kind.dtype)
+        if entries.dtype == kind.dtype:
+            return entries
+        self.is_fresh = True
+        if kind.bits == 6:
+            return self._codes().view(kind.dtype)
+        if kind.is_packed:
+            return unpacked(entries.astype(np.uint8), 0, self.count, kind)
+        if kind.name == "BOOL":
+            truths: Array = entries.astype(np.uint8) != 0
+            return truths
+        # The entries hold the bits of 16- and 8-bit floats as integers, and whole integers; both keep the low bits.
+        return entries.astype(f"u{kind.bits // 8}").view(kind.dtype)
+
+    def _strings(self, strings: str) -> Array:
+        import numpy as np
+
+        values: list[Any] = list(self.tensor.string_data)
+        if strings == "str":
+            for i, value in enumerate(values):
+                try:
+                    values[i] = value.decode()
+                except UnicodeDecodeError as error:
+                    raise self._error(f"string_data[{i}] is no UTF-8 ({error}); ask for strings='bytes'") from None
+        elif strings != "bytes":
+            raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
+        self.is_fresh = True
+        array = np.empty(self.count, object)
+        array[:] = values
+        return array.reshape(self.shape)
+
+    def read(self, index: Index) -> Array:
+        """The elements that an index names, for which only their bytes are read."""
+        import numpy as np
+
+        ranges, shape = expand_index(index, self.shape)
+        out = np.empty([len(axis) for axis in ranges], self.kind.dtype)
+        if out.size:
+            flat, place = out.reshape(-1), 0
+            for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.kind.bits):
+                length = (count - 1) * step
+                flat[place : place + count] = self._elements(start + min(length, 0), abs(length) + 1)[::step]
+                place += count
+        return out.reshape(shape)
+
+    def _elements(self, start: int, count: int) -> Array:
+        """Elements that stand one after another, from place `start`; shape (count,)."""
+        import numpy as np
+
+        kind = self.kind
+        if self.field not in ("raw_data", "external_data"):
+            return self._typed()[start : start + count]
+        # From an element on that begins with a byte: of those with 6 bits each fourth does.
+        skipped = start % (8 // math.gcd(8, kind.bits)) if kind.is_packed else 0
+        first, end = (start - skipped) * kind.bits // 8, kind.count_bytes(start + count)
+        payload = self.payload(first, end)
+        if kind.is_packed:
+            return unpacked(payload, skipped, count, kind)
+        array = np.frombuffer(payload, kind.dtype, count)
+        return array if LITTLE_ENDIAN else little_endian(array, kind)
+
+
+def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
+    """The places that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if sum(part is Ellipsis for part in parts) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if Ellipsis not in [part for part in parts if part is Ellipsis]:
+        parts.append(Ellipsis)
+    place = next(i for i, part in enumerate(parts) if part is Ellipsis)
+    missing = len(shape) - len(parts) + 1
+    if missing < 0:
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
+    parts[place : place + 1] = [slice(None)] * missing
+    ranges: list[range] = []
+    result: list[int] = []
+    for axis, (part, dim) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            ranges.append(range(*part.indices(dim)))
+            result.append(len(ranges[-1]))
+            continue
+        if isinstance(part, bool) or not hasattr(part, "__index__"):
+            raise FieldTypeError(f"an index is made of ints, slices and an Ellipsis, not {type(part).__name__}")
+        number = part.__index__()  # type: ignore[union-attr]
+        if not -dim <= number < dim:
+            raise IndexError(f"index {number} is out of bounds for axis {axis} with size {dim}")
+        ranges.append(range(number % dim, number % dim + 1))
+    return ranges, result
+
+
+def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tuple[int, int, int]]:
+    """(start, step, count) of what is read at once, in order: flat places of the elements.
+
+    near: elements between two wanted ones, from which on they are read one by one.
+    """
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    # The axes at the end that are taken whole go with the one before them.
+    last = len(ranges) - 1
+    while last > 0 and ranges[last] == range(shape[last]):
+        last -= 1
+    if last < 0:
+        yield 0, 1, 1
+        return
+    chosen, block = ranges[last], strides[last]
+    starts = [0]
+    for outer, stride in zip(ranges[:last], strides[:last], strict=True):
+        starts = [start + place * stride for start in starts for place in outer]
+    for start in starts:
+        if chosen.step == 1:
+            yield start + chosen.start * block, 1, len(chosen) * block
+        elif block == 1 and abs(chosen.step) <= near:
+            yield start + chosen.start, chosen.step, len(chosen)
+        else:
+            for place in chosen:
+                yield start + place * block, 1, block
+
+
+def unpacked(packed: Any, start: int, count: int, kind: Kind) -> Array:
+    """Elements of less than a byte, from the place `start` of a packed stream; shape (count,), the kind's dtype."""
+    import numpy as np
+
+    from onnxwire.tensor.bits import unpack
+
+    out = np.empty(count, np.uint8)
+    unpack(packed, out.data, kind.bits, start)
+    return out.view(kind.dtype)
+
+
+def packed_bytes(array: Array, bits: int) -> Array:
+    """Elements of a byte each, of which the low bits count, as a packed stream: uint8, one dimension."""
+    import numpy as np
+
+    from onnxwire.tensor.bits import pack
+
+    out = np.empty((array.size * bits + 7) // 8, np.uint8)
+    pack(array.reshape(-1).view(np.uint8).data, out.data, bits)
+    return out
+
+
+def little_endian(array: Array, kind: Kind) -> Array:
+    """The array with its bytes in file order, or from file order in this machine's: the same act both ways."""
+    if LITTLE_ENDIAN or kind.word == 1:
+        return array
+    swapped = array.view(f"u{kind.word}") if array.ndim else array.reshape(1).view(f"u{kind.word}")
+    return swapped.byteswap().view(kind.dtype).reshape(array.shape)
