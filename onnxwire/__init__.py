@@ -26,7 +26,7 @@ from onnxwire.messages import __all__ as _messages
 _LAZY_BY_MODULE = {
     "onnxwire.analysis.diff": ("Difference", "diff"),
     "onnxwire.analysis.statistics": ("Histogram", "Statistics", "TensorStatistics", "measure", "measure_all"),
-    "onnxwire.arrow.sql": ("sql",),
+    "onnxwire.catalog.sql": ("sql",),
     "onnxwire.arrow.table": ("ArrowTable", "to_arrow"),
     "onnxwire.bridges.npy": ("to_npy", "to_npz"),
     "onnxwire.bridges.onnxruntime": ("inference_session",),
@@ -105,12 +105,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.analysis.diff import Difference, diff
     from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics, measure, measure_all
-    from onnxwire.arrow.sql import sql
     from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.npy import to_npy, to_npz
     from onnxwire.bridges.onnxruntime import inference_session
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch
+    from onnxwire.catalog.sql import sql
     from onnxwire.checker import Problem, check
     from onnxwire.io.index import TensorInfo, tensors
     from onnxwire.messages.constructors import from_array, from_coo, from_dense

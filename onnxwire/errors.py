@@ -39,6 +39,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def count_text(n: int, noun: str) -> str:
+    """A number of things: 1 node, 1,204 nodes."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 class Error(Exception):
     """The base of every error that onnxwire raises for what it was given."""
 

@@ -24,11 +24,11 @@ DIFFERENCES = {
     "wholly": "An edit that fails changes nothing. Officially what was done before the error stays; `whole` takes that"
     " back in sequences, and where it is elsewhere, a program ends there.",
     "held": "Parts of a message that were taken before `Clear`, `ClearField`, `CopyFrom` or `ParseFromString` on it"
-    " officially belong to it no longer if they were there, and go on belonging to it if not. Ours stay what they are in"
-    " their message, and have what they had when they were last looked at. Programs don't compare them after that"
+    " officially belong to it no longer if they were there, and go on belonging to it if not. Ours stay what they are"
+    " in their message, and have what they had when they were last looked at. Programs don't compare them after that"
     " (`gone`), and go on reading them.",
-    "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the one"
-    " that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
+    "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the"
+    " one that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
     "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"
     " the place of what was merged there when it is next edited: elements are lost. Ours are added to. Not compared.",
     "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"

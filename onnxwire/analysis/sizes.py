@@ -1,4 +1,4 @@
-"""Sizes and numbers of things, as people read them."""
+"""Numbers of bytes, as people read them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,3 @@ def size_text(n: int) -> str:
     power = min((n.bit_length() - 1) // 10, len(_UNITS))
     value = n / 1024**power
     return f"{value:.2f} {_UNITS[power - 1]}" if value < 10 else f"{value:.1f} {_UNITS[power - 1]}"
-
-
-def count_text(n: int, noun: str) -> str:
-    """A number of things: 1 node, 1,204 nodes."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import IO, Any
 
 from onnxwire.analysis.statistics import TensorStatistics
-from onnxwire.bridges.npy import valid_text
 from onnxwire.errors import MissingPackageError
+from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.dtypes import name_of
 
 COLUMNS = (

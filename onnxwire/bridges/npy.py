@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from onnxwire.engine.write import write_payload
 from onnxwire.io.atomic_file import AtomicFile, Writer
+from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, unpacked
@@ -87,11 +88,6 @@ def stored_as(tensor: TensorProto) -> str:
         return f"numpy has no {kind.dtype_name}: its values are stored as {dtype}, one byte each"
     back = f".view(ml_dtypes.{kind.dtype_name}) gives it back"
     return f"numpy has no {kind.dtype_name}: its bits are stored as {dtype}; {back}"
-
-
-def valid_text(name: str) -> str:
-    """A name as formats take it that hold UTF-8 only: bytes that are not are written as \\xff and the like."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _is_native(kind: Kind) -> bool:

@@ -7,10 +7,10 @@ import json
 import sys
 from typing import Any
 
-from onnxwire.analysis.sizes import count_text
 from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
+from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
 Read any number of models into a catalog: a folder of Parquet files that `onnxwire sql`, DuckDB, polars and others ask.

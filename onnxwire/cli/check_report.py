@@ -7,8 +7,8 @@ import json
 from itertools import groupby, islice
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from onnxwire.analysis.sizes import count_text
 from onnxwire.cli.terminal import painter, safe_text
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

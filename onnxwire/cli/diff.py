@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from onnxwire.analysis.diff import Difference, diff
-from onnxwire.analysis.sizes import count_text
 from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
+from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, of which

@@ -20,10 +20,11 @@ from onnxwire.analysis.listing import (
     tensor_rows,
     value_rows,
 )
-from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.analysis.sizes import size_text
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
+from onnxwire.errors import count_text
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA
 

@@ -9,10 +9,9 @@ import re
 import sys
 from typing import IO, Any
 
-from onnxwire.analysis.sizes import count_text
 from onnxwire.cli.options import add_command
 from onnxwire.cli.progress import progress_bar
-from onnxwire.errors import SaveError
+from onnxwire.errors import SaveError, count_text
 from onnxwire.io.index import tensors
 from onnxwire.io.load import load
 from onnxwire.io.save import save

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import Found, Part, resolve
-from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
 from onnxwire.analysis.summary import describe_type
 from onnxwire.cli.ls import place_of
@@ -23,7 +23,7 @@ from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
-from onnxwire.errors import PathError
+from onnxwire.errors import PathError, count_text
 from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto

@@ -10,7 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.cli.options import add_command, add_type, refuse_same
+from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.output import refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.errors import QueryError, SaveError
 from onnxwire.messages import SCHEMA
@@ -104,7 +105,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the answer; returns the exit status."""
-    from onnxwire.arrow.sql import first_line, sql
+    from onnxwire.catalog.sql import first_line, sql
 
     ending = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
     if options.output != "-" and not (options.json or options.csv or ending in (".parquet", ".csv", ".json")):

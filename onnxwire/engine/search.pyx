@@ -113,7 +113,7 @@ cdef class Search:
     cdef int push(self, View view) except -1:
         cdef Frame frame
         if len(self.frames) == MOST_FRAMES:
-            from onnxwire.text.text_writer import too_deep
+            from onnxwire.engine.depth import too_deep
 
             raise too_deep(view)
         frame = Frame.__new__(Frame)

@@ -11,6 +11,7 @@ from json import JSONDecodeError, JSONDecoder, dumps
 from math import isfinite
 from typing import Any, NamedTuple
 
+from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
@@ -26,7 +27,7 @@ from onnxwire.text.text_reader import (
     show,
     unknown_field,
 )
-from onnxwire.text.text_writer import BATCH, MAX_DEPTH
+from onnxwire.text.text_writer import BATCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

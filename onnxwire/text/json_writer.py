@@ -9,20 +9,19 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import IO, Any, overload
 
+from onnxwire.engine.depth import MAX_DEPTH, too_deep
 from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
 from onnxwire.text.text_writer import (
     BATCH,
-    MAX_DEPTH,
     Format,
     LongValue,
     byte_count,
     check_arguments,
     present_fields,
     shortest_floats,
-    too_deep,
 )
 
 

@@ -8,11 +8,12 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
+from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError, did_you_mean
 from onnxwire.messages import ModelProto
-from onnxwire.text.text_writer import BATCH, MAX_DEPTH
+from onnxwire.text.text_writer import BATCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

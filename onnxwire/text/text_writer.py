@@ -11,6 +11,7 @@ from struct import Struct
 from typing import IO, Any, overload
 
 from onnxwire.engine.damage import fault_at
+from onnxwire.engine.depth import MAX_DEPTH, too_deep
 from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -26,9 +27,7 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.records import payload_at, read_record
 from onnxwire.engine.repeated import RepeatedSpan
-from onnxwire.errors import DecodeError
 
-MAX_DEPTH = 100  # of messages in one another, as for every protobuf reader
 SMALL = 1 << 16  # bytes of a message, or of a value, that is read at once
 PIECE = 3 << 14  # bytes of a longer value that are read at a time: a multiple of 3 for base64, little for the caches
 BATCH = 4096  # numbers that are formatted at a time
@@ -141,18 +140,6 @@ def byte_count(value: str | bytes | LongValue) -> int:
     if isinstance(value, LongValue):
         return len(value)
     return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
-
-
-def too_deep(message: Message) -> DecodeError:
-    """The error for a message that is nested too deep."""
-    from onnxwire.engine.field_path import field_path
-
-    document, span = message._document, message._span
-    reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
-    if span is None:
-        return DecodeError(reason, source=document.name)
-    # The byte before an empty message is the last that lies in its record.
-    return DecodeError(reason, span[0], field_path(document, span[0] - 1), document.name)
 
 
 def shortest_floats(values: Sequence[float]) -> list[float]:

@@ -9,8 +9,9 @@ from importlib.resources import files
 from typing import Any
 
 from onnxwire._version import __version__
-from onnxwire.analysis.sizes import count_text, size_text
+from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
+from onnxwire.errors import count_text
 from onnxwire.messages import ModelProto
 from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out

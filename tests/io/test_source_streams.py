@@ -13,13 +13,13 @@ import onnxwire
 from onnxwire.io import source
 
 pytestmark = linux
-DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def command(*words, **options):
     return subprocess.run(
         [sys.executable, "-P", "-m", "onnxwire", *map(str, words)],
-        capture_output=True, text=True, check=False, timeout=60, cwd=Path(__file__).parent.parent, **options,
+        capture_output=True, text=True, check=False, timeout=60, cwd=Path(__file__).parents[2], **options,
     )  # fmt: skip
 
 

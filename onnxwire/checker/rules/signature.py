@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.analysis.sizes import count_text
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.operators import counts
 from onnxwire.checker.registry import rule
@@ -27,6 +26,7 @@ from onnxwire.checker.signatures import (
     formal,
     is_withdrawn,
 )
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from onnxwire.checker.operators import Parameter
