@@ -24,7 +24,6 @@ _OF_A_MODEL = {
     ),
     "failures": (("error", "string"), ("reason", "string")),
 }  # fmt: skip
-_TENSOR_EXTRAS = (("hash", "string"), ("missing", "bool"))
 _AS_THEY_ARE = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
 
 NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
@@ -58,7 +57,8 @@ def read_models(task: Task) -> dict[str, pa.Table]:
         for name, table in tables.items():
             if table.num_rows:
                 parts.setdefault(name, []).append(table)
-    return {name: pa.concat_tables(tables) for name, tables in parts.items()}
+    # In one piece: hundreds of small ones take longer to carry and to write.
+    return {name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}
 
 
 def failure(model: str, error: BaseException) -> dict[str, pa.Table]:
@@ -126,16 +126,13 @@ def _with_extras(table: pa.Table, message: ModelProto, hashes: bool) -> pa.Table
 
     locations = table["location"].to_pylist()
     missing = {place: _is_missing(message, place) for place in dict.fromkeys(locations) if place is not None}
-    digests: list[str | None] = [None] * len(table)
+    digests = pa.nulls(len(table), pa.string())
     if hashes:
         from onnxwire.io.index import find_tensors
 
-        digests = [_hash(tensor) for _, tensor in find_tensors(message)]
-    for (name, _), items, kind in zip(
-        _TENSOR_EXTRAS, (digests, list(map(missing.get, locations))), (pa.string(), pa.bool_()), strict=True
-    ):
-        table = table.append_column(pa.field(name, kind), pa.array(items, kind))
-    return table
+        digests = pa.array([_hash(tensor) for _, tensor in find_tensors(message)], pa.string())
+    is_missing = pa.array(map(missing.get, locations), pa.bool_()) if missing else pa.nulls(len(table), pa.bool_())
+    return table.append_column("hash", digests).append_column("missing", is_missing)
 
 
 def _is_missing(message: ModelProto, location: str) -> bool:
