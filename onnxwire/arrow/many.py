@@ -33,11 +33,12 @@ def empty_table(table: str) -> pa.Table:
 
 def with_model(model: str, table: pa.Table) -> pa.Table:
     """A table with the model in each row, and no metadata."""
-    import os
-
     import pyarrow as pa
 
-    # A name may hold what is not UTF-8, which a path of the system may and a string may not.
-    name = os.fsencode(model).decode("utf-8", "backslashreplace")
-    column = pa.repeat(pa.scalar(name, pa.string()), table.num_rows)
+    column = pa.repeat(pa.scalar(plain_text(model), pa.string()), table.num_rows)
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
+
+
+def plain_text(text: str) -> str:
+    """A text as a column can have it: what is not UTF-8, in a path or a name, is written with backslashes."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -66,10 +66,10 @@ class ArrowTable:
 def to_arrow(
     source: Source | Message, table: str, *, strings: str = "utf8_view", type: type[Message] = ModelProto
 ) -> ArrowTable:
-    """Make an Arrow table of a model: "nodes", "attributes", "values", "uses", "tensors", "opsets", "metadata",
-    "functions" or "model"; subgraphs, functions and training graphs are in.
+    """Make an Arrow table of a model, with what is in subgraphs, functions and training graphs.
 
-    source: what `load` takes, or a message. type: the class of the root message of what is loaded.
+    source: what `load` takes, or a message. type: the class of the root message of what is loaded. table: "nodes",
+    "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions" or "model".
     strings: "utf8_view" for columns whose views point into the file, which must stay as it is as long as they are
     used; "utf8" for copies. Strings that are not valid UTF-8 are copied, with U+FFFD in place of what is wrong, and
     counted in the schema's metadata ("onnxwire.repaired_strings"). What is absent is null.

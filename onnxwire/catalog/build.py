@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.arrow.many import plain_text
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.engines import run_tasks
 from onnxwire.catalog.read import Task
@@ -94,7 +95,7 @@ def build(
             failed = _failures(tables)
             summary.failures |= failed
             summary.read += len(task.models) - len(failed)
-            group |= {model: None if model in failed else states[model] for model in task.models}
+            group |= {model: None if plain_text(model) in failed else states[model] for model in task.models}
             for name, table in tables.items():
                 parts.setdefault(name, []).append(table)
                 size += table.nbytes

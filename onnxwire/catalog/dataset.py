@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.arrow.many import plain_text
 from onnxwire.errors import SaveError, SourceError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Dataset:
                 files = {}
                 for name, (file, _) in group.files.items():
                     table = pq.read_table(os.path.join(self.folder, name, file))
-                    names = {os.fsencode(model).decode("utf-8", "backslashreplace") for model in models}
+                    names = set(map(plain_text, models))
                     table = table.filter(pc.invert(pc.is_in(table["model"], value_set=_strings(names))))
                     if len(table):
                         files[name] = (self._write(name, table), len(table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, namedtuple
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.arrow.many import with_model
+from onnxwire.arrow.many import plain_text, with_model
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.errors import Error
@@ -92,22 +92,24 @@ def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OF_A_MODEL[name]])
-    return pa.Table.from_pylist(rows, schema)
+    plain = [{key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows]
+    return pa.Table.from_pylist(plain, schema)
 
 
 def _operators(message: ModelProto) -> list[dict[str, Any]]:
     """Count the operators by graph, domain and type; with the version that the model, or the function, imports."""
     nodes = columns_of(message, TABLES["nodes"], True)
-    counts = Counter(zip(*(nodes.to_pylist(key) for key in ("graph", "domain", "op_type")), strict=True))
+    domains = (domain or "" for domain in nodes.to_pylist("domain"))
+    counts = Counter(zip(nodes.to_pylist("graph"), domains, nodes.to_pylist("op_type"), strict=True))
     imports = {"graph": {_plain(opset.domain): opset.version for opset in message.opset_import}}
     for i, function in enumerate(message.functions):
         imports[f"functions[{i}]"] = {_plain(opset.domain): opset.version for opset in function.opset_import}
     rows = [
         {
             "graph": graph,
-            "domain": domain or "",
+            "domain": domain,
             "type": op_type,
-            "version": imports.get(graph.partition(".")[0], imports["graph"]).get(_plain(domain or "")),
+            "version": imports.get(graph.partition(".")[0], imports["graph"]).get(_plain(domain)),
             "n": n,
         }
         for (graph, domain, op_type), n in counts.items()

@@ -145,6 +145,21 @@ def test_a_bad_file_is_a_failure_and_ends_nothing(zoo, tmp_path, capsys):
     assert "failures" not in files_of(str(tmp_path / "out"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
+def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
+    folder = tmp_path / "zoo"
+    folder.mkdir()
+    for name, data in ((b"good\xff.onnx", simple_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
+            file.write(data)
+    for _ in range(2):  # the bad one is tried again
+        summary = catalog.build([folder], tmp_path / "out", workers=1)
+        assert [Path(model).name for model in summary.failures] == ["bad\\xfe.onnx"]
+        assert [Path(row["model"]).name for row in rows(tmp_path / "out", "models")] == ["good\\xff.onnx"]
+        assert len(rows(tmp_path / "out", "failures")) == 1
+    assert summary.unchanged == 1
+
+
 # --- the second run
 
 
