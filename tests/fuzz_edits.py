@@ -31,7 +31,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(folder) for folder in (Path(__file__).parent, Path(__file__).with_name("engine")))
 import wire
 from edit_programs import Drawing
 from worlds import DIFFERENCES, Planned, Skipped, World, classes
