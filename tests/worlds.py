@@ -234,7 +234,7 @@ class World:
 
     def apart(self, source, target=None):
         """What is copied; the official runtime would not end, or read freed memory, where the target lies in it."""
-        if self.is_bounded and (len(source) if hasattr(source, "__len__") else source.ByteSize()) > 100:
+        if self.is_bounded and _length(source) > 100:
             raise Planned
         if self.is_ours or source is target:
             return source
@@ -314,6 +314,12 @@ class Skipped(Exception):
 
 def trap(act):
     Trap(act)
+
+
+def _length(source):
+    """How much is copied: the bytes of a message, or of all in a sequence; else how many elements there are."""
+    values = [source] if hasattr(source, "ByteSize") else source
+    return sum(value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
 
 
 def _is_small(value, largest, deepest):
