@@ -157,7 +157,7 @@ class FieldValueError(EditError, ValueError):
 
 
 class FieldOverflowError(FieldValueError, OverflowError):
-    """An int that no float can hold."""
+    """An int that no float can hold, or that is too large to be a place."""
 
 
 class FieldIndexError(EditError, IndexError):

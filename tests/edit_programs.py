@@ -500,7 +500,7 @@ class Drawing:
 
     def sort(self, v) -> str:
         key = "bytes_of" if v.kind == "messages" else self.chance.choice(["order", "str"])
-        if self.chance.random() < 0.2 and self.length(v) > 1:
+        if self.chance.random() < 0.2:
             key = "fail"
         elif not self.lockstep and self.chance.random() < 0.3:
             key = f"lambda each: ({self.callback()}, 0)[1]"

@@ -219,7 +219,7 @@ cdef class Document:
             except BaseException:
                 self.epoch = epoch
                 raise
-        self.kept = self.overlays = self.edited = None
+        self.kept = self.edited = self.overlays = None
         self.release()
         self.start = self.end = NULL
         if backing.documents == 0:

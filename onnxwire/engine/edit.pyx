@@ -87,6 +87,8 @@ cdef Overlay make_overlay(View self, Document document):
     if self.parts != NULL:
         overlay.parts = owned(<object>self.parts)
     register_overlay(document, overlay)
+    # Which lets go of what was at the address before, if the bytes were changed: that can run other code.
+    document.check_open()
     document.next_epoch()
     attach(self, overlay)
     self.epoch = document.epoch

@@ -46,9 +46,10 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
     cdef uint32_t i
     if depth == 0:
         raise DecodeError(f"messages nested more than {MAX_DEPTH} deep are not compared", source=document_of(a).name)
-    fill(a)
-    fill(b)
     for i in range(a.table.n_fields):
+        # Comparing the field before may have run code that made these other messages.
+        fill(a)
+        fill(b)
         field = &a.table.fields[i]
         ours = &a.slots[i]
         theirs = &b.slots[i]
@@ -79,6 +80,8 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
                 return False
         elif ours.n != theirs.n:
             return False
+    fill(a)
+    fill(b)
     if (a.flags | b.flags) & HAS_UNKNOWN or a.table.has_closed_runs:
         ours_unknown = unknown_fields(a)
         theirs_unknown = unknown_fields(b)

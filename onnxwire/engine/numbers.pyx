@@ -513,7 +513,10 @@ cdef class ScalarIterator:
         message = sequence.message
         fill(message)
         # As lists do: what comes next is what the sequence has at the next index now.
-        if message.overlay != NULL or message.epoch != self.epoch or message.document != self.document:
+        if (
+            message.overlay != NULL or sequence.bound is not None
+            or message.epoch != self.epoch or message.document != self.document
+        ):
             sequence.decode()
             self.epoch = message.epoch
             self.document = message.document

@@ -24,7 +24,7 @@ from onnxwire.engine.view cimport (
 from sys import maxsize
 from types import GenericAlias
 
-from onnxwire.errors import ChangedError, FieldIndexError, FieldTypeError, FieldValueError
+from onnxwire.errors import ChangedError, FieldIndexError, FieldOverflowError, FieldTypeError, FieldValueError
 
 cdef extern from "thresholds.h":
     enum:
@@ -197,7 +197,7 @@ cdef class Repeated:
     def sort(self, *, key=None, reverse=False):
         """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
         elements = list(self)
-        if len(elements) < 2:
+        if not elements:
             return
         if key is not None:
             keys = [key(element) for element in elements]
@@ -208,13 +208,17 @@ cdef class Repeated:
 
     def insert(self, place, value):
         """Put a value before the element at a place, as list.insert does."""
+        cdef Py_ssize_t i
         if not hasattr(place, "__index__"):
             raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
         incoming = self.take((value,))
+        try:
+            i = place.__index__()
+        except OverflowError as error:
+            raise field_error(self.field, FieldOverflowError, str(error)) from None
         n = len(self)
-        place = place.__index__()
-        place = max(place + n, 0) if place < 0 else min(place, n)
-        self.splice(place, place, incoming)
+        i = max(i + n, 0) if i < 0 else min(i, n)
+        self.splice(i, i, incoming)
 
     def __setitem__(self, place, value):
         cdef Py_ssize_t i
@@ -364,13 +368,17 @@ cdef class RepeatedSpan(Repeated):
         self.bound = self.gather(self.store)
 
     cdef object element(self, Py_ssize_t i):
-        """The element at an index that there is."""
+        """The element at an index that there was; raises ChangedError where there no longer is."""
         cdef Element* element
         cdef Spans index
         if self.bound is not None:
+            if i >= (<Elements>self.bound).n:
+                raise changed_error(self.field)
             element = &(<Elements>self.bound).items[i]
             return make_element(self, element.p, element.n, element.held)
         index = self.make_index()
+        if i >= index.n:
+            raise changed_error(self.field)
         return make_element(self, index.items[i].p, index.items[i].n, NULL)
 
     def __getitem__(self, place):
@@ -645,7 +653,10 @@ cdef class SpanIterator:
         message = sequence.message
         fill(message)
         # As lists do: what comes next is what the sequence has at the next index now.
-        if message.overlay != NULL or message.epoch != self.epoch or message.document != self.document:
+        if (
+            message.overlay != NULL or sequence.bound is not None
+            or message.epoch != self.epoch or message.document != self.document
+        ):
             if not refresh(sequence):
                 return self.next_bound()
             self.stand()

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
+from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -242,6 +242,8 @@ cdef int refresh(View self) except -1:
         memcpy(PyBytes_AS_STRING(kept), self.slots, size)
         memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
         document.keep(SLOTS, self.start, kept)
+        # Which may have run code that edited the message.
+        return fill(self)
     return 0
 
 
@@ -288,6 +290,7 @@ cdef int follow(View self) except -1:
     cdef Overlay overlay = <Overlay>self.overlay
     cdef View parent
     cdef View found
+    cdef PyObject* old
     if overlay.parent == NULL:
         attach(self, overlay)
         self.epoch = (<Document>self.document).epoch
@@ -297,8 +300,7 @@ cdef int follow(View self) except -1:
     if overlay.expected != state_of(parent, overlay.field):
         # What was not there in a message that is another one by now is a message of its own.
         unlist_absent(overlay)
-        overlay.parent = NULL
-        Py_DECREF(parent)
+        Py_CLEAR(overlay.parent)
         self.epoch = (<Document>self.document).epoch
         return 0
     if parent.slots[overlay.field.slot].p == NULL:
@@ -310,8 +312,9 @@ cdef int follow(View self) except -1:
     if found.overlay != NULL:
         attach(self, <Overlay>found.overlay)
     else:
+        # Not `overlay`: filling may have run code that looked at this view first.
+        old = self.overlay
         self.overlay = NULL
-        Py_DECREF(overlay)
         self.start = found.start
         self.end = found.end
         self.flags = found.flags
@@ -320,6 +323,7 @@ cdef int follow(View self) except -1:
         Py_XINCREF(found.parts)
         Py_XDECREF(self.parts)
         self.parts = found.parts
+        Py_XDECREF(old)
     take_document(self, found)
     self.epoch = found.epoch
     return 0

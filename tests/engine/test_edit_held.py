@@ -59,6 +59,24 @@ def test_an_iterator_over_what_was_not_there_finds_what_came():
     same(body)
 
 
+def test_an_iterator_goes_on_over_a_sequence_that_lost_its_records_to_other_bytes(tmp_path):
+    """Bytes of a file that are changed in place leave a sequence without a message to tell of what is put in."""
+    texts = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
+    path = tmp_path / "model.onnx"
+    first, second = (wire.span(7, wire.span(5, b"".join(order))) for order in (texts, texts[::-1]))
+    path.write_bytes(first)
+    with onnxwire.load(path) as model:
+        numbers = model.graph.initializer[0].dims
+        places = iter(numbers)
+        found = [next(places)]
+        with path.open("r+b") as file:
+            file.write(second)
+        model.producer_name = "edited"
+        found.append(next(places))
+        numbers.extend(range(3, 5000))
+        assert found + list(places) == [1, 2, 3, *range(3, 5000)]
+
+
 # --- children
 
 
@@ -313,6 +331,99 @@ def test_what_a_finalizer_closes_is_closed_for_whoever_was_about_to_read(tmp_pat
         model.close()  # what is compared can't be closed meanwhile
         with pytest.raises(onnxwire.ClosedError):
             _ = model.graph
+
+
+class Acts:
+    """Does something when the garbage collector finds it."""
+
+    def __init__(self, act):
+        self.act, self.itself = act, self
+
+    def __del__(self):
+        self.act()
+
+
+def at_any_time(make):
+    """Run `make() -> (act, body)` again and again: `body()` while `act()` is run by the collector, later each time."""
+    thresholds = gc.get_threshold()
+    for count in range(1, 40):
+        act, body = make()
+        gc.collect()
+        Acts(act)
+        gc.set_threshold(count)
+        try:
+            yield body()
+        finally:
+            gc.set_threshold(*thresholds)
+        gc.collect()
+
+
+def many_records(number):
+    """Records of one field, so many that a document keeps what was found in them, for which it needs a dict."""
+    return wire.number(number, 200) * 100
+
+
+def test_elements_that_go_while_messages_are_compared_are_not_read():
+    def make():
+        nodes = [NodeProto.FromString(NodeProto(input=["x"] * 100).SerializeToString()) for _ in range(20)]
+        ours, theirs = GraphProto(node=nodes), GraphProto(node=nodes)
+
+        def compare():
+            try:
+                return ours == theirs
+            except ChangedError:
+                return None
+
+        return lambda: ours.node.__delitem__(slice(1, None)), compare
+
+    assert None in list(at_any_time(make))
+
+
+def test_views_of_what_was_not_there_follow_it_while_that_is_edited():
+    other = AttributeProto.FromString(wire.span(22, many_records(3)))
+
+    def make():
+        attribute = AttributeProto()
+        sparse = attribute.sparse_tensor
+        values = sparse.values
+        attribute.CopyFrom(copy.deepcopy(other))
+
+        def act():
+            values.name = "edited"
+            sparse.ClearField("values")
+
+        def ask():
+            gone = values.name
+            return (
+                gone in ("", "edited"),
+                len(sparse.dims),
+                sparse.HasField("values"),
+                sparse == attribute.sparse_tensor,
+            )
+
+        return act, ask
+
+    assert set(at_any_time(make)) == {(True, 100, False, True)}
+
+
+def test_an_edit_while_a_message_is_first_looked_at_is_not_lost():
+    part = TensorProto.FromString(many_records(1)).SerializeToString()
+
+    def make():
+        tensors = GraphProto.FromString(wire.span(5, part)).initializer
+        one, other = tensors[0], tensors[0]
+
+        def act():
+            other.name = "other"
+
+        def edit():
+            one.doc_string = "one"
+            gc.collect()
+            return one.name, other.doc_string, one == other
+
+        return act, edit
+
+    assert set(at_any_time(make)) == {("other", "one", True)}
 
 
 # --- threads

@@ -329,6 +329,17 @@ def test_an_edit_within_an_edit_does_what_it_does_officially():
     same(body)
 
 
+def test_one_element_is_sorted_by_its_key_and_no_place_is_too_large_for_an_int():
+    def body(m):
+        for message, name in ((m.TensorProto(dims=[1]), "dims"), (m.GraphProto(node=[{"name": "n"}]), "node")):
+            values = getattr(message, name)
+            yield wire.attempt(lambda values=values: values.sort(key=lambda value: value.no_such_attribute)), message
+            for place in (1 << 70, -(1 << 70)):
+                yield wire.attempt(lambda values=values, place=place: values.insert(place, values[0])), message
+
+    same(body)
+
+
 @pytest.mark.parametrize(
     "code",
     snippets(
