@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import sys
 import threading
 import tracemalloc
 
@@ -424,6 +425,79 @@ def test_an_edit_while_a_message_is_first_looked_at_is_not_lost():
         return act, edit
 
     assert set(at_any_time(make)) == {("other", "one", True)}
+
+
+# --- what is let go of
+
+
+def edit_what_was_not_there():
+    model = ModelProto()
+    one, two = model.graph, model.graph
+    model.CopyFrom(ModelProto(graph={"name": "g", "node": [{"name": "n", "attribute": [{"name": "a"}]}]}))
+    one.name = "one"
+    two.node[0].attribute[0].t.name = "two"
+    model.ClearField("graph")
+    two.doc_string = "gone"
+
+
+def follow_what_came():
+    attribute, other = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
+    values, sparse = attribute.sparse_tensor.values, attribute.sparse_tensor
+    attribute.MergeFrom(other)
+    attribute.ParseFromString(other.SerializeToString())
+    values.dims.append(len(sparse.dims))
+    attribute.CopyFrom(other)
+    attribute.sparse_tensor.ClearField("values")
+    values.name = "gone"
+    attribute.Clear()
+
+
+def switch_oneofs():
+    kind = onnxwire.TypeProto()
+    tensor, sequence = kind.tensor_type, kind.sequence_type
+    tensor.shape.dim.add(dim_value=1)
+    sequence.elem_type.tensor_type.elem_type = 3
+    kind.optional_type.SetInParent()
+    kind.ClearField("value")
+
+
+def change_what_is_iterated_over():
+    graph = GraphProto.FromString(GraphProto(node=[{"input": ["x"] * 80}] * 9).SerializeToString() * 2)
+    nodes, taken = graph.node, graph.node[:]
+    places = iter(nodes)
+    next(places)
+    nodes.sort(key=lambda node: len(node.input))
+    del nodes[2:4]
+    taken[3].name = "edited"
+    graph.MergeFrom(copy.deepcopy(graph))
+    graph.CopyFrom(copy.deepcopy(graph))
+    nodes.extend(list(places))
+    graph.Clear()
+
+
+def refuse_values():
+    graph = GraphProto()
+    for values in ([NodeProto(), 1], [NodeProto(), None]):
+        with pytest.raises(TypeError):
+            graph.node.extend(values)
+    with pytest.raises(ValueError, match="byte"):
+        graph.MergeFromString(b"\x0a")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [edit_what_was_not_there, follow_what_came, switch_oneofs, change_what_is_iterated_over, refuse_values],
+)
+def test_nothing_is_kept_of_edits_to_what_is_gone(act):
+    for _ in range(20):
+        act()
+    gc.collect()
+    before, rounds = sys.getallocatedblocks(), 100
+    for _ in range(rounds):
+        act()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < rounds // 2
+    assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)
 
 
 # --- threads
