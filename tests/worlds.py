@@ -317,9 +317,9 @@ def trap(act):
 
 
 def _length(source):
-    """How much is copied: the bytes of a message, or of all in a sequence; else how many elements there are."""
+    """How much is copied: elements, and the bytes of those that are messages."""
     values = [source] if hasattr(source, "ByteSize") else source
-    return sum(value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
+    return sum(1 + value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
 
 
 def _is_small(value, largest, deepest):
