@@ -9,7 +9,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 cdef enum:
     CLASH = 1            # flags of a row: two members of a oneof stand on the wire
     MERGED = 2           # the message stands in several pieces
-    UNKNOWN = 4          # some record is no known field's
+    UNKNOWN = 4          # some record is not a known field's
 
 cdef enum Column:        # what a field's column holds, a row
     NUMBER               # int64: the value, the raw bits of a float; 0 where it is absent
@@ -67,7 +67,7 @@ cdef struct Sheet:
     int16_t* edges       # of message fields
 
 cdef struct Foreign:
-    # A record that is no known field's.
+    # A record that is not a known field's.
     int64_t start        # offset of its tag
     int64_t value        # of a varint
     int32_t row

@@ -615,7 +615,7 @@ cdef class Facts:
         return self.buffer(elements.value, elements.n, 8), "i8"
 
     def foreign_records(self):
-        """Records that are no known field's: (payload of structs)."""
+        """Records of no known field: (payload of structs)."""
         return self.buffer(self.foreign, self.n_foreign, sizeof(Foreign))
 
     def trait_column(self):

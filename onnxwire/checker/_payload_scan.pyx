@@ -201,7 +201,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
 
 
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted):
-    """Of a field of strings, or of its first 1 MiB: the first that is no UTF-8, and the first of an odd form.
+    """Of a field of strings, or of its first 1 MiB: the first that is not valid UTF-8, and the first of an odd form.
 
     Odd is one that begins with a byte-order mark or ends with a NUL. Returns two columns of int64, -1 for none.
     """

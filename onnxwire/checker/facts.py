@@ -240,7 +240,7 @@ class List(Table):
 
 
 class Foreign(Table):
-    """Records that are no known field's: start (of the tag), value (of a varint), row, number, sheet, wire."""
+    """Records of no known field: start (of the tag), value (of a varint), row, number, sheet, wire."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -340,7 +340,7 @@ class Facts:
 
     @cached_property
     def foreign(self) -> Foreign:
-        """Records that are no known field's."""
+        """Records of no known field."""
         return Foreign(self)
 
     @cached_property

@@ -191,7 +191,7 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
 
 
 def strings(facts: Facts) -> tuple[Any, Any]:
-    """Of string_data: the first that is no UTF-8, and the first with a byte-order mark or a NUL at the end; -1: none.
+    """The first of string_data that is not valid UTF-8, and first with a byte-order mark or a NUL at the end, or -1.
 
     The first 1 MiB of a tensor is looked at, and 16 MiB of a document.
     """

@@ -39,7 +39,7 @@ WITHDRAWN = (
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
 OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2
-# What a node's `chosen` is where it is no signature.
+# What a node's `chosen` is where it is not a signature.
 _MISSING, _UNJUDGED = -1, -2
 
 _OPTIONS = {"": 0, "?": 1, "*": 2}

@@ -136,7 +136,7 @@ BROKEN = {
         model(f"sparse_initializer {{ {sparse('')} }}"),
         "name",
     ),
-    "an initializer that is no input in IR 3": (
+    "an initializer that is not an input in IR 3": (
         "initializer-subset-of-inputs",
         model(f"initializer {{ {tensor('w')} }}", ir=3),
         "input",
@@ -215,7 +215,7 @@ BROKEN = {
         sparse_initializer(values="dims: [1, 1] float_data: 1"),
         "rank",
     ),
-    "sparse indices that are no int64": (
+    "sparse indices that are not int64": (
         "sparse-indices-dtype",
         sparse_initializer(indices="dims: 1 int32_data: 0", kind=6),
         "INT64",

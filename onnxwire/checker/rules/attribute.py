@@ -294,7 +294,7 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
     suspects = suspects[np.cumsum(looks) <= _LOOK_IN_ALL]
     yield attributes.at(
         [row for row in suspects.tolist() if not _is_utf8(facts, int(starts[row]), int(lengths[row]))],
-        "the string of attribute {0!r} is no UTF-8; write it as UTF-8, or use another type for bytes",
+        "the string of attribute {0!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
         names,
     )
     broken = np.frombuffer(
@@ -302,7 +302,7 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
     )
     yield attributes.at(
         broken >= 0,
-        "string {1} of attribute {0!r} is no UTF-8; write it as UTF-8, or use another type for bytes",
+        "string {1} of attribute {0!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
         names,
         broken,
     )

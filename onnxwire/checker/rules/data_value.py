@@ -333,7 +333,7 @@ def map_string_key_utf8(facts: Facts) -> Iterator[Found]:
     keys = facts.lists("MapProto.string_keys")
     yield keys.at(
         facts.traits[keys.value] & UTF8 == 0,
-        "the key {0!a} is no UTF-8; encode it so",
+        "the key {0!a} is not valid UTF-8; encode it so",
         lambda row: facts.columns.raw_text(int(keys.value[row])),
     )
 
@@ -374,7 +374,7 @@ def map_values_length(facts: Facts) -> Iterator[Found]:
 
 @rule("map-values-kind")
 def map_values_kind(facts: Facts) -> Iterator[Found]:
-    """The values of a map are no optionals; of what is no kind at all, `sequence-elem-type` speaks."""
+    """The values of a map are not optionals; of what is not a kind at all, `sequence-elem-type` speaks."""
     sequences = facts.SequenceProto
     yield sequences.at(
         sequences.under("MapProto.values") & (sequences.elem_type == _OPTIONAL),

@@ -320,7 +320,7 @@ def group_members_known(facts: Facts) -> Iterator[Found]:
     devices = np.append(facts.derive(Shardings).devices, -1)[spec][members.parent]
     yield members.at(
         (members.value < 0) | ((devices >= 0) & (members.value >= devices)),
-        "{0} is no device of the configuration; members of groups are numbers from 0 to below num_devices",
+        "{0} is not a device of the configuration; members of groups are numbers from 0 to below num_devices",
         members.value,
     )
 

@@ -61,7 +61,7 @@ class External:
 class Ranges:
     """Where the data of each TensorProto is in its file; take it with `facts.derive(Ranges)`.
 
-    offset, length: in bytes; _UNCLEAR where the entry is no number, or there twice; without an entry 0 and _ABSENT.
+    offset, length: in bytes; _UNCLEAR where the entry is not a number, or there twice; without an entry 0 and _ABSENT.
     nbytes: what type and shape call for, -1 where they do not say.
     """
 
@@ -167,7 +167,7 @@ def location_posix(facts: Facts) -> Iterator[Found]:
 
 @rule("external-location-hash-marker")
 def location_hash_marker(facts: Facts) -> Iterator[Found]:
-    """A location is no marker of data in memory."""
+    """A location is not a marker of data in memory."""
     yield _wrong(
         facts,
         "location",
@@ -274,13 +274,13 @@ def _is_no_number(text: str) -> bool:
 @rule("external-offset-format")
 def offset_format(facts: Facts) -> Iterator[Found]:
     """An offset is a number."""
-    yield _wrong(facts, "offset", _is_no_number, "the offset {0!r} is no plain decimal number below 2**63; correct it")
+    yield _wrong(facts, "offset", _is_no_number, "the offset {0!r} is not a decimal number below 2**63; correct it")
 
 
 @rule("external-length-format")
 def length_format(facts: Facts) -> Iterator[Found]:
     """A length is a number."""
-    yield _wrong(facts, "length", _is_no_number, "the length {0!r} is no plain decimal number below 2**63; correct it")
+    yield _wrong(facts, "length", _is_no_number, "the length {0!r} is not a decimal number below 2**63; correct it")
 
 
 def _file_sizes(facts: Facts) -> Any:
@@ -363,7 +363,7 @@ def offset_alignment(facts: Facts) -> Iterator[Found]:
     yield _offsets(
         facts,
         facts.derive(Ranges).offset % _PAGE != 0,
-        "the offset {0:,} is no multiple of 4,096, so the data can't be mapped by itself; save the data aligned",
+        "the offset {0:,} is not a multiple of 4,096, so the data can't be mapped by itself; save the data aligned",
     )
 
 
@@ -374,7 +374,7 @@ def offset_alignment_windows(facts: Facts) -> Iterator[Found]:
     yield _offsets(
         facts,
         (offset % _WINDOWS_PAGE != 0) & (offset % _PAGE == 0),
-        "the offset {0:,} is no multiple of 65,536, so the data can't be mapped by itself on Windows",
+        "the offset {0:,} is not a multiple of 65,536, so the data can't be mapped by itself on Windows",
     )
 
 
@@ -389,7 +389,7 @@ def checksum_format(facts: Facts) -> Iterator[Found]:
         facts,
         "checksum",
         lambda text: not _is_digest(text),
-        "the checksum {0!r} is no SHA-1, which has 40 hexadecimal digits; correct or remove it",
+        "the checksum {0!r} is not a SHA-1, which has 40 hexadecimal digits; correct or remove it",
     )
 
 

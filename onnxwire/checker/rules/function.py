@@ -156,7 +156,7 @@ def output_defined(facts: Facts) -> Iterator[Found]:
     outputs = facts.lists("FunctionProto.output")
     yield outputs.at(
         facts.derive(Scopes).function_outputs == NOWHERE,
-        "output {0!r} is no value of the function: let a node make it, or correct the name",
+        "output {0!r} is not a value of the function: let a node make it, or correct the name",
         outputs.texts(outputs.value),
     )
 
@@ -404,7 +404,7 @@ def value_info_known_name(facts: Facts) -> Iterator[Found]:
     infos = facts.ValueInfoProto
     yield infos.at(
         infos.under("FunctionProto.value_info") & (facts.derive(Scopes).named == NOWHERE),
-        "value_info has {0!r}, which is no value of the function; remove the entry",
+        "value_info has {0!r}, which is not a value of the function; remove the entry",
         infos.texts(infos.name),
     )
 

@@ -176,7 +176,7 @@ def output_defined(facts: Facts) -> Iterator[Found]:
     infos = facts.ValueInfoProto
     yield infos.at(
         _outputs(facts, False),
-        "output {0!r} is no value of the graph: let a node make it, or correct the name",
+        "output {0!r} is not a value of the graph: let a node make it, or correct the name",
         infos.texts(infos.name),
     )
 
@@ -187,7 +187,7 @@ def subgraph_output_defined_locally(facts: Facts) -> Iterator[Found]:
     infos = facts.ValueInfoProto
     yield infos.at(
         _outputs(facts, True),
-        "output {0!r} is no value of this graph; a value from outside goes through a node, such as Identity, first",
+        "output {0!r} is not a value of this graph; a value from outside goes through a node, such as Identity, first",
         infos.texts(infos.name),
     )
 
@@ -332,7 +332,7 @@ def initializer_subset_of_inputs(facts: Facts) -> Iterator[Found]:
         tensors.under("GraphProto.initializer")
         & (facts.derive(Scopes).initializers & IS_INPUT == 0)
         & (tensors.name != EMPTY),
-        f"initializer {{0!r}} is no input, as IR version {facts.ir_version} asks for; add an input of that name",
+        f"initializer {{0!r}} is not an input, as IR version {facts.ir_version} asks for; add an input of that name",
         tensors.texts(tensors.name),
     )
 
@@ -430,7 +430,7 @@ def value_info_known_name(facts: Facts) -> Iterator[Found]:
     is_main_value = (named == OUTER) & _is_algorithm(facts, values.graph)
     yield infos.at(
         values.is_info & (infos.name != EMPTY) & ~np.isin(named, (INPUT, INITIALIZER, NODE)) & ~is_main_value,
-        "value_info has {0!r}, which is no value of the graph; remove the entry",
+        "value_info has {0!r}, which is not a value of the graph; remove the entry",
         infos.texts(infos.name),
     )
 
@@ -530,7 +530,7 @@ def annotation_tensor_name(facts: Facts) -> Iterator[Found]:
         found = facts.join((annotations.parent, annotations.tensor_name), facts.derive(value_names))
         yield annotations.at(
             found < 0,
-            "the annotation is of {0!r}, which is no value of the graph; correct tensor_name",
+            "the annotation is of {0!r}, which is not a value of the graph; correct tensor_name",
             annotations.texts(annotations.tensor_name),
         )
 
@@ -584,6 +584,6 @@ def annotation_value_known(facts: Facts) -> Iterator[Found]:
         is_value[facts.derive(value_names)[1]] = True
         yield entries.at(
             rows[~is_value[entries.value[rows]]],
-            "{0!r} is no value of the model; correct the name or add the tensor",
+            "{0!r} is not a value of the model; correct the name or add the tensor",
             entries.texts(entries.value),
         )

@@ -87,7 +87,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
     models = facts.ModelProto
     yield models.at(
         (models.domain != EMPTY) & ~facts.matching(is_reverse_dns, models.domain),
-        "domain {0!r} is no reverse-DNS name; write it like com.example",
+        "domain {0!r} is not a reverse-DNS name; write it like com.example",
         models.texts(models.domain),
     )
 
@@ -123,10 +123,10 @@ def strings_utf8(facts: Facts) -> Iterator[Found]:
     if not is_bad.any():
         return
     for sheet, field, ids in text_columns(facts):
-        yield sheet.at(is_bad[ids], f"{field} {{0!r}} is no UTF-8; write it as UTF-8", sheet.texts(ids))
+        yield sheet.at(is_bad[ids], f"{field} {{0!r}} is not valid UTF-8; write it as UTF-8", sheet.texts(ids))
     for elements in text_lists(facts):
         yield elements.at(
-            is_bad[elements.value], "{0!r} is no UTF-8; write it as UTF-8", elements.texts(elements.value)
+            is_bad[elements.value], "{0!r} is not valid UTF-8; write it as UTF-8", elements.texts(elements.value)
         )
 
 
@@ -217,7 +217,7 @@ def name_c90_identifier(facts: Facts) -> Iterator[Found]:
     """Names are identifiers of C; a value's name is looked at where the value is made, not at each use."""
     is_bad = facts.traits & IDENTIFIER == 0
     is_bad[EMPTY] = False
-    text = "the name {0!r} is no C90 identifier; use letters, digits and _ only"
+    text = "the name {0!r} is not a C90 identifier; use letters, digits and _ only"
     for name in ("GraphProto", "NodeProto", "AttributeProto", "TensorProto", "ValueInfoProto"):
         sheet = facts[name]
         rows = is_bad[sheet.name]

@@ -76,7 +76,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
     sets = facts.OperatorSetProto
     yield sets.at(
         (sets.domain != EMPTY) & ~facts.matching(is_reverse_dns, sets.domain),
-        "domain {0!r} is no reverse-DNS name; write it like com.example",
+        "domain {0!r} is not a reverse-DNS name; write it like com.example",
         sets.texts(sets.domain),
     )
 
@@ -104,7 +104,7 @@ def prerelease_format(facts: Facts) -> Iterator[Found]:
         ids = getattr(sets, field)
         yield sets.at(
             (ids != EMPTY) & ~facts.matching(accepts, ids),
-            f"{field} {{0!r}} is no part of a semantic version; write letters, digits and hyphens, with dots between",
+            f"{field} {{0!r}} is not part of a semantic version; write letters, digits and hyphens, with dots between",
             sets.texts(ids),
         )
 

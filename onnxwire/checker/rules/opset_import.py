@@ -109,7 +109,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
     imports = facts.OperatorSetIdProto
     yield imports.at(
         (imports.domain != EMPTY) & ~facts.matching(is_reverse_dns, imports.domain),
-        "domain {0!r} is no reverse-DNS name; write it like com.example",
+        "domain {0!r} is not a reverse-DNS name; write it like com.example",
         imports.texts(imports.domain),
     )
 

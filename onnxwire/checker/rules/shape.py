@@ -60,7 +60,7 @@ def dim_param_identifier(facts: Facts) -> Iterator[Found]:
     dims = _dims(facts)
     yield dims.at(
         (facts.traits[dims.dim_param] & IDENTIFIER == 0) & (dims.dim_param != EMPTY),
-        "dim_param {0!r} is no C90 identifier; use letters, digits and _ only",
+        "dim_param {0!r} is not a C90 identifier; use letters, digits and _ only",
         dims.texts(dims.dim_param),
     )
 

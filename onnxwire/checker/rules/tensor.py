@@ -30,7 +30,7 @@ def data_type_known(facts: Facts) -> Iterator[Found]:
     tensors = facts.TensorProto
     yield tensors.at(
         (tensors.data_type != 0) & ~np.isin(tensors.data_type, list(BY_NUMBER)),
-        f"the data_type of tensor {{0!r}} is {{1}}, which is no type; the types are 1 to {KINDS[-1].number}",
+        f"the data_type of tensor {{0!r}} is {{1}}, which is not a type; the types are 1 to {KINDS[-1].number}",
         tensors.texts(tensors.name),
         tensors.data_type,
     )

@@ -115,7 +115,7 @@ def raw_bool_values(facts: Facts) -> Iterator[Found]:
 
 
 def _padded(facts: Facts) -> Any:
-    """Whether bits are set in the last byte of raw_data that are no element's."""
+    """Whether bits are set in the last byte of raw_data that belong to no element."""
     payloads = facts.derive(Payloads)
     _, last = facts.derive(raw_bytes)
     return (payloads.last_bits > 0) & (last.astype(np.int64) >> payloads.last_bits > 0)
@@ -140,7 +140,7 @@ def packed_padding_zero(facts: Facts) -> Iterator[Found]:
     if not is_some.any():
         return
     numbers = facts.derive(int32_numbers)
-    # What is no byte is for `tensor-int32-data-range` to report.
+    # What is not a byte is for `tensor-int32-data-range` to report.
     is_last = numbers.is_whole & (numbers.count == payloads.entries) & (numbers.last >= 0) & (numbers.last <= 255)
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
@@ -158,7 +158,7 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
     broken, _ = facts.derive(strings)
     yield tensors.at(
         broken >= 0,
-        "string_data[{1}] of tensor {0!r} is no UTF-8; write it as UTF-8",
+        "string_data[{1}] of tensor {0!r} is not valid UTF-8; write it as UTF-8",
         tensors.texts(tensors.name),
         broken,
     )

@@ -140,7 +140,7 @@ def initialization_no_inputs(facts: Facts) -> Iterator[Found]:
 
 
 def _unknown_keys(facts: Facts, field: str) -> Found:
-    """Bindings whose key is no initializer of the main graph, nor of the algorithm beside them.
+    """Bindings whose key is not an initializer of the main graph, nor of the algorithm beside them.
 
     Of training information by itself nothing is said: its main graph is elsewhere.
     """
@@ -151,7 +151,7 @@ def _unknown_keys(facts: Facts, field: str) -> Found:
     rows = rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.key[rows], names.initializers)]
     return entries.at(
         rows,
-        "the key {0!r} is no initializer of the main graph or of the algorithm beside it; correct the name or add it",
+        "the key {0!r} is not an initializer of the main graph or the algorithm beside it; correct the name or add it",
         entries.texts(entries.key),
     )
 
@@ -175,7 +175,7 @@ def initialization_value_output(facts: Facts) -> Iterator[Found]:
     graphs = names.initializations[entries.parent[rows]]
     yield entries.at(
         rows[(graphs >= 0) & ~_has(facts, graphs, entries.value[rows], names.outputs)],
-        "{0!r} is no output of the initialization graph; correct the name or add the output",
+        "{0!r} is not an output of the initialization graph; correct the name or add the output",
         entries.texts(entries.value),
     )
 
@@ -219,7 +219,7 @@ def update_value_output(facts: Facts) -> Iterator[Found]:
     entries, rows = facts.StringStringEntryProto, facts.derive(_unknown_updates)
     yield entries.at(
         rows[facts.TrainingInfoProto.algorithm[entries.parent[rows]] >= 0],
-        "{0!r} is no output of the algorithm or of the main graph; correct the name or add the output",
+        "{0!r} is not an output of the algorithm or of the main graph; correct the name or add the output",
         entries.texts(entries.value),
     )
 

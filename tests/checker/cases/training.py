@@ -37,7 +37,7 @@ CASES = {
         _model(f'initialization {{ name: "i" initializer {{ {tensor("q")} }} }}'),
         (f"{_ENTRY}.initialization",),
     ),
-    # An initializer of another entry's algorithm, and a value that is no initializer.
+    # An initializer of another entry's algorithm, and a value that is not an initializer.
     "training-initialization-key-initializer": Case(
         _model(_INIT + _initialize("m") + _initialize("y"), _algorithm()),
         _model(_INIT + _initialize("m") + _initialize("w") + _initialize("s") + _algorithm()),
