@@ -378,7 +378,7 @@ def _compare_absent(value, wanted, path):
 
 def _compare_scalar(value, wanted, field, path):
     if field.type == F.TYPE_STRING:
-        # The official runtime gives bytes where they are no UTF-8, ours a str that escapes them.
+        # The official runtime gives bytes where they are not valid UTF-8, ours a str that escapes them.
         assert type(value) is str, path
         data = wanted if isinstance(wanted, bytes) else wanted.encode()
         assert value.encode("utf-8", "surrogateescape") == data, path
@@ -549,7 +549,7 @@ def plain(value, with_bytes=True):
         encoded = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
         return {"class": value.DESCRIPTOR.full_name, **fields, **encoded}
     if isinstance(value, str):
-        # The official runtime gives bytes where they are no UTF-8, ours a str that escapes them.
+        # The official runtime gives bytes where they are not valid UTF-8, ours a str that escapes them.
         return repr(value) if value.isprintable() else repr(value.encode("utf-8", "surrogateescape"))
     if value is None or isinstance(value, (bool, int, float, bytes)):
         return repr(value)

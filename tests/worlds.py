@@ -164,7 +164,7 @@ class World:
     def run(self, line: str):
         """What a line gives, or the error that it raises."""
         try:
-            return eval(_compiled(line), self.names)  # which executes what is no expression, and gives None
+            return eval(_compiled(line), self.names)  # which executes what is not an expression, and gives None
         except NameError:
             return Skipped
         except Exception as error:

@@ -92,14 +92,14 @@ def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
     """What tells whether a name is meant by a pattern.
 
     pattern: a shell's pattern for the whole name where it has one of *, ? or [ in it, else a part of the name; with
-    is_regex a regular expression that is found somewhere in it. Raises PathError for what is no regular expression.
+    is_regex a regular expression that is found somewhere in it. Raises PathError for what is not a regular expression.
     """
     if not is_regex and not re.search(r"[*?[]", pattern):
         return lambda name: pattern in name
     try:
         return _search_for(pattern) if is_regex else _search_for(translate(pattern))
     except re.error as error:
-        raise PathError(f"{error}; this is no regular expression", pattern) from None
+        raise PathError(f"{error}; this is not a regular expression", pattern) from None
 
 
 def _search_for(pattern: str) -> Callable[[str], bool]:
@@ -108,7 +108,7 @@ def _search_for(pattern: str) -> Callable[[str], bool]:
 
 
 def filter_key(text: str) -> str:
-    """The key that a condition is about; "" for what is no condition."""
+    """The key that a condition is about; "" for what is not a condition."""
     parts = _FILTER.fullmatch(text)
     return "" if parts is None else parts[1]
 
@@ -118,11 +118,11 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ is a regular expression that is found in it.
     Numbers may have K, M, G or T behind them, for powers of 1024; other values are compared as a shell's pattern.
-    Raises PathError for what is no condition; what is made of it does so for a key that rows do not have.
+    Raises PathError for what is not a condition; what is made of it does so for a key that rows do not have.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
-        raise PathError("this is no condition; write a key, a comparison and a value, such as bytes>=1M", text)
+        raise PathError("this is not a condition; write a key, a comparison and a value, such as bytes>=1M", text)
     key, comparison, value = parts.groups()
     size = _SIZE.fullmatch(value)
     number: float | None
@@ -133,7 +133,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if comparison in ("~", "!~"):
         matches = name_matcher(value, True)
     else:
-        # A shape is in brackets, which are no set of characters here.
+        # A shape is in brackets, which do not make a set of characters here.
         matches = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def get(row: Row) -> Any:

@@ -88,7 +88,7 @@ def resolve(message: Message, path: str) -> Found:
             step = _FIELD.match(rest)
             if step is None or (found.path and not rest.startswith(".")):
                 _refuse_name(message, path, found)
-                raise _error(message, path, f"{rest!r} is no step; write .field or [place]")
+                raise _error(message, path, f"{rest!r} is not a step; write .field or [place]")
             rest = rest[step.end() :]
             found = _field(message, path, found, step[1])
     return found
@@ -186,7 +186,7 @@ def _element(root: Message, path: str, found: Found, content: str | tuple[Part, 
     value = found.value
     if isinstance(value, TensorProto):
         if isinstance(content, str):
-            raise _error(root, path, f"[{content}] are no elements of a tensor; write them as [0:4,:8] or [3]")
+            raise _error(root, path, f"[{content}] are not elements of a tensor; write them as [0:4,:8] or [3]")
         return replace(found, index=content)
     if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
         if isinstance(content, str):
@@ -229,7 +229,9 @@ def _place_of(root: Message, path: str, found: Found, name: str) -> int:
     """The place of the element that is called so."""
     descriptor = found.field.message_type if found.field is not None else None
     if descriptor is None:
-        raise _error(root, path, f"[{name}] is no place in {found.path}; its elements have no names, so write a number")
+        raise _error(
+            root, path, f"[{name}] is not a place in {found.path}; its elements have no names, so write a number"
+        )
     key = _key_of(descriptor)
     if key is None:
         raise _error(root, path, f"a {descriptor.name} has no name, so [{name}] is none; write its place, such as [0]")

@@ -386,7 +386,7 @@ class _Counter:
         """The counts of some elements, as `_numbers` gives them."""
         import numpy as np
 
-        # A signaling NaN is no fault here.
+        # A signaling NaN is not a fault here.
         with np.errstate(invalid="ignore", over="ignore"):
             wide = block.astype(np.float64)
             if block.dtype.kind == "f" and not np.isfinite(wide.sum()):

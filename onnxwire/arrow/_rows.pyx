@@ -715,7 +715,7 @@ cdef class Rows:
         return end_list(column + 1, False)
 
     cdef object type_text(self, Table* table, const Message* type, int depth):
-        """A type that is no tensor as text, such as `seq(tensor(float))`, in bytes; None where it says nothing."""
+        """A type that is not a tensor as text, such as `seq(tensor(float))`, in bytes; None where it says nothing."""
         cdef Slot[WIDEST] slots
         cdef Slot[WIDEST] inner
         cdef uint32_t flags

@@ -148,14 +148,14 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     try:
         header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
-        raise wrong(f"the header is no JSON of a .safetensors file: {error}") from None
+        raise wrong(f"the header is not valid JSON of a .safetensors file: {error}") from None
     if type(header) is not dict:
-        raise wrong("the header is no JSON object")
+        raise wrong("the header is not a JSON object")
     metadata = header.pop(_METADATA, None)
     if metadata is not None and not (
         type(metadata) is dict and all(isinstance(value, str) for value in metadata.values())
     ):
-        raise wrong(f"the header's {_METADATA} is no object of strings")
+        raise wrong(f"the header's {_METADATA} is not an object of strings")
     entries: dict[str, Entry] = {}
     for name, row in header.items():
         entry = _entry(row, start)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
     """Make a torch tensor, on the processor, of the elements that `tensor.numpy()` has, and in their memory.
 
-    No byte is copied where numpy() gives a view, but of a COMPLEX128 whose address is no multiple of 16; `save` gives
+    No byte is copied where numpy() gives a view, but of a COMPLEX128 at an address not divisible by 16; `save` gives
     it such a place with inline_align= or external=. While the result shares its memory, the model can't be closed.
     PyTorch knows no read-only memory: to write to what stands in a mapped file ends the process. writable: give the
     result memory of its own, which may be written to.

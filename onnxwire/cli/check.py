@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         print_rules(sys.stdout, options, select, ignore)
         return 0
     _refuse(options)
-    choose(select, ignore)  # before anything is printed, what is no rule is refused
+    choose(select, ignore)  # before anything is printed, what is not a rule is refused
     paths = _paths(options.files)
     if options.output is not None and len(paths) > 1:
         options.parser.error("-o takes the place of one file, and there are several")

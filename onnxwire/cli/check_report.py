@@ -208,7 +208,7 @@ class _SarifReporter:
         self.writer = SarifWriter(out)
 
     def fixes(self, file: str, fixes: list[Fix]) -> None:
-        pass  # what is repaired is no result any more
+        pass  # what is repaired is not a result any more
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)

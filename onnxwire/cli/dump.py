@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
     return int(text)
 
 

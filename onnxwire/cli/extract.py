@@ -153,6 +153,6 @@ def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
                 raise
             target = resolve(model, pattern)
         if not isinstance(target.value, TensorProto) or target.index is not None:
-            raise TensorError("this is no tensor; name one, or the path of one", pattern)
+            raise TensorError("this is not a tensor; name one, or the path of one", pattern)
         chosen[target.value.name or pattern] = target.value
     return chosen

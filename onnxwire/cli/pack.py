@@ -105,7 +105,7 @@ def _size(text: str) -> int:
     found = re.fullmatch(rf"([0-9]{{1,18}})([{_UNITS}]?)", text.upper())
     size = -1 if found is None else int(found[1]) << 10 * (1 + _UNITS.index(found[2]) if found[2] else 0)
     if not 0 <= size < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it as 4096, 64K, 500M or 2G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it as 4096, 64K, 500M or 2G")
     return size
 
 
@@ -113,7 +113,7 @@ def run_unpack(options: argparse.Namespace) -> int:
     """Move the weights out; returns the exit status."""
     if options.output == "-":
         raise SaveError(errno.EINVAL, "the weights need a folder to be in; name a file after -o", "<stdout>")
-    # A function, since what OUT is called is no pattern.
+    # A function, since what OUT is called is not a pattern.
     default = os.path.splitext(os.path.basename(options.output))[0] + ".data"
     return _save(
         options,

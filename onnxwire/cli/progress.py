@@ -13,7 +13,7 @@ from onnxwire.cli.terminal import CleanTerminal, safe_text
 def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int], object] | None]:
     """Give a `progress` callback for `onnxwire.save` that draws on stderr.
 
-    None, and nothing drawn, where that is no terminal, where it is not wanted, or without rich (the `cli` extra).
+    None, and nothing drawn, where that is not a terminal, where it is not wanted, or without rich (the `cli` extra).
     """
     if not wanted or not sys.stderr.isatty():
         yield None
@@ -24,7 +24,7 @@ def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int
     except ImportError:
         yield None
         return
-    # A name of a file is no markup, and rich steers the terminal itself.
+    # A name of a file is not markup, and rich steers the terminal itself.
     file = sys.stderr.stream if isinstance(sys.stderr, CleanTerminal) else sys.stderr
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=file), transient=True, redirect_stdout=False) as bar:

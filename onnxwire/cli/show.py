@@ -78,7 +78,7 @@ def add_parser(commands: Any) -> None:
 
 def _bins(text: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines from 0 to 4096")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines from 0 to 4096")
     return int(text)
 
 

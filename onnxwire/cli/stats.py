@@ -82,13 +82,13 @@ def _picture(text: str) -> str:
 
 def _bins(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranges from 1 to 4096")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranges from 1 to 4096")
     return int(text)
 
 
 def _threads(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads from 1 to 1024")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads from 1 to 1024")
     return int(text)
 
 
@@ -172,7 +172,7 @@ def _table(rows: list[Row], paint: Paint) -> list[str]:
             [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
         )
     lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint)
-    # A weight that is no number is what people look for.
+    # A weight that is not a number is what people look for.
     bad = [bool(row["nan"] or row["inf"]) for row in rows]
     return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
 

@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; these are 1 to 65535, or 0 for a free one")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; these are 1 to 65535, or 0 for a free one")
     return int(text)
 
 

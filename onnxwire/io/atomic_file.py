@@ -43,8 +43,8 @@ class AtomicFile:
     and then takes the place of the old one, in one step. Before that a kill or any error leaves the old file as it was;
     who has it open or mapped keeps it for good. The new file has the permissions of the old one, and its owner, group,
     access list and user attributes as far as that is allowed; other hard links keep the old contents. Where the path is
-    a symbolic link, what it points to is replaced. What is no regular file, such as a pipe, a device or /dev/stdout, is
-    written directly.
+    a symbolic link, what it points to is replaced. What is not a regular file, such as a pipe, a device or /dev/stdout,
+    is written directly.
 
     On Linux the new file has no name until the disk has it, so that a kill leaves nothing behind. Only in the moment
     after that, or where there are no such files, it leaves `.NAME.….onnxwire-tmp`, which the next save to the same path

@@ -49,7 +49,7 @@ class ExternalFiles:
     buffers by location, or a function from location to buffer or None, which come first (`external_data`). mmap: map
     the files, else read what is asked for. model: the status of the file that was opened as the model; where another
     one has come to be at the path since, its folder is not taken for the model's.
-    folder: of the path as it was given, or None. Raises SourceError where root is no folder, TypeError for other data.
+    folder: of the path as it was given, or None. Raises SourceError where root is not a folder.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class _Folders:
             raise self._refused(location, reason)
 
     def _check_place(self, location: str, status: os.stat_result, chain: Collection[Identity]) -> None:
-        """Refuse what lies in none of the folders, and what is no file."""
+        """Refuse what lies in none of the folders, and what is not a file."""
         if not any(folder.identity in chain for folder in self._all):
             raise self._refused(location, f"a symbolic link leads out of the model's folder; {_COPY_IT}")
         self._check_type(location, status)

@@ -179,7 +179,7 @@ def _find_by_path(path: str) -> tuple[Folder, str] | int:
 def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, bytes, os.stat_result | None]:
     """Follow a path and the symbolic links on it by hand from an open folder.
 
-    Returns a new descriptor of the folder it leads to, the last name, and the status of that, which is no link.
+    Returns a new descriptor of the folder it leads to, the last name, and the status of that, which is not a link.
     may_be_new: where nothing has the last name the status is None, as it is for the names of open descriptors.
     A link in a sticky folder that everybody may write in, such as /tmp, is followed only where it is the user's or the
     folder's owner's own, as Linux does it (protected_symlinks): anybody can put one there.

@@ -48,20 +48,20 @@ def foreign_format(document: Document) -> str | None:
     head = bytes_at(document, 0, min(len(document), _HEAD))
     for place, magic, name in _MAGIC:
         if head[place : place + len(magic)] == magic:
-            return f"this is no ONNX file but {name}"
+            return f"this is not an ONNX file but {name}"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html")):
-        return "this is no ONNX file but an HTML page, perhaps a login or error page saved by a download"
+        return "this is not an ONNX file but an HTML page, perhaps a login or error page saved by a download"
     if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= len(document) - 8:
-        return "this is no ONNX file but a safetensors file"
+        return "this is not an ONNX file but a safetensors file"
     if text.startswith((b"{", b"[")) and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
-        return "this is no ONNX file but JSON text"
+        return "this is not an ONNX file but JSON text"
     if text.startswith((b"ir_version:", b"ir_version ", b"<\n", b"graph {")) or text.startswith(b"<ir_version"):
-        return "this is no binary ONNX file but a text form of one"
+        return "this is not a binary ONNX file but a text form of one"
     if head and not head.strip(b"\0"):
         return "the file starts with zero bytes; it was perhaps never written to its end"
     if len(head) > 16 and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
-        return "this is no ONNX file but plain text"
+        return "this is not an ONNX file but plain text"
     return None
 
 
@@ -76,9 +76,9 @@ def doubt(message: Message) -> str | None:
         other = best_fit(document)
         if other is not None and other is not asked:
             name = other.full_name.partition(".")[2]
-            return f"this is no {asked.name} but looks like a {name}; load it with type=onnxwire.{name}"
+            return f"this looks like {name}, not {asked.name}; load it with type=onnxwire.{name}"
     if not hits:
-        return f"no known field of {asked.name} stands in it; this is no ONNX file, or not of that type"
+        return f"it has no known field of {asked.name}; this is not an ONNX file, or not of that type"
     return None
 
 

@@ -28,7 +28,7 @@ _PIECE = 1 << 20
 def open_document(source: Source, mmap: bool = True) -> Document:
     """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
 
-    Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for what is no source.
+    Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for another type.
     """
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
@@ -37,7 +37,7 @@ def open_document(source: Source, mmap: bool = True) -> Document:
     try:
         return Document(source, f"<{type(source).__name__}>")  # type: ignore[arg-type]
     except (BufferError, ValueError) as error:
-        raise TypeError(f"{type(source).__name__} is no contiguous buffer of bytes: {error}") from None
+        raise TypeError(f"{type(source).__name__} is not a contiguous buffer of bytes: {error}") from None
     except TypeError:
         raise TypeError(
             f"expected a path, a bytes-like object or a binary file object, not {type(source).__name__}"

@@ -33,7 +33,7 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
         return TensorProto(dims=array.shape, data_type=STRING.number, string_data=strings, name=name or None)
     kind = BY_DTYPE_NAME.get(array.dtype.name)
     if kind is None:
-        raise TensorError(f"numpy's {array.dtype} is no type of ONNX; cast the array to one that is", name or "")
+        raise TensorError(f"numpy's {array.dtype} is not an ONNX type; cast the array to one that is", name or "")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     shape = array.shape

@@ -72,7 +72,7 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     "dltensor_versioned", which can say that the array is read-only; else it is a "dltensor". dl_device: None or CPU,
     (1, 0). copy: True for a copy of its own; else nothing is copied.
     Raises BufferError for what can't be passed on: to another device; strings, objects, structs, long doubles, foreign
-    byte order; strides that are no whole elements; a read-only array before 1.0, and sub-byte types before 1.1.
+    byte order; strides that are not whole elements; a read-only array before 1.0, and sub-byte types before 1.1.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = max_version is not None and max_version[0] >= 1
@@ -150,7 +150,7 @@ cdef int point(OwDLTensor* tensor, array) except -1:
         tensor.data = <void*><uintptr_t>array.__array_interface__["data"][0]
     for length, stride in zip(array.shape, array.strides):
         if stride % itemsize and length > 1 and tensor.data != NULL:
-            raise BufferError(f"strides of {array.strides} bytes are no multiples of an element's {itemsize} bytes")
+            raise BufferError(f"strides of {array.strides} bytes are not multiples of an element's {itemsize} bytes")
         tensor.shape[i] = length
         tensor.strides[i] = stride // itemsize
         i += 1

@@ -54,7 +54,7 @@ class Reference(namedtuple("Reference", ("location", "offset", "length", "checks
 def reference_of(tensor: TensorProto) -> Reference:
     """Read a tensor's `external_data`; other keys than those of a Reference mean nothing.
 
-    Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is no plain
+    Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is not a plain
     decimal number below 2**63. Source: onnx.proto, TensorProto.external_data.
     """
     values: dict[str, str] = {}
@@ -111,14 +111,14 @@ def _number(tensor: TensorProto, key: str, text: str | None) -> int | None:
     number = plain_number(text)
     if number is None:
         shown = repr(text if len(text) <= 40 else text[:40] + "…")
-        raise _error(tensor, f"the {key} of its external data, {shown}, is no plain decimal number below 2**63")
+        raise _error(tensor, f"the {key} of its external data, {shown}, is not a plain decimal number below 2**63")
     return number
 
 
 def plain_number(text: str) -> int | None:
-    """The number that an offset or length says; None where it is no plain decimal number below 2**63."""
+    """The number that an offset or length says; None where it is not a plain decimal number below 2**63."""
     digits = text.lstrip("0") or text[:1]
-    # int() takes much that is no number here: signs, blanks, underscores, the digits of other scripts.
+    # int() takes much that is not a number here: signs, blanks, underscores, the digits of other scripts.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= _LARGEST):
         return None
     return int(digits)
@@ -135,7 +135,7 @@ def fault_of(location: str) -> str:
     try:
         encoded = location.encode()
     except UnicodeEncodeError:
-        return "it is no UTF-8 text"
+        return "it is not valid UTF-8 text"
     if location.startswith("#") or location == "*/_ORT_MEM_ADDR_/*":
         return "it marks data in the memory of the program that wrote it, which is not in any file"
     if len(encoded) > _LONGEST:

@@ -275,7 +275,9 @@ class Storage:
                 try:
                     values[i] = value.decode()
                 except UnicodeDecodeError as error:
-                    raise self._error(f"string_data[{i}] is no UTF-8 ({error}); ask for strings='bytes'") from None
+                    raise self._error(
+                        f"string_data[{i}] is not valid UTF-8 ({error}); ask for strings='bytes'"
+                    ) from None
         elif strings != "bytes":
             raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
         self.is_fresh = True

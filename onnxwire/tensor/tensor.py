@@ -79,7 +79,7 @@ class Tensor:
 
         copy: give an array of its own, which may be written to. writable: the same, but copied only where need be; the
         tensor does not change with it. packed: the payload's bytes as they are, uint8 of shape (nbytes,). strings: what
-        the elements of a STRING tensor are; "bytes" also gives those that are no UTF-8.
+        the elements of a STRING tensor are; "bytes" also gives those that are not valid UTF-8.
         Raises TensorError where the tensor's parts do not fit together, SourceError and ExternalDataError for external
         data that can't be had. Source: onnx.proto, TensorProto.
         """
@@ -114,7 +114,7 @@ class Tensor:
         array = storage.array()
         wanted = array.dtype if dtype is None else np.dtype(dtype)
         if copy is False and (storage.is_fresh or array.dtype != wanted):
-            raise ValueError(f"the tensor's bytes are no array of {wanted} as they stand; allow the copy")
+            raise ValueError(f"the tensor's bytes are not an array of {wanted} as they stand; allow the copy")
         if array.dtype != wanted:
             return array.astype(wanted)
         if copy:

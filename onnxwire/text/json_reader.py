@@ -48,7 +48,7 @@ def from_json(
     Returns a new message. Beside it, memory holds a small part of the text and one copy of one value, or a few of a
     string that is not ASCII or of base64 with anything but base64 in it.
     Raises DecodeError with line and column for a text that is none of such a message, or nested 100 deep or more;
-    nothing is returned then. Raises TypeError for what is no text and no message class.
+    nothing is returned then. Raises TypeError for what is neither text nor a message class.
     Source: protobuf.dev/programming-guides/json, where json_format.Parse does not depart from it; a field that is there
     under both of its names is refused, as by protobuf's C++.
     """
@@ -67,7 +67,7 @@ def parse_json(message: Any, text: Text, *, ignore_unknown: bool = False) -> Non
 
 # --- values
 
-_NO_TEXT = "the string has half of a surrogate pair, which is no text"
+_NO_TEXT = "the string has half of a surrogate pair, which is not text"
 _FLOAT_MAX = float.fromhex("0x1.fffffep+127")
 
 
@@ -104,7 +104,7 @@ def _decode_base64(data: bytes) -> bytes:
     try:
         return a2b_base64(data.translate(_URL_SAFE) + b"=" * (4 - len(data) % 4))
     except ValueError as error:
-        raise ValueError(f"the string is no base64 ({error})") from None
+        raise ValueError(f"the string is not valid base64 ({error})") from None
 
 
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")

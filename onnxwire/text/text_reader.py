@@ -49,7 +49,7 @@ def from_text(
     Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
     Fields that are retired or reserved are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for a text that is none of such a message, or nested more than 100 deep;
-    nothing is returned then. Raises TypeError for what is no text and no message class.
+    nothing is returned then. Raises TypeError for what is neither text nor a message class.
     Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it, but for
     the escape `\\?` and for retired fields.
     """
@@ -70,7 +70,7 @@ def parse_text(message: Any, text: Text, *, ignore_unknown: bool = False) -> Non
 
 
 def new_message(cls: type[MessageT]) -> MessageT:
-    """An empty message of a class; raises TypeError for what is no message class of onnxwire."""
+    """An empty message of a class; raises TypeError for what is not a message class of onnxwire."""
     if not isinstance(cls, type) or not issubclass(cls, Message):
         raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
     return cls()
@@ -125,7 +125,7 @@ class Window:
         except UnicodeDecodeError as error:
             sound = error.object[: error.start].decode(error.encoding, "replace")
             self.buf = "".join([*rest, sound])
-            reason = f"the byte 0x{error.object[error.start]:02x} is no {error.encoding} here ({error.reason})"
+            reason = f"the byte 0x{error.object[error.start]:02x} is not valid {error.encoding} here ({error.reason})"
             raise self.error(reason, self.place(len(self.buf))) from None
         self.buf = "".join(rest)
 
@@ -321,7 +321,7 @@ def _enum_reader(field: Any) -> Callable[[str], int]:
 
 
 def _unescape(text: str) -> bytes:
-    """The bytes of a string literal or a part of it; raises UnicodeError for what is no escape.
+    """The bytes of a string literal or a part of it; raises UnicodeError for what is not an escape.
 
     As the official runtime, with Python's own two notions of escapes, one after the other; `\\?` is C's alone.
     """
@@ -671,7 +671,7 @@ class _TextParser:
             try:
                 return data.decode()
             except UnicodeDecodeError as error:
-                reason = f"the string is no UTF-8 (at its byte {error.start:,}: {error.reason})"
+                reason = f"the string is not valid UTF-8 (at its byte {error.start:,}: {error.reason})"
                 raise self._error(reason, frame, entry) from None
         try:
             value = entry.read(token)

@@ -49,7 +49,7 @@ def to_text(
 
     message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
     without one the text is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
-    elements, are elided: what stands in their place (`raw_data: ... # 4,096 bytes`) is no value, and no parser takes
+    elements, are elided: what stands in their place (`raw_data: ... # 4,096 bytes`) is not a value, and no parser takes
     it. as_protoc: as `protoc --decode` does, which prints unknown fields too, by number, escapes what is not ASCII,
     and writes 1 and 1e+06 where Python writes 1.0 and 1000000.0.
     Raises DecodeError where the message is damaged or nested more than 100 deep; what stands before that is written.
@@ -67,7 +67,7 @@ def to_text(
 
 
 def check_arguments(message: object, max_bytes: int | None) -> None:
-    """Raise TypeError for what is no message, ValueError for a negative limit."""
+    """Raise TypeError for what is not a message, ValueError for a negative limit."""
     if not isinstance(message, Message):
         raise TypeError(f"expected a message of onnxwire, not {type(message).__name__}")
     if max_bytes is not None and max_bytes < 0:
@@ -94,7 +94,7 @@ class LongValue:
             yield piece
 
     def read_text(self) -> Iterator[str]:
-        """The characters, as a string field gives them: bytes that are no UTF-8 are escaped as surrogates."""
+        """The characters, as a string field gives them: bytes that are not valid UTF-8 are escaped as surrogates."""
         decoder = getincrementaldecoder("utf-8")("surrogateescape")
         for piece in self.read():
             yield decoder.decode(piece)
@@ -173,7 +173,7 @@ _UNSAFE = re.compile("[\"'\\\\\\x00-\\x1f\\x7f\\udc80-\\udcff]")
 _UNSAFE_BYTES = re.compile(rb"""["'\\\x00-\x1f\x7f-\xff]""")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 _BYTE_ESCAPES = [_NAMED.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in range(256)]
-# Bytes that are no UTF-8 stand in a str as surrogates.
+# Bytes that are not valid UTF-8 stand in a str as surrogates.
 _TEXT_ESCAPES = dict(enumerate(_BYTE_ESCAPES[:128])) | {0xDC00 + i: _BYTE_ESCAPES[i] for i in range(128, 256)}
 # The first, second, third and fourth character of every byte's escape; NUL where it has none.
 _ESCAPE_PLANES = [bytes(ord(escape[i]) if i < len(escape) else 0 for escape in _BYTE_ESCAPES) for i in range(4)]

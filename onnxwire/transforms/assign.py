@@ -131,7 +131,7 @@ def _items(text: str) -> list[str]:
             try:
                 return [item if isinstance(item, str) else json.dumps(item) for item in json.loads(inner)]
             except ValueError as error:
-                raise EditError(f"the list is no JSON: {error}") from None
+                raise EditError(f"the list is not valid JSON: {error}") from None
         inner = inner[1:-1]
     return [item.strip() for item in inner.split(",")] if inner.strip() else []
 
@@ -153,8 +153,8 @@ def _parse(field: FieldDescriptor, text: str) -> object:
             raise EditError(f"{_short(text)!r} is neither true nor false")
         return text in ("true", "1")
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        return _number(text, float, "is no number")
-    return _number(text, lambda digits: int(digits, 0), "is no whole number")
+        return _number(text, float, "is not a number")
+    return _number(text, lambda digits: int(digits, 0), "is not a whole number")
 
 
 def _number(text: str, read: Callable[[str], Any], complaint: str) -> Any:
@@ -236,7 +236,7 @@ def _set_tensor(found: Found, text: str) -> None:
             raise EditError(f"{path} holds several arrays; save the one as .npy")
     else:
         array = tensor.numpy(writable=True)
-        value: Any = text if array.dtype == object else _number(text, _element_of(array), "is no number")
+        value: Any = text if array.dtype == object else _number(text, _element_of(array), "is not a number")
         try:
             with np.errstate(over="raise", invalid="raise"):
                 array[found.index] = value

@@ -276,7 +276,7 @@ class Queries:
     def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
         found = resolve(self.model, path)
         if not isinstance(found.value, kind) or found.index is not None:
-            raise PathError(f"this is no {what}", path, self.model._document.name)
+            raise PathError(f"this is not a {what}", path, self.model._document.name)
         return found
 
     def _tensor(self, path: str) -> TensorProto:
@@ -286,7 +286,7 @@ class Queries:
     def _scope(self, path: str) -> Scope:
         scope = resolve(self.model, path).value
         if not isinstance(scope, GraphProto | FunctionProto):
-            raise PathError("this is no graph and no function", path, self.model._document.name)
+            raise PathError("this is neither a graph nor a function", path, self.model._document.name)
         return scope
 
     def _node(self, path: str) -> tuple[NodeProto, str, int]:
@@ -294,7 +294,7 @@ class Queries:
         found = self._resolve(path, NodeProto, "node")
         scope = found.path.rpartition(".node[")[0]
         if found.place is None:
-            raise PathError("this is no node of a graph", path, self.model._document.name)
+            raise PathError("this is not a node of a graph", path, self.model._document.name)
         return found.value, scope, found.place
 
     def _connections(self, path: str) -> Connections:

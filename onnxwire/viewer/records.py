@@ -66,7 +66,7 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
     if payload:
         tensor = resolve(root, path).value
         if not isinstance(tensor, TensorProto):
-            raise PathError("it is no tensor, and has no payload", path, document.name)
+            raise PathError("it is not a tensor, and has no payload", path, document.name)
         storage = Storage(tensor)
         if storage.file is not None:
             file, first, length = storage.file
@@ -94,7 +94,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     found = resolve(root, path).value
     span = found._span if isinstance(found, Message) else None
     if span is None:
-        raise PathError("it is no message in the file", path, document.name)
+        raise PathError("it is not a message in the file", path, document.name)
     fields = found.DESCRIPTOR.fields_by_number
     place, end = span
     counts: dict[int, int] = {}
@@ -147,7 +147,7 @@ def _text(root: Message, field: FieldDescriptor | None, wire: int, value: int, a
     if wire == WIRE_LEN and (field is None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)):
         data = bytes_at(root._document, value, min(after, value + _SHOWN))
         try:
-            # A letter that the cut went through is no fault of the text.
+            # A letter that the cut went through is not a fault of the text.
             text = data.decode() if after - value <= _SHOWN else data[: _SHOWN - 4].decode("utf-8", "ignore") + "…"
         except UnicodeDecodeError:
             return ""

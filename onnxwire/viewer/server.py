@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             parts = urlsplit(self.path)
         except ValueError:
-            return self._refuse(HTTPStatus.BAD_REQUEST, "this is no address")
+            return self._refuse(HTTPStatus.BAD_REQUEST, "this is not an address")
         if parts.path in self.server.pages:
             return self._send(HTTPStatus.OK, *self.server.pages[parts.path])
         name = parts.path.removeprefix("/api/")
@@ -219,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send_json(self, status: HTTPStatus, answer: dict[str, Any]) -> None:
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        # A name may hold what is no text.
+        # A name may hold what is not text.
         self._send(status, "application/json; charset=utf-8", text.encode("utf-8", "replace"))
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
@@ -234,7 +234,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no GET, and what is no HTTP; the text is not what was sent."""
+        """Refuse what is not a GET, and what is not HTTP; the text is not what was sent."""
         self.close_connection = True
         # The base class answers a method that it has no function for with 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)

@@ -133,15 +133,15 @@ def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
         ("graph.node[]", "names no element"),
         ("graph.node[0,1]", "graph.node has one dimension"),
         ("graph.node[::0]", "the step of a slice can't be 0"),
-        ("graph.node[0]op_type", "'op_type' is no step"),
-        ("tensor:w.0[a]", "[a] are no elements of a tensor"),
+        ("graph.node[0]op_type", "'op_type' is not a step"),
+        ("tensor:w.0[a]", "[a] are not elements of a tensor"),
         ("tensor:w.0[0].dims", "nothing can come behind the elements of a tensor"),
         ("graph.node[0].input[y]", "its elements have no names"),
         ('node:"x', "the name in quotes is wrong"),
         ("w.0[0]", "this is a name; write tensor:w.0[0]"),
         ("/l.0/Conv", "this is a name; write node:/l.0/Conv"),
         ("x", "this is a name; write input:x or value:x"),
-        ("graph..node", "'..node' is no step"),
+        ("graph..node", "'..node' is not a step"),
     ],
 )  # fmt: skip
 def test_a_path_that_leads_nowhere_says_how_far_it_leads(path: str, text: str) -> None:

@@ -391,7 +391,7 @@ HOSTILE = {
     "an unknown dtype": ({"a": row("I4")}, 1, None),
     "a dtype that is a list": ({"a": row(["U8"])}, 1, None),
     "a negative dim": ({"a": row(shape=(-1, -1))}, 1, None),
-    "a dim that is no int": ({"a": row(shape=(1.0,))}, 1, None),
+    "a dim that is not an int": ({"a": row(shape=(1.0,))}, 1, None),
     "a dim that is a bool": ({"a": row(shape=(True,))}, 1, None),
     "a dim of more than 64 bits": ({"a": row(shape=(1 << 64,))}, 1, None),
     "a shape that overflows": ({"a": row(shape=(1 << 32, 1 << 32), end=0)}, 0, None),
@@ -407,7 +407,7 @@ HOSTILE = {
     "a hole": ({"a": row(), "b": row(start=2, end=3)}, 3, None),
     "an overlap": ({"a": row(shape=(2,), end=2), "b": row(start=1, end=2)}, 2, None),
     "the same bytes twice": ({"a": row(), "b": row()}, 1, None),
-    "metadata that is no text": ({"__metadata__": {"a": 1}}, 0, None),
+    "metadata that is not text": ({"__metadata__": {"a": 1}}, 0, None),
     "metadata that is a tensor": ({"__metadata__": row()}, 1, None),
 }
 

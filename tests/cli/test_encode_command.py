@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(tmp_path):
     check_refusal(encode(path, "-o", out), f"{name}: graph: line 2, column 3: GraphProto has no field 'nod'")
     check_refusal(encode(path, "--json", "-o", out), f"{name}: line 1, column 1: expected an object, found 'graph'")
     check_refusal(
-        encode("-o", out, stdin=b"ir_version: 1 \xff"), "<stdin>: line 1, column 15: the byte 0xff is no utf-8"
+        encode("-o", out, stdin=b"ir_version: 1 \xff"), "<stdin>: line 1, column 15: the byte 0xff is not valid utf-8"
     )
     check_refusal(encode("-o", out, stdin=b'"'), "<stdin>: line 1, column 1: expected a field, found")
     assert out.read_bytes() == b"as before"

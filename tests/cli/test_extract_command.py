@@ -287,7 +287,7 @@ def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
         (["--tensor", "*", "-o", "x.bin"], "ends with .npy, .npz, .safetensors"),
         (["--tensor", "zz*", "-o", "x.npy"], "the pattern fits no initializer"),
         (["--tensor", "features.0.weigh", "-o", "x.npy"], "did you mean 'features.0.weight'"),
-        (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is no tensor"),
+        (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is not a tensor"),
     ],
 )
 def test_what_can_not_be_written_is_said_in_one_line(tmp_path, capsys, monkeypatch, options, text):

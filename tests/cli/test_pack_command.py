@@ -136,7 +136,7 @@ def test_packed_weights_are_aligned_where_asked_for(folder):
 def test_what_is_no_size_is_refused(folder, size):
     done = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
     assert done.returncode == 2
-    assert f"{size!r} is no size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr
+    assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr
     assert os.listdir(folder) == ["m.onnx"]
 
 

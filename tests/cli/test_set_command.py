@@ -179,7 +179,7 @@ def test_the_result_goes_to_stdout(capfdbinary):
 @pytest.mark.parametrize(
     ("assignment", "text"),
     [
-        ("ir_version=abc", "ir_version=abc: 'abc' is no whole number"),
+        ("ir_version=abc", "ir_version=abc: 'abc' is not a whole number"),
         ("ir_version=99999999999999999999", "ir_version=99999999999999999999: "),
         ("graph.node[99].name=x", "graph.node[99] is not there; the 17 elements are [0] to [16]"),
         ("grap=x", "ModelProto has no field 'grap'; did you mean 'graph'?"),
@@ -197,7 +197,7 @@ def test_the_result_goes_to_stdout(capfdbinary):
         (f"tensor:features.0.bias=@{DIGITS}", "is no .npy file"),
         ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),
         ("tensor:features.0.bias[0]=1e99", "float32 can't hold it"),
-        ("tensor:features.0.bias[0]=x", "'x' is no number"),
+        ("tensor:features.0.bias[0]=x", "'x' is not a number"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path, capsys, assignment, text):

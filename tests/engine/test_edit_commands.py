@@ -246,7 +246,7 @@ class Lockstep:
             lines += [f"r = {name}.pop({place})", f"{name}[{place}] = {value}"]
         elif not values:
             lines.append(f"r = {name}.pop({place})")
-        # The official runtime gives bytes for a string that is no UTF-8, and does not take them back.
+        # The official runtime gives bytes for a string that is not valid UTF-8, and does not take them back.
         if not any(isinstance(x, bytes) for x in values) or field.type != F.TYPE_STRING:
             others = [one for one in self.fields if self.fields[one].type == field.type]
             others = [one for one in others if all(type(x) is not bytes for x in self.sides[1][one])] or [name]

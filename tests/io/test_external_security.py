@@ -211,7 +211,7 @@ BAD_NUMBERS = [
 @pytest.mark.parametrize("key", ["offset", "length"])
 @pytest.mark.parametrize("number", BAD_NUMBERS, ids=lambda number: repr(number)[:12])
 def test_a_number_that_is_no_plain_decimal_below_2_to_the_63_is_refused(case: Case, key: str, number: str) -> None:
-    case.refuses("w.bin", (key, number), match=f"the {key} .* is no plain decimal")
+    case.refuses("w.bin", (key, number), match=f"the {key} .* is not a plain decimal")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPat
     case.refuses("w.bin", match="hard links")
 
 
-# --- what is no file
+# --- what is not a file
 
 
 def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> None:
@@ -448,7 +448,7 @@ def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, way: str
 
 
 def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, way: str) -> None:
-    # The model is no link, so that nothing says that the store is its own.
+    # The model is not a link, so that nothing says that the store is its own.
     case.link("m.onnx_data", case.outside / "secret")
     case.refuses("m.onnx_data", match="symbolic link leads out")
 

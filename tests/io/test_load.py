@@ -156,7 +156,7 @@ def test_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
     assert onnxwire.ModelProto.FromString(b"") == onnxwire.ModelProto()
 
 
-# --- bytes that are no ONNX
+# --- bytes that are not ONNX
 
 
 def zip_bytes() -> bytes:
@@ -219,19 +219,19 @@ def official_messages() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("actual", ["TensorProto", "GraphProto", "NodeProto", "OperatorSetProto"])
 def test_another_message_given_as_a_model_is_named(actual: str) -> None:
-    with pytest.raises(onnxwire.DecodeError, match=f"looks like an? {actual}.*type=onnxwire.{actual}"):
+    with pytest.raises(onnxwire.DecodeError, match=f"looks like {actual}, not ModelProto; .*type=onnxwire.{actual}"):
         onnxwire.load(official_messages()[actual])
 
 
 def test_a_model_given_as_a_tensor_is_named() -> None:
-    with pytest.raises(onnxwire.DecodeError, match="looks like a ModelProto"):
+    with pytest.raises(onnxwire.DecodeError, match="looks like ModelProto, not TensorProto"):
         onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
 
 def test_data_messages_are_told_apart() -> None:
     tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
     sequence = onnx.SequenceProto(name="seq", elem_type=1, tensor_values=[tensor, tensor]).SerializeToString()
-    with pytest.raises(onnxwire.DecodeError, match="looks like a SequenceProto"):
+    with pytest.raises(onnxwire.DecodeError, match="looks like SequenceProto, not TensorProto"):
         onnxwire.load(sequence, type=onnxwire.TensorProto)
     assert len(onnxwire.load(sequence, type=onnxwire.SequenceProto).tensor_values) == 2
 
@@ -283,7 +283,7 @@ def test_fault_deep_inside_names_its_byte_and_field() -> None:
 
 
 def test_path_counts_only_the_records_of_the_field() -> None:
-    # A record of the field's number with another wire type is no element of it.
+    # A record of the field's number with another wire type is not an element of it.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
     with pytest.raises(onnxwire.DecodeError) as caught:
         onnxwire.verify(data, type=onnxwire.GraphProto)

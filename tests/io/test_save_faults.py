@@ -438,7 +438,7 @@ def test_a_system_call_that_fails_at_the_end_leaves_the_old_file(
     old: Path, way: str, call: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, call, refuse(code))
-    if call == "fchown":  # an owner that can't be kept is no fault
+    if call == "fchown":  # an owner that can't be kept is not a fault
         save(old, b"old")
     else:
         with pytest.raises(SaveError, match=os.strerror(code)):
@@ -791,7 +791,7 @@ def test_a_name_that_is_no_unicode_is_written(tmp_path: Path, way: str) -> None:
     assert os.listdir(tmp_path) == [name]
 
 
-# What is no regular file.
+# What is not a regular file.
 
 
 @linux

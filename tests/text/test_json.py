@@ -37,7 +37,7 @@ def check(pair_of_classes, data):
 
 
 def mend(message):
-    """Replace every string that is no UTF-8."""
+    """Replace every string that is not valid UTF-8."""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for element in value if field.is_repeated else (value,):

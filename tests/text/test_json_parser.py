@@ -34,7 +34,7 @@ def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldVa
     if field.enum_type is not None and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             if not -(1 << 31) <= int(value) < 1 << 31:
-                raise json_format.ParseError(f"{value} is no number of an enum")
+                raise json_format.ParseError(f"{value} is not a number of an enum")
     return convert(value, field, *rest, **options)
 
 
@@ -336,7 +336,9 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):
-            with pytest.raises(onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is no utf-8 here"):
+            with pytest.raises(
+                onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
+            ):
                 onnxwire.from_json(kind, EVERYTHING[0])
 
 
@@ -449,10 +451,10 @@ FAULTS = {
     "{} {}": "line 1, column 4: expected the end of the text, found an object",
     "\ufeff{}": "line 1, column 1: expected an object, found a byte order mark",
     '{"domain": "a\n"}': "domain: line 1, column 12: the string is none of JSON: Invalid control character at",
-    '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has half of a surrogate pair, which is no text"),
+    '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has half of a surrogate pair, which is not text"),
     '{"graph": {"initializer": [{"rawData": "a"}]}}': (
-        "graph.initializer[0].raw_data: line 1, column 40: the string is no base64 (Invalid base64-encoded string: "
-        "number of data characters (1) cannot be 1 more than a multiple of 4)"
+        "graph.initializer[0].raw_data: line 1, column 40: the string is not valid base64 (Invalid base64-encoded "
+        "string: number of data characters (1) cannot be 1 more than a multiple of 4)"
     ),
     '{"graph": {"node": [{"attribute": [{"type": "FLAOT"}]}]}}': (
         'graph.node[0].attribute[0].type: line 1, column 45: onnx.AttributeProto.AttributeType has no value "FLAOT"'

@@ -276,7 +276,7 @@ def test_the_official_runtime_reads_the_text_of_protoc(name, data):
 
 
 def has_broken_text(message):
-    """Whether a string of an official message is no UTF-8; it is bytes then."""
+    """Whether a string of an official message is not valid UTF-8; it is bytes then."""
     for field, value in message.ListFields():
         for element in value if field.is_repeated else (value,):
             if field.message_type is not None and has_broken_text(element):

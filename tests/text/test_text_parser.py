@@ -42,7 +42,7 @@ def parse_enum(field, value, parse=text_format.ParseEnum):
     except ValueError:
         number = 0
     if not -(1 << 31) <= number < 1 << 31:
-        raise ValueError(f"{number} is no number of an enum")
+        raise ValueError(f"{number} is not a number of an enum")
     return parse(field, value)
 
 
@@ -405,7 +405,9 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):
-            with pytest.raises(onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is no utf-8 here"):
+            with pytest.raises(
+                onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is not valid utf-8 here"
+            ):
                 onnxwire.from_text(kind, EVERYTHING[0])
 
 
@@ -569,7 +571,7 @@ FAULTS = {
         "the string has an escape that is none (ordinal not in range(256))"
     ),
     "domain: 'a\n'": "domain: line 1, column 9: the string is not closed by ' on its line",
-    "domain: '\\377'": "domain: line 1, column 15: the string is no UTF-8 (at its byte 0: invalid start byte)",
+    "domain: '\\377'": "domain: line 1, column 15: the string is not valid UTF-8 (at its byte 0: invalid start byte)",
     "graph { input { type { tensor_type { shape { dim { dim_value: 1 dim_param: 'n' } } } } } }": (
         "graph.input[0].type.tensor_type.shape.dim[0].dim_param: line 1, column 65: "
         "dim_value is there too, of which the oneof value allows no more than one"

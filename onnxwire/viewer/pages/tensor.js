@@ -170,7 +170,7 @@ class HeatMap {
       canvas.getContext("2d").putImageData(pixels, 0, 0);
     };
     fill(this.canvas, width, height, values);
-    // Long thin slices get cells that are no squares, but can be seen.
+    // Long thin slices get cells that are not squares, but can be seen.
     this.canvas.style.height = `${Math.round(Math.min(Math.max((this.canvas.clientWidth * height) / width, 28), 320))}px`;
     const strip = html("canvas", { "aria-hidden": "true" });
     fill(strip, 101, 1, Array.from({ length: 101 }, (_, i) => ((i - 50) / 50) * far));
