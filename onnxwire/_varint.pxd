@@ -37,7 +37,7 @@ cdef enum Fault:
     FAULT_GROUP_STRAY        # an end of group where no group is open; detail = its number
     FAULT_GROUP_OTHER        # an end of group of another number; detail = that number
     FAULT_DEPTH              # more than MAX_DEPTH levels
-    FAULT_PACKED_SIZE        # a packed run of fixed numbers whose length is no multiple of their size
+    FAULT_PACKED_SIZE        # a packed run of fixed numbers whose length is not a multiple of their size
     FAULT_PACKED_CUT         # a packed run of varints that ends inside one
     FAULT_PACKED_LONG        # a packed run with a varint of more than 10 bytes
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The parts of the wire scanner that are no fast path: what is wrong with damaged bytes, and runs of varints."""
+"""The parts of the wire scanner that are not on the fast path: diagnosis of damaged bytes, and runs of varints."""
 from libc.string cimport memset
 
 cdef extern from "_packed.h" nogil:

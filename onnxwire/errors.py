@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _NAMES = 100_000  # that are looked at for one that was meant
 _CLOSE = 2000  # of which so many are compared letter by letter
-_LETTERS = 200  # of a name that is compared; a longer one is no slip of the keyboard
+_LETTERS = 200  # of a name that is compared; a longer one is not a slip of the keyboard
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -169,7 +169,7 @@ class FieldAttributeError(EditError, AttributeError):
 
 
 class FieldTextError(FieldValueError, UnicodeEncodeError):
-    """A str that is no text, such as one with a surrogate in it."""
+    """A str that is not text, such as one with a surrogate in it."""
 
     def __init__(self, error: UnicodeEncodeError, field: str = "") -> None:
         UnicodeEncodeError.__init__(self, *error.args)
@@ -178,11 +178,11 @@ class FieldTextError(FieldValueError, UnicodeEncodeError):
 
 
 class FieldBytesError(FieldValueError, UnicodeDecodeError):
-    """Bytes for a string field that are no UTF-8."""
+    """Bytes for a string field that are not valid UTF-8."""
 
     def __init__(self, error: UnicodeDecodeError, field: str = "") -> None:
         UnicodeDecodeError.__init__(self, *error.args)
-        self.reason = f"the bytes are no UTF-8: {error}"
+        self.reason = f"the bytes are not valid UTF-8: {error}"
         self.field = field
 
 

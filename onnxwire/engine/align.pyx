@@ -102,7 +102,7 @@ cdef class Layout:
         if row is None or row.is_repeated or row.type != BYTES or aim.target:
             raise FieldValueError(f"{name}: expected one singular field of bytes of {cls.__name__}")
         if not 1 <= padding <= MAX_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
-            raise FieldValueError(f"{padding} is no number for an unknown field of {cls.__name__}")
+            raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         aim.target = row.number
         aim.padding = padding
         aim.reaches = True

@@ -56,7 +56,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     if damage.fault == FAULT_DEPTH:
         return f"messages and groups nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if damage.fault == FAULT_PACKED_SIZE:
-        return f"a packed run of {length:,} bytes, which is no multiple of the {detail} bytes of a number{corrupt}"
+        return f"a packed run of {length:,} bytes, which is not a multiple of the {detail} bytes of a number{corrupt}"
     if damage.fault == FAULT_PACKED_CUT:
         return f"a packed run that ends inside a varint{corrupt}"
     if damage.fault == FAULT_PACKED_LONG:

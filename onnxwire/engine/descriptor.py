@@ -295,7 +295,7 @@ class EnumTypeWrapper:
         self.DESCRIPTOR = descriptor
 
     def Name(self, number: SupportsIndex) -> str:
-        """The name of a value; raises ValueError where there is none, TypeError for what is no integer."""
+        """The name of a value; raises ValueError where there is none, TypeError for what is not an integer."""
         if not hasattr(number, "__index__"):
             raise TypeError(f"Enum value for {self.DESCRIPTOR.name} must be an int, but got {type(number)} {number!r}.")
         for value in self.DESCRIPTOR.values:

@@ -195,7 +195,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
         elif kind == SFIXED32:
             low = <uint32_t>low
         elif field.closed and not has_value(field, <int32_t>low):
-            raise field_error(field, FieldValueError, f"{value} is no value of {enum_of(field).full_name}")
+            raise field_error(field, FieldValueError, f"{value} is not a value of {enum_of(field).full_name}")
     elif kind == SINT64:
         low = <int64_t>((<uint64_t>low << 1) ^ <uint64_t>(low >> 63))
     raw[0] = <uint64_t>low
@@ -225,7 +225,7 @@ cdef object enum_number(const Field* field, label):
         str.encode(label)
     except UnicodeEncodeError as error:
         raise FieldTextError(error, (<object>field.descriptor).full_name) from None
-    raise field_error(field, FieldValueError, f"{label!r} is no name of {enum_of(field).full_name}")
+    raise field_error(field, FieldValueError, f"{label!r} is not a name of {enum_of(field).full_name}")
 
 
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):

@@ -103,7 +103,7 @@ static inline int ow_is_sparse(int fd) {
 #endif
 }
 
-/* The first stretch between offset and end that is no hole: from *data to *hole, both `end` where all is one hole.
+/* The first stretch between offset and end that is not a hole: from *data to *hole, both `end` where all is one hole.
  * Where that can't be told, all of it. The file's position, which others may share, is left where it was. */
 static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
     *data = offset;

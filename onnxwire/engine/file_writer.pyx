@@ -73,7 +73,7 @@ cdef class Target:
         return self.stream
 
     def seek(self, uint64_t offset):
-        """Go on at another byte, of what is no stream."""
+        """Go on at another byte, of what is not a stream."""
         self.enter()
         self.settle()
         self.flush()
@@ -106,7 +106,7 @@ cdef class Target:
         return 0
 
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1:
-        """Write n bytes of memory to another place of what is no stream, at once, while no other thread runs."""
+        """Write n bytes of memory to another place of what is not a stream, at once, while no other thread runs."""
         cdef int64_t moved
         self.enter()
         while n:

@@ -120,7 +120,7 @@ cdef class Message(View):
         """Give a bytes field the memory of a contiguous buffer, which is not copied and shall not change any more."""
         cdef Field* field = named_field(self, name)
         if field == NULL or field.repeated or field.kind != BYTES:
-            raise FieldValueError(f"{name} is no singular bytes field")
+            raise FieldValueError(f"{name} is not a singular bytes field")
         share_memory(self, field, memoryview(data).cast("B"))
 
     def _unknown_fields(self):
@@ -143,7 +143,7 @@ cdef class Message(View):
     def WhichOneof(self, oneof_group):
         """The name of the member of a oneof that is there, or None.
 
-        Raises ValueError for a name that is no oneof of the message.
+        Raises ValueError for a name that is not a oneof of the message.
         """
         if named_field(self, oneof_group) != NULL:
             raise FieldValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}".')

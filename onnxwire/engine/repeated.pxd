@@ -49,7 +49,7 @@ cdef class SpanIterator:
     cdef PyObject* document      # of the message when it was last looked at; borrowed, to be compared only
     cdef uint32_t epoch          # the same
     cdef Py_ssize_t i
-    cdef uint8_t tag             # of the records, where it is one byte; else 0, which is no tag
+    cdef uint8_t tag             # of the records, where it is one byte; else 0, which is not a tag
 
     cdef object next_bound(self)
     cdef int stand(self) except -1

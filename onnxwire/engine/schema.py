@@ -127,7 +127,7 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
     """Make message classes from table files, in the notation of `schema/README.md`.
 
     paths: the files, those that others import among them. module: what the classes call their home.
-    Raises ValueError that names the file and line of what is no table, OSError for what can't be read.
+    Raises ValueError that names the file and line of what is not a table, OSError for what can't be read.
     """
     from onnxwire.engine.table_text import parse
 

@@ -231,7 +231,7 @@ def _field_row(cells: dict[str, str], line: int) -> FieldRow:
 
 def _identifier(name: str) -> str:
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a name")
     return name
 
 

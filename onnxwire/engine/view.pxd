@@ -11,7 +11,7 @@ from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
-    HAS_UNKNOWN = 1      # some record is no known field's: number, wire type or enum value
+    HAS_UNKNOWN = 1      # some record is not a known field's: number, wire type or enum value
     HAS_MERGE = 2        # some singular message field stands more than once
     DROPS_UNKNOWN = 4    # the unknown fields of the bytes were discarded
 
@@ -130,7 +130,7 @@ cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) n
 cdef inline void start_records(
     Cursor* cursor, const uint8_t* start, const uint8_t* end, PyObject* parts, const uint8_t* first
 ) noexcept:
-    """The same for a message that is no view: its span, and its Spans or NULL."""
+    """The same for a message that is not a view: its span, and its Spans or NULL."""
     cdef const Span* part = NULL
     cursor.p = start
     cursor.end = end
