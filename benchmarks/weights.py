@@ -32,7 +32,7 @@ def touch_all(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[
 
 
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
-    """Return a checksum of the values of each weight; the one small tensor in a typed field is no weight."""
+    """Return a checksum of the values of each weight; the one small tensor in a typed field is not a weight."""
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
 

@@ -84,7 +84,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 
     def operation() -> object:
         with safe_open(str(SAFETENSORS), framework) as file:
-            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is no dict
+            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is not a dict
             return weights.touch_all((name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors)
 
     return operation
