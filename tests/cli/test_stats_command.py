@@ -205,8 +205,8 @@ def test_pictures_are_drawn_by_matplotlib(model, odd, tmp_path, capsys) -> None:
     ("arguments", "text"),
     [
         (["--plot", "w.gif"], "end it in .html, .png or .svg"),
-        (["--bins", "0"], "no number of ranges"),
-        (["--threads", "x"], "no number of threads"),
+        (["--bins", "0"], "not a number of ranges"),
+        (["--threads", "x"], "not a number of threads"),
         (["--json", "--csv"], "not allowed with"),
     ],
 )

@@ -305,7 +305,7 @@ def test_packed_run_cut_inside_a_number_names_its_field() -> None:
     with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as caught:
         list(tensor.dims)
     assert caught.value.path == "dims"
-    with pytest.raises(onnxwire.DecodeError, match="no multiple of the 4 bytes"):
+    with pytest.raises(onnxwire.DecodeError, match="not a multiple of the 4 bytes"):
         onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
 
 
