@@ -14,7 +14,7 @@ WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_FIXED32 = 0, 1, 2, 5
 
 
 def read_varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return the varint at a place, and the place behind it."""
+    """Return the varint at an offset, and the offset after it."""
     value = shift = 0
     while True:
         byte = data[place]

@@ -107,7 +107,7 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 #endif
 
 /* The loop of levels 1 and 2. `v` starts the number being read, `b` the block being looked at; v <= b always, and a
- * block is only looked at with 8 bytes to spare behind it, so that the load at any v inside it stays before `end`. */
+ * block is only looked at with 8 bytes to spare after it, so that the load at any v inside it stays before `end`. */
 #define OW_BLOCKS(NAME, ENDS, SQUEEZE, PACKED, TARGET)                                                                \
     TARGET static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                 \
         const uint8_t *v = p;                                                                                         \

@@ -3,7 +3,7 @@
 
 Public: other Cython projects may `cimport onnxwire._varint`. Everything here is C, needs no GIL and no Python object.
 
-The guarantee of every reader: nothing at or after `end` is read; on success the pointer behind what was read is
+The guarantee of every reader: nothing at or after `end` is read; on success the pointer after what was read is
 returned, on damage NULL, and no output argument is to be trusted then. `explain` tells what the damage is.
 Source: protobuf.dev, "Encoding".
 """
@@ -150,7 +150,7 @@ cdef inline int64_t zigzag64(uint64_t raw) noexcept nogil:
 cdef inline const uint8_t* skip_group(
     const uint8_t* p, const uint8_t* end, uint32_t number, int depth
 ) noexcept nogil:
-    """Skip behind the end of the group `number`, whose start was just read; `depth` levels may still open, itself one.
+    """Skip past the end of the group `number`, whose start was just read; `depth` levels may still open, itself one.
 
     Inside a group a field number 0 is skipped as any other, which is what protobuf's own parser does.
     """
@@ -183,7 +183,7 @@ cdef inline const uint8_t* skip_group(
 
 
 cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint32_t tag, int depth) noexcept nogil:
-    """Skip the value behind a tag; a group may open `depth` levels."""
+    """Skip the value after a tag; a group may open `depth` levels."""
     cdef uint64_t value
     cdef int wire = tag & 7
     if wire == WIRE_VARINT:

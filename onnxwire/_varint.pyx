@@ -60,7 +60,7 @@ cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept no
         if level == 0:
             return damage
 
-    # A value that can't be skipped: `after` stands behind its tag.
+    # A value that can't be skipped: `after` is just past its tag.
     if tag & 7 == WIRE_VARINT:
         damage.fault = FAULT_VARINT_CUT if is_cut(after, end) else FAULT_VARINT_LONG
     elif tag & 7 == WIRE_LEN:

@@ -117,7 +117,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     """What tells whether a row fulfils a condition, such as `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ is a regular expression that is found in it.
-    Numbers may have K, M, G or T behind them, for powers of 1024; other values are compared as a shell's pattern.
+    Numbers may have K, M, G or T after them, for powers of 1024; other values are compared as a shell's pattern.
     Raises PathError for what is not a condition; what is made of it does so for a key that rows do not have.
     """
     parts = _FILTER.fullmatch(text)

@@ -80,7 +80,7 @@ def resolve(message: Message, path: str) -> Found:
         found, rest = Found("", message), path
     while rest:
         if found.index is not None:
-            raise _error(message, path, f"nothing can come behind the elements of a tensor, and {rest!r} does")
+            raise _error(message, path, f"nothing can come after the elements of a tensor, and {rest!r} does")
         if rest.startswith("["):
             content, rest = _bracket(message, path, rest)
             found = _element(message, path, found, content)
@@ -142,7 +142,7 @@ def _field(root: Message, path: str, found: Found, name: str) -> Found:
 
 
 def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Part, ...], str]:
-    """What stands in the brackets that a text begins with, a name or an index, and the text behind them."""
+    """What stands in the brackets that a text begins with, a name or an index, and the text after them."""
     if text.startswith('["'):
         name, end = _quoted(root, path, text, 1)
         if not text.startswith("]", end):
@@ -263,7 +263,7 @@ _Stages = list[Callable[[], Iterator[Named]]]
 
 
 def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str]:
-    """The message that a text names, and what of the text is behind its name.
+    """The message that a text names, and what of the text is after its name.
 
     The main graph comes first: what has the name elsewhere too is found by its place.
     """

@@ -527,7 +527,7 @@ def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tu
     sizes = [len(axis) for axis in ranges]
     if 0 in sizes:
         return
-    # Axes before `cut` are taken element by element, the one there in pieces, those behind it whole.
+    # Axes before `cut` are taken element by element, the one there in pieces, those after it whole.
     cut, behind = len(ranges), 1
     while cut > 0 and behind * sizes[cut - 1] <= limit:
         cut -= 1

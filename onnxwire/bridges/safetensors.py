@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Gives some bytes of a file: those from an offset on, so many."""
 
     Entry = tuple[Kind, list[int], int, int]
-    """A tensor's type and shape, and its bytes in the file: the first, and the one behind the last."""
+    """A tensor's type and shape, and its bytes in the file: the first, and the one after the last."""
 
 _NAMES = {
     "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",

@@ -49,7 +49,7 @@ cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk
 
 
 cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
-    """Step to the field's next record, packed or of the wire type; False behind the last one."""
+    """Step to the field's next record, packed or of the wire type; False after the last one."""
     cdef const uint8_t* p
     cdef uint32_t tag = 0
     cdef uint64_t n = 0

@@ -42,7 +42,7 @@ cdef struct Frame:
     int32_t function
     int32_t scope
     int32_t node         # the next one
-    int32_t last         # behind the last one
+    int32_t last         # after the last one
     int32_t attribute    # of the node: the next one that may hold a graph, -1 before the node's inputs were looked at
     int32_t last_attribute
     int32_t nested       # of the attribute: the next graph

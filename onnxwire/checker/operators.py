@@ -5,8 +5,8 @@
     domain  operator  since  inputs  outputs  attributes  types  notes
 
 since: the version of the domain's operator set that brought this signature. inputs, outputs: `name:type` each, with
-spaces between; `?` behind it is optional, `*2` any number from 2 on (the last one only), `~` of different types.
-attributes: `name:INT` each, `!` behind it required. types: what each type variable may be, `T=float` or `T=@3`. notes:
+spaces between; `?` after it is optional, `*2` any number from 2 on (the last one only), `~` of different types.
+attributes: `name:INT` each, `!` after it required. types: what each type variable may be, `T=float` or `T=@3`. notes:
 `deprecated`; `attributes...`, others are let pass; `inputs!=3`, `outputs!=2`, a count that is not allowed although it
 lies between the least and the most.
 A row `@3<tab>float double seq(int64)` names a set of types once, before it is used; a tensor's type is that of its

@@ -100,7 +100,7 @@ class Types:
         return column
 
     def of_values(self, facts: Facts) -> Column:
-        """The type of each row of TypeProto, and 0 behind them."""
+        """The type of each row of TypeProto, and 0 after them."""
         types = facts.TypeProto
         result = np.zeros(types.n + 1, np.int32)
         if not types.n:

@@ -21,7 +21,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     cdef str cut = "the bytes end inside "
     # Where what is missing is missing at the document's end, the end of the file itself was lost.
     cdef str lost = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
-    cdef str corrupt = "; the bytes are damaged or no protobuf message"
+    cdef str corrupt = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
         if end != document.end:
             return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{corrupt}"

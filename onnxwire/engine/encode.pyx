@@ -247,7 +247,7 @@ cdef inline int put_text(
 # --- messages
 
 cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
-    """Put a message behind its tag and length, or without them where number is 0."""
+    """Put a message after its tag and length, or without them where number is 0."""
     cdef Py_ssize_t place = self.n
     cdef uint64_t before = self.total
     cdef uint64_t size

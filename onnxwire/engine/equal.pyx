@@ -158,7 +158,7 @@ cdef list unknown_records(bytes data):
 
 
 cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
-    """Read one record, and move p behind it.
+    """Read one record, and move p past it.
 
     The value is an int, bytes, or for a group the sorted list of its records; an end of group is (number, wire type).
     """

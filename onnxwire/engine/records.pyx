@@ -14,9 +14,9 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     """Read the record at a byte of a document, of a message that ends at `end`, or of a group in it.
 
     Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
-    behind its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
+    after its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
     record is damaged, the next record is None; where not even the tag could be read, the value starts at `offset`; of a
-    length that runs past the end the value still starts behind it, and the raw value is the length. An end of group
+    length that runs past the end the value still starts after it, and the raw value is the length. An end of group
     reads as damaged, with its number and wire type.
     """
     cdef const uint8_t* p

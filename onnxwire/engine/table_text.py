@@ -104,7 +104,7 @@ def parse(text: str, source: str = "<table>") -> FileTables:
 
 
 class _Reader:
-    """Takes the lines of a file one by one; the heading behind the last section is `## end`."""
+    """Takes the lines of a file one by one; the heading after the last section is `## end`."""
 
     def __init__(self) -> None:
         self.name = ""

@@ -42,7 +42,7 @@ cdef struct Cursor:
 
 cdef struct Record:
     const uint8_t* start         # its tag
-    const uint8_t* value         # the value; behind the length of a WIRE_LEN
+    const uint8_t* value         # the value; after the length of a WIRE_LEN
     uint64_t n                   # length of a WIRE_LEN, raw bits of a number
     uint32_t tag
 

@@ -192,7 +192,7 @@ cdef const uint8_t* scan_slots(
 
 
 cdef struct Kept:
-    # What stands behind the slots in the document's store.
+    # What comes after the slots in the document's store.
     const Table* table
     uint32_t flags
 

@@ -46,7 +46,7 @@ class AtomicFile:
     a symbolic link, what it points to is replaced. What is not a regular file, such as a pipe, a device or /dev/stdout,
     is written directly.
 
-    On Linux the new file has no name until the disk has it, so that a kill leaves nothing behind. Only in the moment
+    On Linux the new file has no name until the disk has it, so that a kill leaves no file. Only in the moment
     after that, or where there are no such files, it leaves `.NAME.….onnxwire-tmp`, which the next save to the same path
     removes (not on Windows).
 

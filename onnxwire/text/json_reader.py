@@ -550,7 +550,7 @@ class _JsonParser:
     # --- strings
 
     def _string(self, longest: int) -> tuple[str, int]:
-        """The string that begins here and the place behind it; -1 as the place of what is cut off and that long."""
+        """The string that begins here and the offset after it; -1 as the place of what is cut off and that long."""
         window = self.window
         while True:
             buf, start = window.buf, window.pos

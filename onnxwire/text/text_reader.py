@@ -209,7 +209,7 @@ def safe_cut(buf: str, start: int, end: int) -> int:
 
     start: the beginning of the literal, or where it was cut before. end: the end of what there is of it.
     No escape is cut apart, and the escape of a low surrogate is not parted from what may be that of its high one. There
-    are 12 characters or more behind the place, so that the escape that stands there is whole.
+    are 12 characters or more after the place, so that the escape that stands there is whole.
     """
     last = end - 12
     while last > start:

@@ -199,7 +199,7 @@ class Queries:
     def around(self, path: str, hops: int = 2) -> dict[str, Any]:
         """Draw the graph around a node.
 
-        path: of the node; hops: how many steps before it and behind it, up to 6.
+        path: of the node; hops: how many steps before it and after it, up to 6.
         Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the middle, width, height,
         hidden: how many of its connections are not drawn), edges (from and to, numbers of boxes, value, points that
         they pass) and focus, the number of the node's box. Raises PathError where there is no node.

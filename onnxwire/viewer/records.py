@@ -18,7 +18,7 @@ _SHOWN = 80  # bytes of a text that are shown in a row
 
 
 def span_of(root: Message, path: str) -> tuple[int, int]:
-    """Where the value of a field stands: the offsets of its first byte and behind its last.
+    """Where the value of a field stands: the offsets of its first byte and after its last.
 
     path: of a message, of a field or of an element of one; "" for the whole file. Of a packed field, the whole run.
     Raises PathError where the path leads nowhere, or to what is not in the file.

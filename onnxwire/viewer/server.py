@@ -114,7 +114,7 @@ class Server(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """The address to open, as long as nobody has."""
-        # What is behind # is not sent to the server, and so stands in no log of what is between.
+        # What is after # is not sent to the server, and so stands in no log of what is between.
         return f"http://127.0.0.1:{self.server_port}/#token={self.token}"
 
     def exchange(self, token: str) -> str | None:

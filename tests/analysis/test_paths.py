@@ -135,7 +135,7 @@ def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
         ("graph.node[::0]", "the step of a slice can't be 0"),
         ("graph.node[0]op_type", "'op_type' is not a step"),
         ("tensor:w.0[a]", "[a] are not elements of a tensor"),
-        ("tensor:w.0[0].dims", "nothing can come behind the elements of a tensor"),
+        ("tensor:w.0[0].dims", "nothing can come after the elements of a tensor"),
         ("graph.node[0].input[y]", "its elements have no names"),
         ('node:"x', "the name in quotes is wrong"),
         ("w.0[0]", "this is a name; write tensor:w.0[0]"),

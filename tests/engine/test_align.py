@@ -173,7 +173,7 @@ def test_padding_of_other_alignments_and_readers_does_not_pile_up(model, alignme
     plain = model.SerializeToString()
     wanted = aligned(plain, alignment)
     assert aligned(aligned(plain, before), alignment) == wanted
-    # The official runtime writes unknown fields behind all others.
+    # The official runtime writes unknown fields after all others.
     rewritten = onnx.ModelProto.FromString(aligned(plain, before)).SerializeToString()
     assert aligned(rewritten, alignment) == wanted
 

@@ -580,7 +580,7 @@ def test_what_is_swapped_while_it_is_opened_is_never_the_secret(case: Case, kind
 
 
 def test_cve_2022_25882_climbing_from_the_start(case: Case, way: str) -> None:
-    # https://github.com/onnx/onnx/issues/3991: the location was put behind the folder's name as it was.
+    # https://github.com/onnx/onnx/issues/3991: the location was put after the folder's name as it was.
     for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
         case.refuses(location, match=r"\.\.")
 

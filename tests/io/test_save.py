@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
-    """A loaded model with edits before, between and behind its weights, and the official encoding of it."""
+    """A loaded model with edits before, between and after its weights, and the official encoding of it."""
     ours = onnxwire.load(path)
     official = onnx.load(path)
     for model in (ours, official):

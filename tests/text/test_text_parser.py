@@ -212,7 +212,7 @@ TEXTS += [
 
 
 def in_fields(values, name):
-    """Texts of one field, with anything behind it that may follow."""
+    """Texts of one field, with anything after it that may follow."""
     return [f"{name}: {value}{end}" for value in values for end in ("", ",", " one_int64: 1")]
 
 
@@ -249,7 +249,7 @@ def random_number(draw, field):
 
 
 def random_value(draw, field, depth):
-    """What stands behind a field's name."""
+    """What comes after a field's name."""
     is_list = field.is_repeated and draw.random() < 0.3
     count = draw.randrange(4) if is_list else 1
     if field.message_type is not None:

@@ -66,7 +66,7 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
     dense_sizes, sparse_sizes = facts.lists("TensorProto.dims").value, facts.lists("SparseTensorProto.dims").value
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
-    # Functions are scopes, too, and are counted on behind the graphs.
+    # Functions are scopes, too, and are counted on after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
     shaped = np.flatnonzero((scope >= 0) & (values.shape >= 0))
     dense = np.flatnonzero(tensors.under("GraphProto.initializer"))

@@ -309,7 +309,7 @@ def range_in_file(facts: Facts) -> Iterator[Found]:
         facts,
         "offset",
         begins_late,
-        "the offset {0:,} is behind the end of the file, which has {1:,} bytes; it was cut, or is another model's",
+        "the offset {0:,} is after the end of the file, which has {1:,} bytes; it was cut, or is another model's",
         ranges.offset,
         sizes,
     )

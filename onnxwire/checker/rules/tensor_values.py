@@ -123,18 +123,18 @@ def _padded(facts: Facts) -> Any:
 
 @rule("tensor-raw-data-float6-padding")
 def raw_data_float6_padding(facts: Facts) -> Iterator[Found]:
-    """Bits behind the last element of 6 bits are zero."""
+    """Bits after the last element of 6 bits are zero."""
     tensors = facts.TensorProto
     yield tensors.at(
         _padded(facts) & facts.derive(Payloads).of(*FLOAT6),
-        "the last byte of raw_data of tensor {0!r} has bits behind the last element; make them zero",
+        "the last byte of raw_data of tensor {0!r} has bits after the last element; make them zero",
         tensors.texts(tensors.name),
     )
 
 
 @rule("tensor-packed-padding-zero")
 def packed_padding_zero(facts: Facts) -> Iterator[Found]:
-    """Bits behind the last element of 4 or 2 bits are zero; of int32_data, lists of up to 64 KiB are looked at."""
+    """Bits after the last element of 4 or 2 bits are zero; of int32_data, lists of up to 64 KiB are looked at."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_some = payloads.of(*FOUR_BITS, *TWO_BITS)
     if not is_some.any():
@@ -145,7 +145,7 @@ def packed_padding_zero(facts: Facts) -> Iterator[Found]:
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
         is_some & (_padded(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
-        "the last byte of tensor {0!r} of {1} has bits behind the last element; make them zero",
+        "the last byte of tensor {0!r} of {1} has bits after the last element; make them zero",
         tensors.texts(tensors.name),
         type_names(tensors.data_type),
     )
