@@ -24,9 +24,9 @@ DIFFERENCES = {
     "wholly": "An edit that fails changes nothing. Officially what was done before the error stays; `whole` takes that"
     " back in sequences, and where it is elsewhere, a program ends there.",
     "held": "Parts of a message that were taken before `Clear`, `ClearField`, `CopyFrom` or `ParseFromString` on it"
-    " are no longer its own, as officially, but two sequences of one field then officially stay one list, and ours go on"
-    " each alone, with what they had when they were last looked at. Officially `Clear` of a new message, too, may leave"
-    " what was not there its own. Programs don't compare such parts after that (`gone`), and go on reading them.",
+    " are no longer its own, as officially, but two sequences of one field then officially stay one list, and ours go"
+    " on each alone, with what they had when they were last looked at. Officially `Clear` of a new message, too, may"
+    " leave what was not there its own. Programs don't compare such parts after that (`gone`), and go on reading them.",
     "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the"
     " one that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
     "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"

@@ -115,7 +115,7 @@ cdef class OverlayIndex:
     cdef Pair* pairs
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    # Those that came since they were sorted, sorted too, LATE at most: so that a first edit among many does not move all.
+    # Those that came since they were sorted, sorted too, LATE at most: a first edit among many does not move all.
     cdef Pair* late
     cdef Py_ssize_t n_late
 
