@@ -102,7 +102,7 @@ class ExternalDataError(TensorError):
 
 
 class MissingPackageError(Error, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """The request needs a package that is not installed."""
 
 
 class QueryError(Error, ValueError):

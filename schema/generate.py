@@ -156,14 +156,14 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
 
 
 def _element_types(row) -> tuple[str, str]:
-    """What one value of a field is when it is read, and what it may be when it is given."""
+    """The type of one value of a field when it is read, and what it may be when it is given."""
     if row.type == 11:
         return row.type_name, row.type_name
     return _TYPES.get(row.type, _INT)
 
 
 def _keyword_type(row) -> str:
-    """What the constructor takes for a field."""
+    """The type that the constructor takes for a field."""
     taken = _element_types(row)[1]
     if row.type == 11:
         taken += " | dict[str, Any]"

@@ -89,7 +89,7 @@ def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "va
 
 
 def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
-    """What tells whether a name is meant by a pattern.
+    """A test whether a name matches a pattern.
 
     pattern: a shell's pattern for the whole name where it has one of *, ? or [ in it, else a part of the name; with
     is_regex a regular expression that is found somewhere in it. Raises PathError for what is not a regular expression.
@@ -114,7 +114,7 @@ def filter_key(text: str) -> str:
 
 
 def row_filter(text: str) -> Callable[[Row], bool]:
-    """What tells whether a row fulfils a condition, such as `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
+    """A test whether a row fulfils a condition, such as `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ is a regular expression that is found in it.
     Numbers may have K, M, G or T after them, for powers of 1024; other values are compared as a shell's pattern.
@@ -177,7 +177,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 @dataclass(slots=True)
 class Branch:
-    """What of some tensors has the same prefix of the name.
+    """The tensors among some whose names have the same prefix.
 
     name: the part of the prefix that is this branch's own. bytes, count: of the payloads, and of the tensors below.
     children: by the next part of the name.

@@ -40,7 +40,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a path leads to.
+    """The value that a path leads to.
 
     path: the way there in fields and places, whatever name was asked for. value: a message, a repeated field or a list
     of some of its elements, a number, a str; of a field of bytes a read-only buffer of them. parent: the message whose
@@ -142,7 +142,7 @@ def _field(root: Message, path: str, found: Found, name: str) -> Found:
 
 
 def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Part, ...], str]:
-    """What stands in the brackets that a text begins with, a name or an index, and the text after them."""
+    """The name or index in the brackets that a text begins with, and the text after them."""
     if text.startswith('["'):
         name, end = _quoted(root, path, text, 1)
         if not text.startswith("]", end):
@@ -295,7 +295,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
 
 
 def _found(root: Message, path: str, value: Any) -> Found:
-    """What a path of fields and places leads to, with the message and field that it is in."""
+    """The value that a path of fields and indexes leads to, with the message and field that it is in."""
     outer, _, last = path.rpartition(".")
     name, _, place = last.rstrip("]").partition("[")
     parent: Any = root

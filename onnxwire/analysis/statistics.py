@@ -61,7 +61,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a tensor's elements are like.
+    """The statistics of a tensor's elements.
 
     count: of all elements; zeros, nan, inf: how many of them are 0 (or -0), NaN, and infinite of either sign.
     min, max, mean, std: of the finite elements alone, in the units of the elements; None where there are none. Those of
@@ -263,7 +263,7 @@ def _from_float16(bits: Array) -> Array:
 
 @dataclass(slots=True)
 class _Moments:
-    """What is known of some elements. squares: the sum of the squared distances from their mean."""
+    """Partial statistics of some elements. squares: the sum of the squared distances from their mean."""
 
     count: int = 0
     finite: int = 0
@@ -448,7 +448,7 @@ class _Pass:
         return [found.finish(counter) for found, counter in zip(moments, counters, strict=True)]
 
     def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
-        """What `work` makes of the blocks of each task, by reader, in order."""
+        """The results of `work` for the blocks of each task, by reader, in order."""
         results: list[list[Any]] = [[None] * -(-reader.count // _TASK) for reader in readers]
         tasks = ((place, task) for place, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):

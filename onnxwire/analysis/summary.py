@@ -1,4 +1,4 @@
-"""What is in a model, counted without reading a weight."""
+"""Summaries of models: everything counted, without reading a weight."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Distance:
     nan: int = 0
 
     def plus(self, other: Distance) -> Distance:
-        """What is known of this part and another one together; elements are those of the whole."""
+        """The statistics of this part and another one together; elements are those of the whole."""
         known = [value for value in (self.max_abs, other.max_abs) if value is not None]
         return Distance(self.elements, self.different + other.different, max(known, default=None), self.nan + other.nan)
 

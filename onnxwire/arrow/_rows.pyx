@@ -143,7 +143,7 @@ cdef Field* field_of(Table* table, str name) except NULL:
 
 
 cdef class Program:
-    """What a walk from messages of a class does to fill a table; made once of each class and table."""
+    """The program of a walk from messages of a class that fills a table; made once of each class and table."""
     cdef TableOwner owner            # of the C tables
     cdef Known known
     cdef Plan* plans                 # by table

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TableSpec(namedtuple("TableSpec", ("message", "fields", "columns"))):
-    """What a table is made of: the messages of a type that are in one of some fields, and the columns."""
+    """The source of a table: the messages of a type that are in one of some fields, and the columns."""
 
     __slots__ = ()
     message: str

@@ -78,7 +78,7 @@ def to_npz(
 
 
 def stored_as(tensor: TensorProto) -> str:
-    """What the elements are written as, and how they are had back, where numpy has no such type; "" where it has."""
+    """The type that elements are written as and how to get them back, where numpy lacks theirs; "" where it has it."""
     storage = Storage(tensor)
     kind = storage.kind
     if kind is STRING or _is_native(kind):
@@ -106,7 +106,7 @@ def _dtype_of(kind: Kind) -> np.dtype[Any]:
 
 
 class _Entry:
-    """What a tensor is in a file: a header, and its elements. size: in bytes."""
+    """A tensor as it is in a file: a header, and its elements. size: in bytes."""
 
     def __init__(self, tensor: TensorProto) -> None:
         import numpy as np

@@ -41,7 +41,7 @@ _NAMES = {
     "INT32": "I32", "UINT32": "U32", "FLOAT": "F32", "COMPLEX64": "C64", "DOUBLE": "F64", "INT64": "I64",
     "UINT64": "U64",
 }  # fmt: skip
-"""What the format, as of safetensors 0.8, calls ONNX's data types; it has no others."""
+"""The names that the format, as of safetensors 0.8, gives ONNX's data types; it has no others."""
 
 _KINDS = {name: BY_NAME[kind] for kind, name in _NAMES.items()}
 _METADATA = "__metadata__"

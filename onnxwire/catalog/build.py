@@ -27,7 +27,7 @@ _GROUP_BYTES = 1 << 26  # of its rows in memory
 
 @dataclass
 class Summary:
-    """What a run did.
+    """The result of a run.
 
     read, unchanged, pruned: models. failures: of those that could not be read, why. rows: of each table, in the whole
     catalog.
@@ -131,7 +131,7 @@ def find_models(sources: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def _state(model: str, hash: bool, check: bool) -> list[int] | None:
-    """What tells whether a model is to be read: size, time in nanoseconds, hashed, checked; None where it is gone."""
+    """The key of a model's state: size, time in nanoseconds, hashed, checked; None where it is gone."""
     try:
         status = os.stat(model)
     except OSError:

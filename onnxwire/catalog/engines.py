@@ -1,4 +1,4 @@
-"""What carries tasks to where they are read: processes here, a dask.distributed cluster, or Ray.
+"""Engines that carry tasks to where they are read: processes here, a dask.distributed cluster, or Ray.
 
 Each engine gives the results of tasks in their order, with a window of them under way, so that memory is bounded. A
 task whose worker ended is given to another, three times in all; then its models are read one at a time, each in a

@@ -1,4 +1,4 @@
-"""What a catalog says of some models: one function from paths to Arrow tables, which every engine runs."""
+"""The rows of a catalog for some models: one function from paths to Arrow tables, which every engine runs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProt
 
 
 def first_line(error: Exception) -> str:
-    """What DuckDB says is wrong, without the drawing of the place."""
+    """The message of an error of DuckDB, without the drawing of the position."""
     text = str(error).strip()
     head, _, rest = text.partition("\n\n")
     place = re.match(r"LINE (\d+):", rest)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a whole document says, as columns of numbers: one sheet a message type, one row a message."""
+"""A whole document as columns of numbers: one sheet a message type, one row a message."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from onnxwire.checker._texts cimport Texts, is_utf8

@@ -619,7 +619,7 @@ cdef class Facts:
         return self.buffer(self.foreign, self.n_foreign, sizeof(Foreign))
 
     def trait_column(self):
-        """What each string is made of."""
+        """The kinds of characters of each string."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @property
@@ -658,7 +658,7 @@ cdef class Facts:
         return self.names[sheet], slot
 
     def place(self, str name, int32_t row):
-        """What stands above a row: (type of the parent, its row, edge, index), or None for the root."""
+        """The parent of a row: (type of the parent, its row, edge, index), or None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)

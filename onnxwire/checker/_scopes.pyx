@@ -52,7 +52,7 @@ cdef struct Frame:
 
 
 cdef class Scopes:
-    """What names stand for.
+    """The meanings of names.
 
     uses: of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output; defined:
     the faults of each element of NodeProto.output; inputs, initializers: those of rows of ValueInfoProto, TensorProto,
@@ -132,7 +132,7 @@ cdef class Scopes:
         return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
 
     def described_column(self):
-        """What is described, as a payload of int32."""
+        """The descriptions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
 
     cdef int64_t defined_count(self):
@@ -299,7 +299,7 @@ cdef class Scopes:
         return 0
 
     cdef int faults_of(self, int32_t text) noexcept:
-        """What a name stands for where it is to be defined: flags of everything that it is already."""
+        """The meaning of a name where it is to be defined: flags of everything that it is already."""
         cdef int32_t i = self.bound[text]
         if i < 0:
             return 0

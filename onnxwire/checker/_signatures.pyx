@@ -75,7 +75,7 @@ cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int3
 
 cdef inline uint8_t hold_type(const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
                               ) noexcept nogil:
-    """What is wrong with a type that is known; a variable that is not bound yet is bound to it."""
+    """The fault of a type that is known; a variable that is not bound yet is bound to it."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE
     if parameter.variable >= 0:

@@ -1,4 +1,4 @@
-"""What rules read: the columns of a document as numpy arrays, by message type and field.
+"""The input of rules: the columns of a document as numpy arrays, by message type and field.
 
 facts.NodeProto.op_type            int32, the id of each node's operator name; 0 where it has none
 facts.NodeProto.has("name")        bool, whether the field is there
@@ -65,7 +65,7 @@ class Found:
         self.rows = self.rows[:0]
 
     def message(self, row: int) -> str:
-        """What is said of a row."""
+        """The text of a finding about a row."""
         if not self.columns:
             return self.template
         return self.template.format(*(column(row) if callable(column) else column[row] for column in self.columns))
@@ -92,7 +92,7 @@ class Table:
     n: int
 
     def at(self, rows: Rows | Iterable[int], template: str, *columns: Any) -> Found:
-        """What a rule found here.
+        """The findings of a rule here.
 
         rows: a bool array over all rows, or the numbers of some; template, columns: as of `Found`.
         """
@@ -345,11 +345,11 @@ class Facts:
 
     @cached_property
     def traits(self) -> Rows:
-        """What each string is made of, by id: IDENTIFIER | ASCII | UTF8 | ANGLE | DOTTED."""
+        """The kinds of characters of each string, by id: IDENTIFIER | ASCII | UTF8 | ANGLE | DOTTED."""
         return np.frombuffer(self.columns.trait_column(), np.uint8)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:
-        """What a function of the facts gives, which is called once: facts that several rules of a scope share."""
+        """The result of a function of the facts, which is called once: facts that several rules of a scope share."""
         if make not in self._derived:
             self._derived[make] = make(self)
         return self._derived[make]

@@ -50,7 +50,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What an operator says of an attribute; type: a number of AttributeProto.AttributeType."""
+    """An operator's declaration of an attribute; type: a number of AttributeProto.AttributeType."""
 
     type: int
     is_required: bool

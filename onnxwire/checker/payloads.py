@@ -1,4 +1,4 @@
-"""What tensors hold, as columns: how many elements their dims call for, where they are, how many there are."""
+"""The contents of tensors, as columns: how many elements their dims call for, where they are, how many there are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LIMIT = _by_number(lambda kind: min(MAX_COUNT * 8 // kind.bits, MAX_COUNT) if k
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:
-    """What gives the names of a column of data types, by row."""
+    """A function that gives the names of a column of data types, by row."""
     return lambda row: name_of(int(numbers[row]))
 
 
@@ -146,7 +146,7 @@ class Payloads:
 
 
 class Numbers:
-    """What a list of varints holds, beside the columns of TensorProto.
+    """The values in lists of varints, beside the columns of TensorProto.
 
     count: the entries, -1 where a list of more than 1 MiB would have to be walked. low, high, last: the least, the
     greatest and the last of the first 64 KiB of a tensor; 0 where there are none. is_whole: whether these were all. No

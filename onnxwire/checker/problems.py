@@ -39,7 +39,7 @@ class _Group:
 
 
 class Problems(Sequence[Problem]):
-    """What `check` found: a sequence of Problem, each made when it is read. It equals a list of the same problems.
+    """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
     omitted: by rule, how many more breaches there are than the limit of `check`; rules with none are not in it.
     checked: how many "rules", "nodes" and "tensors" were held against each other.

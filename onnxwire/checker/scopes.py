@@ -1,4 +1,4 @@
-"""What names stand for, as columns: the results of the walk in `_scopes.pyx`."""
+"""The meanings of names, as columns: the results of the walk in `_scopes.pyx`."""
 
 from __future__ import annotations
 

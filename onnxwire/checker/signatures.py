@@ -152,7 +152,7 @@ def _plain(elements: Column) -> Column:
 
 
 class Held:
-    """What the pass over the nodes finds; take it with `facts.derive(Held)`.
+    """The findings of the pass over the nodes; take it with `facts.derive(Held)`.
 
     chosen: of each node, a place in `signatures`; below 0 where its operator is not judged, -1 where it is not there.
     nodes, inputs, outputs, attributes: faults, of the rows of NodeProto, NodeProto.input, NodeProto.output and
@@ -268,7 +268,7 @@ def is_withdrawn(facts: Facts) -> Column:
 def _tables(
     facts: Facts, signatures: Sequence[Signature], types: Types
 ) -> tuple[Column, Column, Column, Column, Column]:
-    """What drives the pass: signatures, parameters, attributes, refused counts, sets of types; a row too many each."""
+    """Inputs of the pass: signatures, parameters, attributes, refused counts, sets of types; a row too many each."""
     heads: list[tuple[int, ...]] = []
     formal: list[tuple[int, ...]] = []
     known: list[tuple[int, ...]] = []
@@ -335,7 +335,7 @@ def formal(parameters: tuple[Parameter, ...], place: int) -> Parameter:
 
 
 class Hints:
-    """What a person may have meant by the name of an operator that is not there; looked up for some names only."""
+    """The operators that a person may have meant by a name that is not there; looked up for some names only."""
 
     def __init__(self, operators: Operators) -> None:
         self.operators = operators

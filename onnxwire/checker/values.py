@@ -1,4 +1,4 @@
-"""What the document says of values: types and shapes of ValueInfoProto and initializers, side by side by name."""
+"""The document's statements about values: types and shapes of ValueInfoProto and initializers, side by side by name."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that ar
 
 
 class Reporter(Protocol):
-    """What the command tells of each file, in this order: the repairs, then the problems, or a fault instead."""
+    """The report of the command on each file, in this order: the repairs, then the problems, or a fault instead."""
 
     def fixes(self, file: str, fixes: list[Fix]) -> None:
         """Tell of repairs, before they are made."""
@@ -149,7 +149,7 @@ class _TextReporter:
 
 
 def _extent(problems: Problems, seconds: float, notes: int) -> str:
-    """What was checked."""
+    """The checked file."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
 

@@ -33,6 +33,6 @@ GROUPS = {
         "completion": "a script that lets a shell complete commands, options and files",
     },
 }
-"""What each command does, in a line, by what one wants to do."""
+"""The purpose of each command in a line, by what one wants to do."""
 
 SUMMARIES = {name: summary for group in GROUPS.values() for name, summary in group.items()}

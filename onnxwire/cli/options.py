@@ -1,4 +1,4 @@
-"""What several commands have in common: how they are added, and their options."""
+"""The common parts of several commands: how they are added, and their options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands that change a model have in common: where the result goes, and how it is written."""
+"""The common part of commands that change a model: where the result goes, and how it is written."""
 
 from __future__ import annotations
 

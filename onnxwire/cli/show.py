@@ -179,7 +179,7 @@ def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]
 
 
 def _first_place(found: Found) -> Any:
-    """What gives the place before an element of a list."""
+    """A function that gives the index before an element of a list."""
     if isinstance(found.value, list) and found.parent is not None and found.field is not None:
         bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
         places = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]

@@ -1,4 +1,4 @@
-"""What commands print for people: colors, tables, numbers, and text of a file that must not steer the terminal."""
+"""The output of commands for people: colors, tables, numbers, and text of a file that must not steer the terminal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def clean_terminals() -> Iterator[None]:
 
 
 def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
-    """What puts colors on text for a stream; nothing does without rich (the `cli` extra).
+    """A function that colors text for a stream; it changes nothing without rich (the `cli` extra).
 
     choice: what --color was. With auto only a terminal gets colors, and none where NO_COLOR is set or TERM is dumb.
     out: the stream, by default stdout.

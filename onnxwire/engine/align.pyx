@@ -359,7 +359,7 @@ cdef uint8_t* write_wide(uint8_t* p, uint64_t value, uint64_t width) noexcept no
 
 
 cdef bytes head_of(const Edit* edit):
-    """What comes in the place of what is cut: a length, or the tag and length of zeros, which fill the rest."""
+    """The replacement of bytes that are cut: a length, or the tag and length of zeros, which fill the rest."""
     cdef uint8_t[20] head
     cdef uint8_t* p = head
     cdef uint64_t rest

@@ -1,4 +1,4 @@
-"""What the tables say, as objects with the names that protobuf's Python descriptors have."""
+"""The contents of the tables, as objects with the names that protobuf's Python descriptors have."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class FieldDescriptor:
 
     @property
     def default_value(self) -> object:
-        """What an absent field reads as; [] for a repeated field, None for a message."""
+        """The value that an absent field reads as; [] for a repeated field, None for a message."""
         if self.is_repeated:
             return []
         if self.enum_type is not None:

@@ -152,7 +152,7 @@ cdef class Document:
 
     @property
     def files(self):
-        """What has the files beside the document's: an object with a `close` that may raise InUseError, or None."""
+        """The owner of the files beside the document's: an object with a `close` that may raise InUseError, or None."""
         self.check_open()
         return self.backing.files
 
@@ -187,7 +187,7 @@ cdef class Document:
         return 0
 
     cdef object cached(self, Cache cache, const uint8_t* p):
-        """What is kept of the bytes at an address, or None."""
+        """The owner that is kept of the bytes at an address, or None."""
         return None if self.kept is None else self.kept.get(cache_key(cache, p))
 
     def _kept(self):

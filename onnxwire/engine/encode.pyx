@@ -135,7 +135,7 @@ cdef class Encoder:
 
 
 class TooLong(Exception):
-    """What was to be written at once is longer than it may be."""
+    """The bytes to be written at once are longer than they may be."""
 
 
 cdef Content content_of_view(View message) noexcept:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What message classes can do: the methods of protobuf's Python messages."""
+"""The abilities of message classes: the methods of protobuf's Python messages."""
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint32_t, uint64_t

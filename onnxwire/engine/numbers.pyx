@@ -314,7 +314,7 @@ cdef class RepeatedScalar(Repeated):
         return numpy.asarray(memoryview(self))
 
     def __array__(self, dtype=None, copy=None):
-        """What numpy falls back to where the buffer can't be had: raises what the buffer raised, which numpy drops."""
+        """The fallback of numpy where the buffer can't be had: raises what the buffer raised, which numpy drops."""
         array = self.numpy()
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)

@@ -22,7 +22,7 @@ cdef extern from *:
 
 
 cdef inline const uint8_t* set_mark() noexcept nogil:
-    """What the slot of a field points at whose value stands in no bytes."""
+    """The target of a slot whose field has a value that is in no bytes."""
     return &ow_set
 
 

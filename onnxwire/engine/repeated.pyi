@@ -11,7 +11,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)
 
 class Repeated(Sequence[_T_co], Generic[_T_co, _V_contra]):
-    """What all sequences do: they give elements of one type and take values of another; a repeated str takes bytes."""
+    """Sequences: they give elements of one type and take values of another; a repeated str takes bytes."""
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def __len__(self) -> int: ...

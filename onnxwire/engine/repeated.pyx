@@ -115,7 +115,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """What the two kinds of sequences share: what lists can do, down to what changes elements."""
+    """The common base of the two kinds of sequences: what lists can do, down to what changes elements."""
 
     def __init__(self):
         raise TypeError("sequences are made by asking a message for a repeated field")

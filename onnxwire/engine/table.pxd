@@ -114,6 +114,6 @@ cdef class TableOwner:
 
 
 cdef class TableRef:
-    """What a message class knows its table by."""
+    """The link from a message class to its table."""
     cdef TableOwner owner
     cdef Table* table

@@ -87,7 +87,7 @@ cdef inline Document document_of(View self):
 
 
 cdef inline PyObject* held_value(View self, const Field* field) noexcept:
-    """What the overlay holds for a field, or NULL."""
+    """The overlay's entry for a field, or NULL."""
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 

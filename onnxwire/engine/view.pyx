@@ -42,7 +42,7 @@ cdef extern from "thresholds.h":
 
 @cython.no_gc
 cdef class View:
-    """What a message class is without its methods."""
+    """The base of message classes, without their methods."""
 
     def __cinit__(self):
         raise TypeError("message classes are made from tables; their base has no instances of its own")
@@ -613,7 +613,7 @@ cdef Table* table_of(cls) except NULL:
 
 
 cdef object field_value(View self, Field* field):
-    """What the attribute of the field gives."""
+    """The value of the field's attribute."""
     return (<Getter>field.get)(self, field)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxwire.io.folder import Identity
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
-    """What is given in place of files, by location."""
+    """The data given in place of files, by location."""
 
 _MAX_NAMES = 10_000  # entries of folders that are looked at for the names of one hard-linked file
 _MAX_DEPTH = 32  # folders in folders that are

@@ -29,7 +29,7 @@ _MAX_LINKS = 40  # as in Linux
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """What a file or folder is known by, whatever its path."""
+    """The identity of a file or folder, whatever its path."""
     return status.st_dev, status.st_ino
 
 

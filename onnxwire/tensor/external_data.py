@@ -1,4 +1,4 @@
-"""What a tensor says of where its external data is."""
+"""A tensor's reference to its external data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
     class Files(Protocol):
-        """What opens the file at a location: the files of a model."""
+        """A protocol of the files of a model: opens the file at a location."""
 
         def open(self, location: str) -> ExternalFile:
             """The file at a location; raises ExternalDataError and SourceError."""
@@ -125,7 +125,7 @@ def plain_number(text: str) -> int | None:
 
 
 def fault_of(location: str) -> str:
-    """What forbids a location, whatever is there; "" where nothing does.
+    """The reason that forbids a location, whatever is there; "" where nothing does.
 
     The same on all systems, but for names that mean something else on Windows. Source: docs/ExternalData.md.
     """

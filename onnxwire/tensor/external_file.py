@@ -157,7 +157,7 @@ def _map(descriptor: int, size: int) -> Buffer:
 
 
 def way_out(error: OSError) -> str:
-    """What to do about an error of the system; empty where that is not known."""
+    """A hint on an error of the system; empty where that is not known."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit (ulimit -n), or gather the model's data in one file"
     return ""

@@ -21,7 +21,7 @@ _MAX_COUNT = (1 << 63) - 1
 
 
 class SparseTensor:
-    """What a SparseTensorProto has beside its fields."""
+    """The methods of a SparseTensorProto, beside its fields."""
 
     __slots__ = ()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tensor:
-    """What a TensorProto has beside its fields."""
+    """The methods of a TensorProto, beside its fields."""
 
     __slots__ = ()
 

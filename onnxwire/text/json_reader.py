@@ -225,7 +225,7 @@ _DECODER = JSONDecoder(object_pairs_hook=tuple)  # objects are tuples of pairs; 
 
 
 class _Entry(NamedTuple):
-    """What the parser has to know of a field."""
+    """The parser's knowledge of a field."""
 
     name: str
     convert: Callable[[Any], Any]  # makes the value of what JSON has; raises ValueError
@@ -605,7 +605,7 @@ class _JsonParser:
         return out.getvalue()
 
     def _pieces(self) -> Iterator[str]:
-        """What the string that begins here means, piece by piece; raises JSONDecodeError."""
+        """The contents of the string that begins here, piece by piece; raises JSONDecodeError."""
         window = self.window
         at = 1
         while True:
@@ -655,7 +655,7 @@ class _JsonParser:
         return value
 
     def _next(self) -> str:
-        """What comes next, as error messages name it."""
+        """The next token, as error messages name it."""
         names = {'"': "a string", "{": "an object", "[": "an array", "\ufeff": "a byte order mark"}
         return names.get(self._peek()) or show(self._word())
 

@@ -77,7 +77,7 @@ def new_message(cls: type[MessageT]) -> MessageT:
 
 
 class Window:
-    """What is in memory of a text: `buf`, of which `pos` and what follows has not been read yet.
+    """The part of a text that is in memory: `buf`, of which `pos` and what follows has not been read yet.
 
     is_last: the text ends where `buf` ends. is_clean: there is no surrogate in what has been in `buf` so far.
     """
@@ -370,7 +370,7 @@ _WORD_ITEM = "[0-9a-zA-Z_]++"
 
 
 class _Entry(NamedTuple):
-    """What the parser has to know of a field."""
+    """The parser's knowledge of a field."""
 
     form: int  # _STRING, _WORD, or _OPEN for a message
     read: Any  # makes the value of the token or literal; None for the literal itself

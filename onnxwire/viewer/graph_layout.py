@@ -205,7 +205,7 @@ def _short(name: str) -> str:
 
 
 def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
-    """What a value is that no node of the graph makes, and the path of its tensor."""
+    """The kind of a value that no node of the graph makes, and the path of its tensor."""
     if name in connections.initializers:
         return "weight", f"{path}.initializer[{connections.initializers[name]}]"
     if name in connections.sparse:

@@ -1,4 +1,4 @@
-"""What the page asks about a model; every answer is made of plain values, and only what it needs is read."""
+"""The page's questions about a model; every answer is made of plain values, and only what it needs is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Queries:
         self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
 
     def summary(self) -> dict[str, Any]:
-        """What `onnxwire info` tells, and the paths of the largest tensors."""
+        """The output of `onnxwire info`, and the paths of the largest tensors."""
         return self._keep(("summary",), self._summarize)  # type: ignore[no-any-return]
 
     def _summarize(self) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class Queries:
         )
 
     def _keep(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
-        """What was made for a key before, or is now; the last few are kept."""
+        """The answer made for a key before, or now; the last few are kept."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

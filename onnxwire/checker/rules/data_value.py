@@ -418,7 +418,7 @@ def optional_single_value(facts: Facts) -> Iterator[Found]:
 
 @rule("optional-field-matches-elem-type")
 def optional_field_matches_elem_type(facts: Facts) -> Iterator[Found]:
-    """What an optional holds is of its kind; of several values, `optional-single-value` speaks."""
+    """The value of an optional is of its kind; of several values, `optional-single-value` speaks."""
     optionals = facts.OptionalProto
     count, held = facts.derive(_held_kinds)
     yield optionals.at(

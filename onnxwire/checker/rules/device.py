@@ -54,7 +54,7 @@ def _device_counts(facts: Facts) -> Rows:
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
-    """What is known of the shapes of values that nodes use: ranks or -1, places of first dimensions, all sizes or -1.
+    """The known shapes of values that nodes use: ranks or -1, places of first dimensions, all sizes or -1.
 
     A value is described in the graph or function of the node, or in a graph around that.
     """

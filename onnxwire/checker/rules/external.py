@@ -177,7 +177,7 @@ def location_hash_marker(facts: Facts) -> Iterator[Found]:
 
 
 class Files:
-    """What is at the locations; take it with `facts.derive(Files)`.
+    """The files at the locations; take it with `facts.derive(Files)`.
 
     sizes, outside, irregular, linked: the bytes of files that may be read, and messages about others, by the id of the
     location. Each file is opened as whoever reads the tensor would open it.

@@ -88,7 +88,7 @@ def id_unique_overload(facts: Facts) -> Iterator[Found]:
 
 
 class Imports:
-    """What functions import; take it with `facts.derive(Imports)`.
+    """The imports of functions; take it with `facts.derive(Imports)`.
 
     rows: of OperatorSetIdProto. functions: of FunctionProto. domains: ids, the default one by its empty name only.
     """

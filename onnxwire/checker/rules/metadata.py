@@ -209,7 +209,7 @@ def image_without_value(facts: Facts) -> Iterator[Found]:
 
 @rule("metadata-image-value-known")
 def image_value_known(facts: Facts) -> Iterator[Found]:
-    """What is said of pixels is of the vocabulary."""
+    """A statement about pixels is of the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_folded)
     found = {}

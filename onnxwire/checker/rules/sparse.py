@@ -20,7 +20,7 @@ _EXTERNAL = 1
 
 
 class Parts:
-    """What the parts of each SparseTensorProto are like; take it with `facts.derive(Parts)`.
+    """The properties of the parts of each SparseTensorProto; take it with `facts.derive(Parts)`.
 
     nnz: how many values there are, -1 where their shape does not say. rank: of the dense tensor; size: its elements, -1
     where they are too many or a dimension is negative. has_indices; indices_rank: -1 where there are none.
@@ -46,7 +46,7 @@ class Parts:
 
 
 def _at(facts: Facts, part: str, mask: Any, template: str, *columns: Any) -> Found:
-    """What was found in the values or indices of some sparse tensors; columns: as of SparseTensorProto."""
+    """The findings in the values or indices of some sparse tensors; columns: as of SparseTensorProto."""
     sparse = facts.SparseTensorProto
     rows = np.flatnonzero(mask)
     tensors = getattr(sparse, part)[rows]
@@ -169,7 +169,7 @@ def indices_coo_shape(facts: Facts) -> Iterator[Found]:
 
 
 class Indices:
-    """What is wrong with the indices of sparse tensors; take it with `facts.derive(Indices)`.
+    """The faults of the indices of sparse tensors; take it with `facts.derive(Indices)`.
 
     outside, descending, repeated: messages by row of the TensorProto. Only what fits otherwise and is small enough
     (`small_payloads`) is read.

@@ -120,7 +120,7 @@ def said_of_training(facts: Facts) -> Any:
 
 @rule("training-initialization-present")
 def initialization_present(facts: Facts) -> Iterator[Found]:
-    """What initialization values are bound to comes from a graph."""
+    """The values that initialization binds come from a graph."""
     infos = facts.TrainingInfoProto
     yield infos.at(
         (infos.initialization_binding > 0) & (infos.initialization < 0),
@@ -163,7 +163,7 @@ def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
 
 @rule("training-initialization-key-initializer")
 def initialization_key_initializer(facts: Facts) -> Iterator[Found]:
-    """What is initialized is an initializer."""
+    """The target of an initialization is an initializer."""
     yield _unknown_keys(facts, _INITIALIZATION)
 
 
@@ -194,7 +194,7 @@ def initialization_key_unique(facts: Facts) -> Iterator[Found]:
 
 @rule("training-update-key-initializer")
 def update_key_initializer(facts: Facts) -> Iterator[Found]:
-    """What is updated is an initializer."""
+    """The target of an update is an initializer."""
     yield _unknown_keys(facts, _UPDATE)
 
 
@@ -238,7 +238,7 @@ def update_key_unique(facts: Facts) -> Iterator[Found]:
 
 @rule("training-algorithm-present")
 def algorithm_present(facts: Facts) -> Iterator[Found]:
-    """What initializers are updated with comes from an algorithm, if not from the main graph."""
+    """The new values of initializers come from an algorithm, if not from the main graph."""
     infos, entries = facts.TrainingInfoProto, facts.StringStringEntryProto
     lacks = np.zeros(infos.n, bool)
     lacks[entries.parent[facts.derive(_unknown_updates)]] = True
