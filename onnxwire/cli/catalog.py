@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from onnxwire.cli.options import add_command
+from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import count_text
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
     add("--prune", action="store_true", help="drop models whose files are gone")
     add("--json", action="store_true", help="print the summary as JSON")
-    add("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
 
 

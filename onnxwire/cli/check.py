@@ -13,10 +13,10 @@ import warnings
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.options import add_command, add_progress, add_type, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
-from onnxwire.errors import DecodeError, FileError, SaveError, SourceError
+from onnxwire.errors import DecodeError, FileError, SourceError
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def add_parser(commands: Any) -> None:
         type=int,
         help="keep N problems of a rule and count the rest; by default 10,000; 0 keeps all",
     )
-    add("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     add("--rules", action="store_true", help="list the rules, and those that no file alone can be checked against")
     add("-q", "--quiet", action="store_true", help="print nothing but errors; the exit status tells")
     add("-v", "--verbose", action="store_true", help="print every problem, and the rules that are broken")
@@ -134,8 +134,7 @@ def _refuse(options: argparse.Namespace) -> None:
         options.parser.error("--limit takes a number from 0 on")
     if not options.fix and (options.dry_run or options.output is not None):
         options.parser.error("--dry-run and -o go with --fix")
-    if options.output == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    refuse_terminal(options.output)
     if options.fix and "-" in options.files and options.output is None and not options.dry_run:
         options.parser.error("what comes from stdin is repaired into a file: name one after -o, or - for stdout")
 

@@ -73,7 +73,7 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
 
 
-def refuse_terminal(output: str) -> None:
+def refuse_terminal(output: str | None) -> None:
     """Raise SaveError where a binary file would be written to a terminal."""
     if output == "-" and sys.stdout.isatty():
         raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import IO, Any
 
-from onnxwire.cli.options import add_command
+from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
 from onnxwire.io.index import tensors
@@ -96,7 +96,7 @@ def _add_parser(commands: Any, name: str, description: str, examples: str) -> ar
         "--external-root", metavar="DIR", help="another folder that MODEL's weights may be in, beside its own"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr what was written")
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
     return parser
 
 
@@ -129,8 +129,7 @@ def run_unpack(options: argparse.Namespace) -> int:
 
 def run_pack(options: argparse.Namespace) -> int:
     """Take the weights in; returns the exit status."""
-    if options.output == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    refuse_terminal(options.output)
     out = sys.stdout.buffer if options.output == "-" else options.output
     return _save(options, out, external=None, inline_align=options.inline_align, threshold=options.threshold)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
 
+from onnxwire.cli.options import add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
-from onnxwire.errors import SaveError
 from onnxwire.io.save import save
 
 
@@ -17,13 +16,12 @@ def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> Non
     where = parser.add_mutually_exclusive_group(required=is_required)
     where.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
     where.add_argument("-i", "--in-place", action="store_true", help="write the changed model over FILE, in one step")
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    add_progress(parser)
 
 
 def save_result(message: Message, options: argparse.Namespace) -> None:
     """Write a changed message to where the options say; what was not changed goes from file to file."""
     out = options.file if options.in_place else options.output
-    if out == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+    refuse_terminal(out)
     with progress_bar(f"writing {out}", not options.no_progress) as progress:
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
