@@ -76,9 +76,9 @@ def _root(document: Document, type: type[MessageT]) -> MessageT:
         raise DecodeError(foreign, 0, "", document.name) from error
     # The tags of a model are like no other message's; any other type is looked at more closely.
     if message._is_doubtful or type is not ModelProto:
-        from onnxwire.io.sniff import doubt
+        from onnxwire.io.sniff import type_mismatch
 
-        reason = doubt(message)
+        reason = type_mismatch(message)
         if reason is not None:
             raise DecodeError(reason, 0, "", document.name)
     return message

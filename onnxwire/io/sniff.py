@@ -65,7 +65,7 @@ def foreign_format(document: Document) -> str | None:
     return None
 
 
-def doubt(message: Message) -> str | None:
+def type_mismatch(message: Message) -> str | None:
     """Say why a root message, though its bytes decode, is none of its type; None where it may well be."""
     document, asked = message._document, message.DESCRIPTOR
     foreign = foreign_format(document)
