@@ -366,6 +366,7 @@ CALLS = {
         lambda model: onnxwire.extract(model, [v.name for v in model.graph.initializer], [first_output(model)])
     ),
     "diff with nothing": loaded(diff_with_nothing),
+    "diff with an edited one": loaded(diff_with_edited),
     "path": loaded(lambda model: resolve(model, "node:nosuch")),
     "statistics": loaded(measure_all),
     "npz": with_folder(to_npz),
@@ -395,7 +396,6 @@ CHECKS = {
 """Those of the checker, to be put into CALLS when it keeps problems as columns."""
 
 LISTS = {
-    "diff with an edited one": loaded(diff_with_edited),
     "from_text": loaded(from_text),
     "from_json": loaded(from_json),
     "ls": command("ls", "PATH"),

@@ -33,6 +33,8 @@ KNOWN = {
     "one value made by all": ("extract", "rename values"),
     "wide strings": ("npz",),
     "fan-out": ("page: around",),
+    "empty graph.input": ("diff with an edited one",),
+    "a chain": ("extract", "diff with an edited one"),
     "graphs nested": ("rename values", "tensors", "extract"),
 }
 """Pairs that once took too much."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 24  # elements of a list in a text
 _LONGEST = 200  # characters of a text
+_SMALL = 1 << 12  # bytes of weights that are compared whole before anything is told of them
 _STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields of a tensor that only say where its elements are."""
 
@@ -117,6 +118,10 @@ _ELEMENTS = {
 """The fields whose elements are spoken of by themselves, where they are a model's or a graph's."""
 _HOLDERS = ("ModelProto", "GraphProto")
 
+# Tuples, as they are asked for with each element: to make a union of types takes longer than all the rest.
+_TENSORS = (TensorProto, SparseTensorProto)
+_LARGE = (ModelProto, GraphProto)
+
 _Element = tuple[str, str, str]
 """The kind and name of what is spoken of, and the part of it."""
 
@@ -145,6 +150,8 @@ class _Comparison:
 
     def _messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two messages of one class, field by field."""
+        if self._are_same(old, new, path):
+            return
         if isinstance(old, TensorProto):
             yield from self._tensors(old, new, path, element)
             return
@@ -153,9 +160,6 @@ class _Comparison:
             for part in ("values", "indices"):
                 inner = (element[0], element[1], _join(element[2], part))
                 yield from self._tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", inner)
-            return
-        # What is equal as bytes or by value needs no more looking; but weights are not to be read twice.
-        if not isinstance(old, ModelProto | GraphProto) and path not in self._remote and old == new:
             return
         if isinstance(old, ValueInfoProto) and _value_text(old) != _value_text(new):
             yield Difference("changed", *element, path, _value_text(old), _value_text(new))
@@ -205,32 +209,39 @@ class _Comparison:
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
         """Compare a repeated field, whose elements go together by name, or by place where they have none."""
-        ours, theirs = list(getattr(old, field.name)), list(getattr(new, field.name))
+        ours, theirs = getattr(old, field.name), getattr(new, field.name)
         kind, key = _KEYS.get(field.name, (field.name, None))
-        old_keys, new_keys = _keys(ours, key), _keys(theirs, key)
-        others = {new_key: place for place, new_key in enumerate(new_keys)}
         is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
 
-        def label(keys: tuple[Hashable, int]) -> _Element:
-            name = str(keys[0]) if key is not None else str(keys[1])
+        def label(one: Any, place: int) -> _Element:
+            name = str(place if key is None else key(one))
             return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
 
-        for place, old_key in enumerate(old_keys):
-            other = others.get(old_key)
-            here = f"{path}[{place}]"
-            if other is None:
-                yield Difference("removed", *label(old_key), here, old=_text_of(ours[place]))
+        # What is equal from the front on goes together, as all before it does.
+        start = 0
+        for first, second in zip(ours, theirs, strict=False):
+            if not self._are_same(first, second, path, start):
+                break
+            start += 1
+        matches = _match(ours, theirs, start, key)
+        left = bytearray(b"\1") * (len(theirs) - start)
+        for place, other in enumerate(matches, start):
+            one, here = ours[place], f"{path}[{place}]"
+            if other < 0:
+                yield Difference("removed", *label(one, place), here, old=_text_of(one))
             else:
-                yield from self._named(ours[place], theirs[other], here, label(old_key))
-        known = set(old_keys)
-        for place, new_key in enumerate(new_keys):
-            if new_key not in known:
-                yield Difference("added", *label(new_key), f"{path}[{place}]", new=_text_of(theirs[place]))
+                left[other - start] = 0
+                yield from self._named(one, theirs[other], here, label(one, place))
+        for place, is_left in enumerate(left, start):
+            if is_left:
+                one = theirs[place]
+                yield Difference("added", *label(one, place), f"{path}[{place}]", new=_text_of(one))
         if field.name in ("input", "output"):
             # A caller may pass them by place.
-            both = known & set(new_keys)
-            orders = [[str(k[0]) for k in keys if k in both] for keys in (old_keys, new_keys)]
-            if orders[0] != orders[1]:
+            paired = [other for other in matches if other >= 0]
+            in_order = sorted(paired)
+            if paired != in_order:
+                orders = [[theirs[place].name for place in (*range(start), *places)] for places in (paired, in_order)]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
                 yield Difference("changed", *part, path, _list_text(orders[0]), _list_text(orders[1]))
 
@@ -248,8 +259,7 @@ class _Comparison:
         if not is_same:
             yield Difference("changed", *element, path, _text_of(old), _text_of(new))
 
-    def _nodes(self, olds: Sequence[NodeProto], news: Sequence[NodeProto], path: str) -> Iterator[Difference]:
-        ours, theirs = list(olds), list(news)
+    def _nodes(self, ours: Sequence[NodeProto], theirs: Sequence[NodeProto], path: str) -> Iterator[Difference]:
         # Most of the nodes are mostly the same, from the front and from the back.
         start, ends = 0, [len(ours), len(theirs)]
         while start < min(ends) and self._are_same(ours[start], theirs[start], path, start):
@@ -270,8 +280,18 @@ class _Comparison:
                 node = theirs[place]
                 yield Difference("added", "node", _node_name(node), "", f"{path}[{place}]", new=_text_of(node))
 
-    def _are_same(self, old: NodeProto, new: NodeProto, path: str, place: int) -> bool:
-        return old == new and not (self._remote and f"{path}[{place}]" in self._remote)
+    def _are_same(self, old: Any, new: Any, path: str, place: int | None = None) -> bool:
+        """Whether two messages, or elements, are equal, told without reading weights that may be read again."""
+        is_tensor = isinstance(old, _TENSORS)
+        if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL) or old != new:
+            return False
+        if self._remote or self._progress is not None:
+            tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
+            if any(map(is_external, tensors)) or (path if place is None else f"{path}[{place}]") in self._remote:
+                return False
+            if self._progress is not None:
+                self._report(sum(map(tensor_bytes, tensors)))
+        return True
 
     def _attributes(
         self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
@@ -322,22 +342,44 @@ class _Comparison:
 
 
 def _is_small(tensor: TensorProto) -> bool:
-    return tensor_bytes(tensor) < 1 << 12
+    return tensor_bytes(tensor) < _SMALL
 
 
 def _join(outer: str, inner: str) -> str:
     return f"{outer} {inner}" if outer else inner
 
 
-def _keys(elements: Sequence[Any], key: Callable[[Any], Hashable] | None) -> list[tuple[Hashable, int]]:
-    """What elements go together by: their key, and which of the elements of that key they are."""
-    counts: Counter[Hashable] = Counter()
-    keys = []
-    for element in elements:
-        name = None if key is None else key(element)
-        keys.append((name, counts[name]))
-        counts[name] += 1
-    return keys
+def _match(
+    ours: Sequence[Any], theirs: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
+) -> Sequence[int]:
+    """The place in `theirs` of what each element of `ours` from `start` on goes together with, or -1.
+
+    The first of a key goes with the first of it, the second with the second. A hostile model has millions of elements
+    of two bytes, so that there is no object for each.
+    """
+    n, m = len(ours), len(theirs)
+    if key is None:
+        return array("q", [*range(start, min(n, m))] + [-1] * max(n - m, 0))
+    # The places of one key are a list that is linked by `following`.
+    first: dict[Hashable, int] = {}
+    last: dict[Hashable, int] = {}
+    following = array("q", [-1]) * (m - start)
+    for place in range(start, m):
+        name = key(theirs[place])
+        before = last.get(name)
+        if before is None:
+            first[name] = place
+        else:
+            following[before - start] = place
+        last[name] = place
+    matches = array("q")
+    for place in range(start, n):
+        name = key(ours[place])
+        other = first.get(name, -1)
+        matches.append(other)
+        if other >= 0:
+            first[name] = following[other - start]
+    return matches
 
 
 def _pair_nodes(
