@@ -20,7 +20,6 @@ from onnxwire.errors import DecodeError, FileError, SourceError
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
-    from onnxwire.checker.fixes import Fix
     from onnxwire.checker.problems import Problems
     from onnxwire.cli.check_report import Reporter
     from onnxwire.engine.message import Message
@@ -152,7 +151,7 @@ def _refuse_stream(path: str) -> None:
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
     """Check one file, and repair it if that is wanted; returns the exit status."""
     from onnxwire.checker import check
-    from onnxwire.checker.fixes import find_fixes
+    from onnxwire.checker.fixes import apply_fixes, find_fixes
     from onnxwire.checker.registry import SEVERITIES
     from onnxwire.io.load import load
 
@@ -169,21 +168,20 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
             reporter.fixes(path, fixes)
             if not options.dry_run and (fixes or options.output is not None):
                 path = options.output or path
-                problems = _repair(message, fixes, path, options, limits)
+                apply_fixes(fixes)
+                # Of a million, the room is needed to write and to check again.
+                del fixes, problems
+                problems = _save_and_check(message, path, options, limits)
         reporter.add(path, problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
 
-def _repair(
-    message: Message, fixes: list[Fix], out: str, options: argparse.Namespace, limits: dict[str, Any]
-) -> Problems:
-    """Repair a message and write it; returns the problems that are left."""
+def _save_and_check(message: Message, out: str, options: argparse.Namespace, limits: dict[str, Any]) -> Problems:
+    """Write a message that was repaired; returns the problems that are left."""
     from onnxwire.checker import check
-    from onnxwire.checker.fixes import apply_fixes
     from onnxwire.io.save import LargeFileWarning, save
 
-    apply_fixes(fixes)
     with progress_bar(f"writing {out}", not options.no_progress) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeFileWarning)  # model-protobuf-size says so
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
