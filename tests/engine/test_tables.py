@@ -10,12 +10,12 @@ import re
 import pytest
 import wire
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2
-from onnxwire.messages._tables import TABLES
 
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
 from onnxwire.engine.table_text import parse
 from onnxwire.messages import SCHEMA
+from onnxwire.messages._tables import TABLES
 
 HERE = os.path.dirname(os.path.dirname(__file__))
 PACKAGE = os.path.join(HERE, "..", "onnxwire")
