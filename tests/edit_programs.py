@@ -395,7 +395,8 @@ class Drawing:
         if not self.lockstep or act in ("SetInParent", "Discard"):
             return line
         within = [each for each in self.variables if self.is_within(each, v)]
-        if act in ("MergeFrom", "MergeFromString"):  # see `merged`
+        # See `merged`; bytes may also merge into a member of a oneof before they switch it away.
+        if act == "MergeFrom" or (act == "MergeFromString" and not v.type.oneofs):
             within = [
                 each for each in within if self.leader.names.get(each.parent.name) is not self.leader.names[v.name]
             ]

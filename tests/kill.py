@@ -23,7 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import onnxwire
+import onnxwire.io.atomic_file
 import onnxwire.io.external_save  # so that no child imports it
+import onnxwire.io.folder
 
 N = 300_000  # elements of a weight
 LAYOUTS = {
@@ -33,7 +35,7 @@ LAYOUTS = {
     "data of the same name": ({"external": "w.data"}, {"external": "w.data"}),
     "a file a tensor of the same names": ({"external": "{name}"}, {"external": "{name}"}),
 }
-OURS = tuple(str(Path(onnxwire.__file__).parent / name) for name in ("atomic_file.py", "relocate.py", "folder.py"))
+OURS = tuple(module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io.external_save, onnxwire.io.folder))
 
 
 def model_of(value, size=N):
