@@ -105,11 +105,6 @@ cdef inline object bytes_at(const uint8_t* p, uint64_t n, PyObject* held):
     return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 
 
-cdef inline uint32_t generation_of(View self) noexcept:
-    """How often the message was exchanged for another."""
-    return 0 if self.overlay == NULL else (<Overlay>self.overlay).generation
-
-
 cdef inline bint is_touched(View self, const Field* field) noexcept:
     """Whether the field is no longer what the bytes say."""
     return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
