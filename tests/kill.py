@@ -143,20 +143,25 @@ def interrupted_at(ground, number):
 
 def forked(ground, folder, within=contextlib.nullcontext):
     """Save in another process; returns its number."""
+    # A Ctrl-C outside of the `try` would have the child go on with what the parent does.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
-    if child == 0:
+    if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return child
+    status = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        with within():
+            ground.save(folder)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         status = 0
-        try:
-            with within():
-                ground.save(folder)
-        except KeyboardInterrupt:
-            status = 130
-        except BaseException as error:
-            print(repr(error), file=sys.stderr)
-            status = 1
-        finally:
-            os._exit(status)
-    return child
+    except KeyboardInterrupt:
+        status = 130
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+    finally:
+        os._exit(status)
 
 
 def status_of(child):
