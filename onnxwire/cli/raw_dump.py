@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from onnxwire.engine.damage import fault_at
@@ -95,8 +97,7 @@ class Printer:
             self.levels.pop()
             self._line(place, "}")
             return value
-        field = _find(level.table, number, wire)
-        label = _label(level.table, field, number)
+        field, label = _row(level.table, number, wire)
         may_enter = len(self.levels) < _MAX_DEPTH
         if wire == WIRE_START_GROUP and may_enter:
             self._line(place, f"{label} group {{")
@@ -175,6 +176,13 @@ class Printer:
         return f"[{', '.join(shown)}{', ' + cut if start < end else ''}]"
 
 
+@lru_cache(1024)
+def _row(table: Descriptor | None, number: int, wire: int) -> tuple[FieldDescriptor | None, str]:
+    """The row for a record, if there is one, and how the record is called."""
+    field = _find(table, number, wire)
+    return field, _label(table, field, number)
+
+
 def _find(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
     """The row for a record: a live one whose wire type it has, else a retired one."""
     if table is None:
@@ -205,8 +213,6 @@ def _number(field: FieldDescriptor | None, wire: int, raw: int | None) -> str:
     assert raw is not None
     if field is None:
         return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{8 if wire == WIRE_FIXED32 else 16}x}"
-    import struct
-
     if field.type == field.TYPE_FLOAT:
         return f"{struct.unpack('<f', struct.pack('<I', raw))[0]:.9g}"
     if field.type == field.TYPE_DOUBLE:
