@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "messages": MESSAGES,
     "io": IO,
     "text": ENGINE | {"messages", "text"},
-    "analysis": IO | {"analysis"},
+    "analysis": IO | {"analysis", "arrow"},
     "transforms": MESSAGES | {"analysis", "text", "transforms"},
     "checker": IO | {"checker"},
     "arrow": IO | {"arrow"},

@@ -11,6 +11,9 @@ from fnmatch import translate
 from typing import Any
 
 from onnxwire.analysis.summary import describe_type
+from onnxwire.arrow._columns import Columns
+from onnxwire.arrow.table import columns_of
+from onnxwire.arrow.tables import TABLES
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
@@ -24,6 +27,7 @@ Row = dict[str, Any]
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
 _SIZE = re.compile(r"(\d{1,18})([KMGT]?)(i?B)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[./]|::")
+_BATCH = 2_000  # rows that are made of columns at once
 _DEEPEST = 60  # parts of a name that are told apart
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
@@ -61,6 +65,11 @@ def _stored(tensor: TensorProto) -> str:
 
 def node_rows(message: Message) -> Iterator[Row]:
     """List every node, those of subgraphs and functions included: name, type (its operator), domain, input, output."""
+    if isinstance(message, ModelProto):
+        columns = columns_of(message, _NODES, False)
+        if not columns.repaired:
+            yield from _rows_of(columns)
+            return
     found = [("", message)] if isinstance(message, NodeProto) else Search(message, [NodeProto])
     for path, node in found:
         yield {
@@ -71,6 +80,25 @@ def node_rows(message: Message) -> Iterator[Row]:
             "output": list(node.output),
             "path": path,
         }
+
+
+_COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
+_NODES = TABLES["nodes"]._replace(columns=tuple(c for c in TABLES["nodes"].columns if c[0] in _COLUMNS))
+
+
+def _rows_of(columns: Columns) -> Iterator[Row]:
+    """The rows of nodes, from columns."""
+    for start in range(0, len(columns), _BATCH):
+        values = (columns.to_pylist(name, start, start + _BATCH) for name in _COLUMNS)
+        for name, op_type, domain, inputs, outputs, graph, index in zip(*values, strict=True):
+            yield {
+                "name": name or "",
+                "type": op_type or "",
+                "domain": domain or "",
+                "input": inputs,
+                "output": outputs,
+                "path": f"{graph}.node[{index}]",
+            }
 
 
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:

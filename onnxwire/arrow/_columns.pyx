@@ -9,7 +9,7 @@ Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Varia
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX
+from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -323,16 +323,23 @@ cdef class Columns:
 
     # What Python reads without a library for Arrow.
 
-    def to_pylist(self, str name):
-        """The values of a column as Python has them: str, int, float, lists of them, None."""
+    def to_pylist(self, str name, int64_t start=0, int64_t stop=INT64_MAX):
+        """The values of a column, or of some rows of it, as Python has them: str, int, float, lists of them, None."""
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
         cdef int32_t* ends = <int32_t*>column.rows.data
         cdef int64_t i
+        cdef int64_t first
+        start = min(max(start, 0), column.rows.n)
+        stop = min(max(stop, start), column.rows.n)
         if not column.is_list:
-            return [self.value(column.type, &column.rows, i) for i in range(column.rows.n)]
-        items = [self.value(column.type, &column.items, i) for i in range(column.items.n)]
+            return [self.value(column.type, &column.rows, i) for i in range(start, stop)]
+        if start == stop:
+            return []
+        first = ends[start]
+        items = [self.value(column.type, &column.items, i) for i in range(first, ends[stop])]
         return [
-            items[ends[i]:ends[i + 1]] if is_valid(&column.rows, i) else None for i in range(column.rows.n)
+            items[ends[i] - first:ends[i + 1] - first] if is_valid(&column.rows, i) else None
+            for i in range(start, stop)
         ]
 
     cdef object value(self, Type type, Values* values, int64_t i):

@@ -7,6 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from onnxwire.analysis.listing import (
@@ -22,7 +24,7 @@ from onnxwire.analysis.listing import (
 )
 from onnxwire.analysis.sizes import size_text
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
+from onnxwire.cli.terminal import Paint, add_color, painter, safe_rows, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
@@ -45,7 +47,7 @@ examples:
 A PATTERN with *, ? or [ is for the whole name, any other one for a part of it. Conditions are a key of --json,
 one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T stand for powers of 1024.
 """
-_TOGETHER = 1000  # lines that are written at once
+_TOGETHER = 2_000  # rows whose columns are aligned and written together
 _LONG = 48  # characters of a list of names in a row
 
 
@@ -123,15 +125,25 @@ def run(options: argparse.Namespace) -> int:
     if options.depth is not None and not options.tree:
         options.parser.error("--depth goes with --tree")
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"]) as message:
-        rows = select(_rows(message, options), options)
-    paint = painter(options.color)
-    if options.tree:
-        _print_tree(name_tree(rows), options, paint)
-    elif options.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        _print_rows(rows, options, paint)
-    return 1 if not rows and (options.pattern is not None or options.filter) else 0
+        rows = _chosen(_rows(message, options), options)
+        if options.tree:
+            tree = name_tree(rows)
+            _print_tree(tree, options, painter(options.color))
+            count = tree.count
+        elif options.json:
+            count = _print_json(rows)
+        else:
+            count = _print_rows(rows, options, painter(options.color))
+    return 1 if not count and (options.pattern is not None or options.filter) else 0
+
+
+def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
+    """The rows that are listed; only where they are to be in another order they are all kept."""
+    if options.pattern is not None or options.filter:
+        rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
+    if options.sort is not None or options.reverse:
+        return arrange(list(rows), options)
+    return islice(rows, options.limit)
 
 
 def _rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
@@ -142,48 +154,68 @@ def _rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
     return value_rows(message) if options.values else tensor_rows(message)
 
 
-def _print_rows(rows: list[Row], options: argparse.Namespace, paint: Paint) -> None:
+def _print_json(rows: Iterable[Row]) -> int:
+    """Print rows as json.dumps prints their list, one after the other; returns how many."""
+    count = 0
+    for count, row in enumerate(rows, 1):
+        text = json.dumps(row, indent=2).replace("\n", "\n  ")
+        sys.stdout.write(f"{'[' if count == 1 else ','}\n  {text}")
+    sys.stdout.write("\n]\n" if count else "[]\n")
+    return count
+
+
+def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) -> int:
+    """Print rows as a table; returns how many."""
     right: list[int] = []
+    cells_of: Callable[[Row], list[str]]
     if options.nodes:
-        headings, styles, noun = ["name", "operator", "inputs -> outputs", "path"], ["bold", "cyan"], "node"
-        cells = [
-            [
-                row["name"] or "-",
-                f"{row['domain']}.{row['type']}" if row["domain"] else row["type"],
-                f"{_names(row['input'])} -> {_names(row['output'])}",
-                row["path"],
-            ]
-            for row in rows
-        ]
+        headings, styles, noun, cells_of = (
+            ["name", "operator", "inputs -> outputs", "path"],
+            ["bold", "cyan"],
+            "node",
+            _node_cells,
+        )
     elif options.inputs or options.outputs or options.values:
-        headings, styles, noun = ["name", "type", "path"], ["bold", "cyan"], "value"
-        cells = [[row["name"] or "-", row["type"], row["path"]] for row in rows]
+        headings, styles, noun, cells_of = ["name", "type", "path"], ["bold", "cyan"], "value", _value_cells
     else:
-        headings, right, styles = ["name", "type", "shape", "bytes", "stored"], [3], ["bold", "cyan", "", "green"]
-        noun = "tensor"
-        cells = [
-            [
-                row["name"] or row["path"] or "-",
-                row["type"],
-                str(row["shape"]),
-                size_text(row["bytes"]),
-                place_of(row, options.file),
-            ]
-            for row in rows
-        ]
+        headings, styles, noun = ["name", "type", "shape", "bytes", "stored"], ["bold", "cyan", "", "green"], "tensor"
+        right, cells_of = [3], partial(_tensor_cells, options.file)
     is_terminal = sys.stdout.isatty()
-    cells = [[safe_text(cell) for cell in row] for row in cells]
-    lines = table_lines(cells, headings if is_terminal and rows else None, right, styles, paint)
-    for start in range(0, len(lines), _TOGETHER):
-        sys.stdout.write("\n".join(lines[start : start + _TOGETHER]) + "\n")
+    count = size = 0
+    waiting = iter(rows)
+    first = headings if is_terminal else None
+    widths: list[int] = []
+    # In batches, each as wide as those before it or wider, so that a long list is neither kept nor waited for.
+    while batch := list(islice(waiting, _TOGETHER)):
+        count += len(batch)
+        if noun == "tensor":
+            size += sum(row["bytes"] for row in batch)
+        lines = table_lines(safe_rows([cells_of(row) for row in batch]), first, right, styles, paint, widths=widths)
+        sys.stdout.write("\n".join(lines) + "\n")
+        first = None
     if is_terminal:
-        total = f", {size_text(sum(row['bytes'] for row in rows))}" if noun == "tensor" else ""
-        print(count_text(len(rows), noun) + total)
+        print(count_text(count, noun) + (f", {size_text(size)}" if noun == "tensor" else ""))
+    return count
+
+
+def _node_cells(row: Row) -> list[str]:
+    domain = row["domain"]
+    operator = f"{domain}.{row['type']}" if domain else row["type"]
+    return [row["name"] or "-", operator, f"{_names(row['input'])} -> {_names(row['output'])}", row["path"]]
+
+
+def _value_cells(row: Row) -> list[str]:
+    return [row["name"] or "-", row["type"], row["path"]]
+
+
+def _tensor_cells(model: str, row: Row) -> list[str]:
+    name = row["name"] or row["path"] or "-"
+    return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), place_of(row, model)]
 
 
 def _names(names: list[str]) -> str:
     """Names with commas between them, as many as fit."""
-    text = ", ".join(names)
+    text = names[0] if len(names) == 1 else ", ".join(names)
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
 
 

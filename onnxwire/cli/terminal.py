@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import IO, Any
 
 Paint = Callable[[str, str], str]
@@ -96,6 +97,13 @@ def safe_text(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def safe_rows(rows: list[list[str]]) -> list[list[str]]:
+    """Rows of text of a file, each cell safe; they are looked at together first, because nearly all of them are."""
+    if "".join(map("".join, rows)).isprintable():
+        return rows
+    return [[safe_text(cell) for cell in row] for row in rows]
+
+
 def number_text(value: float | None) -> str:
     """A number with six digits, an integer with all; - for none."""
     if value is None:
@@ -121,18 +129,22 @@ def table_lines(
     styles: Sequence[str] = (),
     paint: Paint | None = None,
     widest: int = 60,
+    widths: list[int] | None = None,
 ) -> list[str]:
     """Rows as lines with aligned columns.
 
     headings: of the columns, underlined in color. right: the columns that are aligned to the right, as numbers are.
     styles: of the columns, "" for none. widest: a longer text sticks out of its column rather than widening it.
+    widths: those of the lines before, which grow; [] of the first.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]
     if not every:
         return []
     to_right = set(right)
-    widths = [min(max(map(len, column)), widest) for column in zip(*every, strict=False)]
+    widths = [] if widths is None else widths
+    found = [min(max(map(len, column)), widest) for column in zip(*every, strict=False)]
+    widths[:] = [max(pair) for pair in zip_longest(widths, found, fillvalue=0)]
     if paint("x", "bold") == "x":
         last = len(widths) - 1
         form = "  ".join(

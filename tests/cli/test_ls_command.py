@@ -13,8 +13,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxwire.analysis.listing import name_tree, row_filter, sort_rows
+import onnxwire
+from onnxwire.analysis.listing import name_tree, node_rows, row_filter, sort_rows
 from onnxwire.cli import main
+from onnxwire.engine.search import Search
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
@@ -227,3 +229,44 @@ def test_a_model_of_4_gib_is_listed_in_little_memory(big) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(big)], capture_output=True, text=True, check=True)
     assert "  4.26 GiB      191  total" in done.stdout
     assert int(done.stderr) < 60_000
+
+
+def test_nodes_from_columns_are_those_of_a_walk() -> None:
+    paths = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
+    assert len(paths) > 100
+    for path in paths:
+        with onnxwire.load(path) as model:
+            walked = [
+                (place, node.name, node.op_type, node.domain, [*node.input], [*node.output])
+                for place, node in Search(model, [onnxwire.NodeProto])
+            ]
+            listed = [
+                (row["path"], row["name"], row["type"], row["domain"], row["input"], row["output"])
+                for row in node_rows(model)
+            ]
+        assert listed == walked
+
+
+def test_nodes_whose_names_are_not_utf8_are_listed_as_messages_have_them(tmp_path, capsys) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\x3a\x05\x0a\x03\x1a\x01\xff")
+    status, out, err = run(capsys, path, "--nodes")
+    assert (status, err) == (0, "")
+    assert "\\udcff" in out or "\udcff" in out
+
+
+def test_a_long_list_is_printed_in_batches_that_make_one(tmp_path, capsys) -> None:
+    count = 4_321
+    nodes = [
+        {"name": f"node_{i}", "op_type": "Relu", "input": [f"v{i}"], "output": [f"v{i + 1}"]} for i in range(count)
+    ]
+    path = tmp_path / "m.onnx"
+    onnxwire.save(onnxwire.ModelProto(ir_version=10, graph={"node": nodes}), path)
+    _, out, _ = run(capsys, path, "--nodes")
+    assert [line.split()[0] for line in out.splitlines()] == [f"node_{i}" for i in range(count)]
+    listed = rows(capsys, path, "--nodes")
+    assert [row["path"] for row in listed] == [f"graph.node[{i}]" for i in range(count)]
+    assert run(capsys, path, "--nodes", "--json")[1] == json.dumps(listed, indent=2) + "\n"
+    assert run(capsys, path, "--nodes", "--json", "--filter", "type=Conv")[:2] == (1, "[]\n")
+    assert len(rows(capsys, path, "--nodes", "--limit", "3000")) == 3000
+    assert names(capsys, path, "--nodes", "--reverse", "--limit", "1") == [f"node_{count - 1}"]
