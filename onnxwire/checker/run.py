@@ -60,7 +60,7 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
     """The facts of a message as it is now: as it would be saved, unless it is an unedited document."""
     document = message._document
     is_whole = document.root is message.__class__ and message.ByteSize() == len(document)
-    if is_whole and not document._kept()[3]:
+    if is_whole and not document.is_edited:
         return Facts(document, message.__class__, ir_version, checksums, operators=operators)
     encoded = encoded_document(message, False)
     return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)

@@ -254,3 +254,12 @@ def _varint(number):
         out += bytes([number & 0x7F | 0x80])
         number >>= 7
     return out + bytes([number])
+
+
+def test_an_edit_that_leaves_the_size_as_it_was_is_seen(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnxwire.save(onnxwire.ModelProto(ir_version=8, graph=onnxwire.GraphProto(name="g")), path)
+    with onnxwire.load(path) as model:
+        before = {problem.rule for problem in onnxwire.check(model)}
+        model.ir_version = 100
+        assert {problem.rule for problem in onnxwire.check(model)} - before == {"model-ir-version-known"}
