@@ -194,7 +194,7 @@ cdef class Program:
             if inner:
                 step.inner = field_of(step.field.sub, inner)
             step.choice = _CHOICES.get(field, -1)
-            if step.source == FIELD and step.field.kind == ENUM:
+            if step.source == FIELD and step.field.type == ENUM:
                 self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
             self.has_uses |= step.source == USES
 
@@ -231,7 +231,7 @@ cdef class Program:
         free(self.steps)
 
     cdef Table* table(self, str name) except NULL:
-        cdef Table* table = &self.owner.tables[<Py_ssize_t>self.owner.places[f"onnx.{name}"]]
+        cdef Table* table = &self.owner.tables[<Py_ssize_t>self.owner.indices[f"onnx.{name}"]]
         if table.n_fields > WIDEST:
             raise MemoryError
         return table
@@ -307,13 +307,13 @@ cdef class Rows:
         memset(slots, 0, table.n_fields * sizeof(Slot))
         flags[0] = 0
         if message.parts == NULL:
-            fault = scan_slots(table, message.p, end, slots, flags, &records, &self.document.steps)
+            fault = scan_slots(table, message.p, end, slots, flags, &records, &self.document.far)
         else:
             fault = NULL
             for i in range((<Spans>message.parts).n):
                 part = &(<Spans>message.parts).items[i]
                 end = part.p + part.n
-                fault = scan_slots(table, part.p, end, slots, flags, &records, &self.document.steps)
+                fault = scan_slots(table, part.p, end, slots, flags, &records, &self.document.far)
                 if fault != NULL:
                     break
         if fault != NULL:
@@ -505,11 +505,11 @@ cdef class Rows:
     cdef int add_field(self, Values* values, const Field* field, const Slot* slot) except -1:
         if slot.p == NULL:
             return add_null(values)
-        if field.kind == STRING or field.kind == BYTES:
+        if field.type == STRING or field.type == BYTES:
             return self.columns.add_text(values, slot.p, slot.n)
-        if field.kind == ENUM:
+        if field.type == ENUM:
             return self.add_named(values, &self.enum_names, <int32_t>slot.n, self.program.enum_name)
-        if field.kind == INT32:
+        if field.type == INT32:
             return add_number(values, <int32_t>slot.n)
         return add_number(values, <int64_t>slot.n)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.file_writer import FileWriter
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import Kind
 
@@ -124,7 +124,7 @@ class _Entry:
         self._dtype = dtype
         self.size: int = len(self._head) + storage.count * dtype.itemsize
 
-    def write(self, target: Target) -> None:
+    def write(self, target: FileWriter) -> None:
         """Write all of it; what stands in a file goes from there."""
         storage = self._storage
         if self._strings is not None or storage.kind.is_packed:

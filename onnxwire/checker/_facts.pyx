@@ -17,7 +17,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport FAR, prepare_step
+from onnxwire.engine.document cimport FAR, advise_far
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
 from onnxwire.engine.view cimport table_of
@@ -266,7 +266,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
             value = p
             p += n
             if n >= FAR and p < end:
-                prepare_step(&self.document.steps, p)
+                advise_far(&self.document.far, p)
         elif wire == WIRE_VARINT:
             p = read_varint(p, end, &n)
             if p == NULL:
@@ -305,7 +305,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
                 sheet.flags[row] |= CLASH
                 forget(sheet, row, field.peers[i])
         if kind == NUMBER:
-            if field.kind == INT32 or field.kind == ENUM:
+            if field.type == INT32 or field.type == ENUM:
                 (<int64_t*>sheet.columns[slot])[row] = <int32_t>n
             else:
                 (<int64_t*>sheet.columns[slot])[row] = <int64_t>n
@@ -342,7 +342,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
                 return TOO_MUCH
         elif kind == LIST:
             run = &(<Run*>sheet.columns[slot])[row]
-            if field.kind != STRING and field.kind != BYTES:
+            if field.type != STRING and field.type != BYTES:
                 outcome = add_numbers(self, sheet, row, field, value, p)
                 if outcome != SOUND:
                     return <Outcome>outcome
@@ -359,7 +359,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
                 records.first = record - base
             records.records += 1
             records.size += p - value
-            if field.kind == BYTES or wire != WIRE_LEN:
+            if field.type == BYTES or wire != WIRE_LEN:
                 records.items += records.items >= 0
             elif field.wire == WIRE_VARINT:
                 records.items = -1
@@ -598,7 +598,7 @@ cdef class Facts:
         """Whether a field is a list of strings."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
-        return sheet.kinds[slot] == LIST and sheet.table.fields[slot].kind == STRING
+        return sheet.kinds[slot] == LIST and sheet.table.fields[slot].type == STRING
 
     def list_column(self, str name, str field, str what):
         """A column of a field's list: parent, index, start, value."""
@@ -668,8 +668,8 @@ cdef class Facts:
 
 
 cdef Column kind_of(Field* field, str full_name):
-    if field.kind == MESSAGE:
+    if field.type == MESSAGE:
         return CHILDREN if field.repeated else CHILD
     if not field.repeated:
-        return TEXT if field.kind == STRING else SPAN if field.kind == BYTES else NUMBER
-    return LIST if field.kind == STRING or full_name in _LISTED else PAYLOAD
+        return TEXT if field.type == STRING else SPAN if field.type == BYTES else NUMBER
+    return LIST if field.type == STRING or full_name in _LISTED else PAYLOAD

@@ -91,7 +91,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
-    cdef bint is_narrow = sheet.table.fields[slot].kind == INT32
+    cdef bint is_narrow = sheet.table.fields[slot].type == INT32
     cdef Py_ssize_t n = sheet.n
     cdef bytearray buffers = bytearray(n * 32)
     cdef bytearray flags = bytearray(n)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Puts long payloads at round places of the file that a document is written to, by padding that every reader skips.
+"""Puts long payloads at aligned offsets of the file that a document is written to, by padding that every reader skips.
 
 A payload moves when something comes before it, and what comes before it is longer where a length before it is. So every
 length that may change is written in five bytes, which all readers of protobuf take however small it is; then one pass
-from front to back knows every new place exactly. The padding is an unknown field of zeros right before the payload.
+from front to back knows every new offset exactly. The padding is an unknown field of zeros right before the payload.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -14,7 +14,7 @@ from onnxwire._varint cimport (
     FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_length, read_tag, skip_value, varint_size, write_varint,
 )
 from onnxwire.engine.damage cimport damage_error, decode_error
-from onnxwire.engine.document cimport FAR, Document, prepare_step
+from onnxwire.engine.document cimport FAR, Document, advise_far
 from onnxwire.engine.encode cimport Piece
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
@@ -38,7 +38,7 @@ cdef enum What:
     CUT                      # padding of an earlier time
 
 cdef struct Edit:
-    # Bytes of the document that others take the place of. In order of place, so a message comes before what is in it.
+    # Bytes of the document that others replace. In order of offset, so a message comes before what is in it.
     What what
     Py_ssize_t parent        # the LENGTH of the message that it stands in, or -1
     uint64_t at
@@ -178,7 +178,7 @@ cdef class Layout:
                 if self.n == inner + 1:
                     self.n = inner
             if n >= FAR and p < end:
-                prepare_step(&document.steps, p)
+                advise_far(&document.far, p)
         return 0
 
     cdef Py_ssize_t add(self, What what, Py_ssize_t parent, const uint8_t* p, uint64_t cut) except -1:
@@ -256,7 +256,7 @@ cdef class Layout:
 
         protobuf's own readers end at 2 GiB. Ours take six bytes where the value needs them, and only there. But the
         sixth byte may be what makes a padding in the message one byte shorter, and the length too short for it again:
-        then that padding becomes longer by whole alignments, which moves no other payload off its place.
+        then that padding becomes longer by whole alignments, which moves no other payload off its offset.
         """
         cdef bint is_changed = False
         cdef uint64_t length
@@ -408,7 +408,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
     number must be free in the class. threshold: bytes, at least 1; shorter payloads stay where they come to stand.
     alignment: bytes, 1 to 2**30.
     Returns (total, pieces): how many bytes the new encoding has, and what it is made of, in order: bytes, and ranges of
-    the document as (offset, length). A document in which everything has its place already is one range.
+    the document as (offset, length). A document in which everything is aligned already is one range.
 
     Every value is the same for every reader; only unknown fields come and go. Padding of earlier times goes, wherever
     it stands in a message that is looked into, so that doing it again changes nothing. Of a field that stands more than

@@ -8,11 +8,11 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
     """The raw bits that the official serializer writes for what a record's raw bits stand for."""
-    if field.kind == BOOL:
+    if field.type == BOOL:
         return raw != 0
-    if field.kind == INT32 or field.kind == ENUM:
+    if field.type == INT32 or field.type == ENUM:
         return <uint64_t><int64_t><int32_t>raw
-    if field.kind == UINT32 or field.kind == SINT32:
+    if field.type == UINT32 or field.type == SINT32:
         return <uint32_t>raw
     return raw
 
@@ -95,7 +95,7 @@ cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end)
         return (end - p) % field.size == 0
     while p < end:
         # Eight numbers below 128 at once: all are as short as can be.
-        if end - p >= 8 and not field.closed and field.kind != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
+        if end - p >= 8 and not field.closed and field.type != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
             p += 8
             continue
         start = p

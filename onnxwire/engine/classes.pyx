@@ -96,8 +96,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     for i in range(table.n_fields):
         field = &table.fields[i]
         if not field.repeated:
-            field.get = singular_getter(field.kind)
-            field.set = singular_setter(field.kind)
+            field.get = singular_getter(field.type)
+            field.set = singular_setter(field.type)
         else:
             field.get = <void*>get_numbers if field.size else span_getter()
             field.set = singular_setter(MESSAGE)

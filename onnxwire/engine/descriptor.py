@@ -77,7 +77,7 @@ class FieldDescriptor:
     """A field of a message.
 
     number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
-    containing_type: the message; containing_oneof: its oneof or None; index: its place in `containing_type.fields`;
+    containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
     since and until: the versions of the format in which it was, until is None for a field that still is.
     """
 

@@ -21,11 +21,11 @@ cdef struct Span:
     uint64_t n
 
 
-cdef struct Steps:
-    # Where a walk over a mapped file may land after a far step, and how often it did.
+cdef struct FarReads:
+    # Reads far from the last one, which the kernel is told of (`advise_far`), of one document.
     const uint8_t* end
-    int left             # far steps that the document may still prepare for; 0 for bytes in memory
-    int taken
+    int left             # those that may still be told; 0 for bytes in memory
+    int taken            # those that were
 
 
 cdef class Spans:
@@ -54,8 +54,8 @@ cdef class Document:
     cdef const uint8_t* end
     cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
     cdef bint is_part                   # messages of other documents need it; it is not closed by itself
-    cdef uint32_t depth                 # of excerpts in overlays in excerpts
-    cdef Steps steps
+    cdef uint32_t depth                 # of forks in overlays in forks
+    cdef FarReads far
     cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef public object root             # class of the message that the whole document is
@@ -63,7 +63,7 @@ cdef class Document:
     # The edits: start of a message -> its Overlay. A message's first byte is no other's, so it tells which one it is;
     # that of a further piece of a message in several pieces leads to the address at which the piece ends.
     cdef dict overlays                  # None until there is one
-    cdef object edited                  # the overlays by ascending address; None where it is to be made anew
+    cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew
 
     cdef void take(self, Backing backing)
     cdef int check_open(self) except -1
@@ -71,7 +71,7 @@ cdef class Document:
     cdef void next_epoch(self) noexcept
     cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1
     cdef object cached(self, Cache cache, const uint8_t* p)
-    cdef Document excerpt(self, uint32_t depth)
+    cdef Document fork(self, uint32_t depth)
 
 
 cdef inline object files_of(Document document):
@@ -84,4 +84,4 @@ cdef Document part_of_bytes(data, cls, uint32_t depth, Document source)
 
 cdef Document EMPTY
 
-cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil
+cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil

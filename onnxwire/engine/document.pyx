@@ -23,18 +23,19 @@ cdef extern from *:
 from onnxwire.errors import ClosedError, InUseError
 
 
-# Far steps that all open documents together may still prepare for; see engine/advise.h.
-cdef int STEPS_LEFT = 8192
+# Each advised read is a mapping of its own, and a process has some 65,000 of them: all open documents together advise
+# this many. Invariant: this, and `left` and `taken` of every open document, add up to the number here.
+cdef int FAR_READS_LEFT = 8192
 
 
-cdef void prepare_step(Steps* steps, const uint8_t* p) noexcept nogil:
-    """Before the first touch of p, far from the last: see to it that no more than p's pages are mapped."""
-    if steps.left > 0:
-        steps.left -= 1
-        steps.taken += 1
-        if ow_narrow(p, steps.end) != 0:
-            steps.taken += steps.left
-            steps.left = 0
+cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
+    """Before the first read of p, far from the last: tell the kernel to map no more than p's pages."""
+    if far.left > 0:
+        far.left -= 1
+        far.taken += 1
+        if ow_narrow(p, far.end) != 0:
+            far.taken += far.left
+            far.left = 0
 
 
 cdef class Spans:
@@ -101,11 +102,11 @@ cdef class Document:
     """
 
     def __init__(self, data, str name="<bytes>", mapping=None, int descriptor=-1):
-        global STEPS_LEFT
+        global FAR_READS_LEFT
         self.take(Backing(data, mapping, descriptor))
         if mapping is not None:
-            self.steps.left = STEPS_LEFT // 2
-            STEPS_LEFT -= self.steps.left
+            self.far.left = FAR_READS_LEFT // 2
+            FAR_READS_LEFT -= self.far.left
         self.name = name
 
     cdef void take(self, Backing backing):
@@ -114,10 +115,10 @@ cdef class Document:
         self.start = <const uint8_t*>backing.buffer.buf
         self.end = self.start + backing.buffer.len
         self.epoch = 1
-        self.steps.end = self.end
+        self.far.end = self.end
 
-    cdef Document excerpt(self, uint32_t depth):
-        """A document of the same bytes with edits of its own, in which a message can stand at another place."""
+    cdef Document fork(self, uint32_t depth):
+        """A document of the same bytes with edits of its own, in which a message can be at another path."""
         cdef Document other = Document.__new__(Document)
         other.take(self.backing)
         other.name = self.name
@@ -130,9 +131,9 @@ cdef class Document:
         self.release()
 
     cdef void release(self) noexcept:
-        global STEPS_LEFT
-        STEPS_LEFT += self.steps.left + self.steps.taken
-        self.steps.left = self.steps.taken = 0
+        global FAR_READS_LEFT
+        FAR_READS_LEFT += self.far.left + self.far.taken
+        self.far.left = self.far.taken = 0
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None
@@ -219,7 +220,7 @@ cdef class Document:
             except BaseException:
                 self.epoch = epoch
                 raise
-        self.kept = self.edited = self.overlays = None
+        self.kept = self.overlay_index = self.overlays = None
         self.release()
         self.start = self.end = NULL
         if backing.documents == 0:

@@ -21,8 +21,8 @@ cdef int exchange_content(View self, Overlay content, bint is_new) except -1
 cdef Overlay content_of(Table* table, Document document, uint32_t depth)
 cdef Overlay content_copy(View source, uint32_t depth)
 cdef int set_fields(View self, values) except -1
-cdef object field_error(const Field* field, type kind, str reason)
-cdef void* singular_setter(int kind) noexcept
+cdef object field_error(const Field* field, type error_class, str reason)
+cdef void* singular_setter(int field_type) noexcept
 
 
 cdef inline Overlay edit(View self):

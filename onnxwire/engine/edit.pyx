@@ -22,7 +22,7 @@ from onnxwire.engine.table cimport (
     STRING, UINT32, UINT64, has_value,
 )
 from onnxwire.engine.view cimport (
-    attach, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
+    use_overlay, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
 )
 
 cdef extern from "Python.h":
@@ -42,9 +42,9 @@ from onnxwire.errors import (
 ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 
-cdef object field_error(const Field* field, type kind, str reason):
+cdef object field_error(const Field* field, type error_class, str reason):
     """The error about a field: it names it."""
-    return kind(reason, (<object>field.descriptor).full_name)
+    return error_class(reason, (<object>field.descriptor).full_name)
 
 
 # --- the overlay of a message
@@ -90,7 +90,7 @@ cdef Overlay make_overlay(View self, Document document):
     # Which lets go of what was at the address before, if the bytes were changed: that can run other code.
     document.check_open()
     document.next_epoch()
-    attach(self, overlay)
+    use_overlay(self, overlay)
     self.epoch = document.epoch
     return overlay
 
@@ -137,10 +137,10 @@ cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
 
 
 cdef object out_of_range(const Field* field, value):
-    return field_error(field, FieldValueError, f"{value} is out of the range of {KINDS[field.kind]}")
+    return field_error(field, FieldValueError, f"{value} is out of the range of {TYPE_NAMES[field.type]}")
 
 
-cdef dict KINDS = {
+cdef dict TYPE_NAMES = {
     INT64: "int64", UINT64: "uint64", INT32: "int32", FIXED64: "fixed64", FIXED32: "fixed32", UINT32: "uint32",
     ENUM: "an enum, which is int32", SFIXED32: "sfixed32", SFIXED64: "sfixed64", SINT32: "sint32", SINT64: "sint64",
 }
@@ -148,13 +148,13 @@ cdef dict KINDS = {
 
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
     """Turn a Python number into the raw bits of a record."""
-    cdef int kind = field.kind
+    cdef int field_type = field.type
     cdef int64_t low = 0
     cdef bint above
     cdef double real
     cdef float single
     cdef uint32_t bits
-    if kind == FLOAT or kind == DOUBLE:
+    if field_type == FLOAT or field_type == DOUBLE:
         try:
             if not PyFloat_CheckExact(value) and type(value).__name__ == "ndarray":
                 raise TypeError  # though float() takes an array of one number
@@ -163,40 +163,40 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
             raise field_error(field, FieldOverflowError, str(error)) from None
         except TypeError:
             raise field_error(field, FieldTypeError, f"expected a float, found {type(value).__name__}") from None
-        if kind == DOUBLE:
+        if field_type == DOUBLE:
             memcpy(raw, &real, 8)
             return 0
         single = <float>real
         memcpy(&bits, &single, 4)
         raw[0] = bits
         return 0
-    if kind == BOOL:
+    if field_type == BOOL:
         if value is True or value is False:
             raw[0] = value is True
             return 0
         raw[0] = read_bool(field, value)
         return 0
-    if kind == ENUM and isinstance(value, str):
+    if field_type == ENUM and isinstance(value, str):
         value = enum_number(field, value)
     above = read_integer(field, value, &low)
-    if kind == UINT64 or kind == FIXED64:
+    if field_type == UINT64 or field_type == FIXED64:
         if not above and low < 0:
             raise out_of_range(field, value)
     elif above:
         raise out_of_range(field, value)
-    elif kind == UINT32 or kind == FIXED32:
+    elif field_type == UINT32 or field_type == FIXED32:
         if low < 0 or low > 0xFFFFFFFF:
             raise out_of_range(field, value)
-    elif kind == INT32 or kind == SINT32 or kind == SFIXED32 or kind == ENUM:
+    elif field_type == INT32 or field_type == SINT32 or field_type == SFIXED32 or field_type == ENUM:
         if low != <int32_t>low:
             raise out_of_range(field, value)
-        if kind == SINT32:
+        if field_type == SINT32:
             low = <uint32_t>((<uint32_t>low << 1) ^ <uint32_t>(<int32_t>low >> 31))
-        elif kind == SFIXED32:
+        elif field_type == SFIXED32:
             low = <uint32_t>low
         elif field.closed and not has_value(field, <int32_t>low):
             raise field_error(field, FieldValueError, f"{value} is not a value of {enum_of(field).full_name}")
-    elif kind == SINT64:
+    elif field_type == SINT64:
         low = <int64_t>((<uint64_t>low << 1) ^ <uint64_t>(low >> 63))
     raw[0] = <uint64_t>low
     return 0
@@ -231,7 +231,7 @@ cdef object enum_number(const Field* field, label):
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
     """Turn a str or bytes into the payload of a record; returns the object that owns it."""
     cdef Py_ssize_t size = 0
-    if field.kind == STRING:
+    if field.type == STRING:
         if not PyUnicode_CheckExact(value):
             if isinstance(value, str):
                 value = str.__str__(value)
@@ -294,7 +294,7 @@ cdef int share_memory(View self, const Field* field, view) except -1:
     cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(view).len
     cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
     # What is in a document stays when that is closed, and can be saved from file to file.
-    owner = view if document is None else document.excerpt(depth_of(self))
+    owner = view if document is None else document.fork(depth_of(self))
     put_value(edit(self), field, p if n else set_mark(), n, <PyObject*>owner)
     return 0
 
@@ -309,11 +309,11 @@ cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
     raise field_error(field, FieldAttributeError, "a message field is not assigned to; use its CopyFrom, or its fields")
 
 
-cdef void* singular_setter(int kind) noexcept:
-    """The setter for a kind."""
-    if kind == MESSAGE:
+cdef void* singular_setter(int field_type) noexcept:
+    """The setter for fields of a type."""
+    if field_type == MESSAGE:
         return <void*>refuse_assignment
-    if kind == STRING or kind == BYTES:
+    if field_type == STRING or field_type == BYTES:
         return <void*>set_text
     return <void*>set_number
 
@@ -417,7 +417,7 @@ cdef int clear_field(View self, const Field* field) except -1:
     """Make a field absent."""
     cdef Overlay overlay
     fill(self)
-    if field.repeated or field.kind == MESSAGE:
+    if field.repeated or field.type == MESSAGE:
         overlay = edit(self)
         # Views that were handed out, also of what is not there, are no longer the message's.
         count_clear(overlay, field.slot)
@@ -438,10 +438,10 @@ cdef int set_field(View self, Field* field, value) except -1:
     if value is None:
         return 0
     if not field.repeated:
-        if field.kind == MESSAGE:
+        if field.type == MESSAGE:
             return set_message(self, field, value)
         return (<Setter>field.set)(self, <PyObject*>value, field)
-    if field.kind == MESSAGE:
+    if field.type == MESSAGE:
         value = [
             element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)
         ]

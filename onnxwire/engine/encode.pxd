@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.file_writer cimport Target
+from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View
@@ -49,7 +49,7 @@ cdef class Encoder:
     cdef uint8_t* end
     cdef list pieces
     cdef Piece last
-    cdef Target target           # that takes what was gathered at once; without it that goes between the pieces
+    cdef FileWriter target           # that takes what was gathered at once; without it that goes between the pieces
     cdef uint64_t handed_on
 
     cdef int measure(self, View message) except -1

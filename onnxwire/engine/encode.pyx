@@ -16,7 +16,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, Spans, Steps
+from onnxwire.engine.document cimport EMPTY, FarReads, Spans
 from onnxwire.engine.overlay cimport (
     DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of,
 )
@@ -248,7 +248,7 @@ cdef inline int put_text(
 
 cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     """Put a message after its tag and length, or without them where number is 0."""
-    cdef Py_ssize_t place = self.n
+    cdef Py_ssize_t index = self.n
     cdef uint64_t before = self.total
     cdef uint64_t size
     cdef uint64_t* sizes
@@ -288,9 +288,9 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     size = self.total - before
     if is_canonical:
         # What is in it is not gone into again.
-        self.n = place + 1
+        self.n = index + 1
         size |= CANONICAL
-    self.sizes[place] = size
+    self.sizes[index] = size
     if number:
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
         put_varint(self, size & ~CANONICAL)
@@ -300,24 +300,24 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
 cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1:
     """Put a message, and then its length before it."""
     cdef bint ignored = False
-    cdef Py_ssize_t place
+    cdef Py_ssize_t offset
     cdef uint64_t size
     cdef int extra
     if number == 0:
         return emit(self, content, &ignored)
     put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
     put_varint(self, 0)
-    place = self.p - self.start
+    offset = self.p - self.start
     self.depth += 1
     emit(self, content, &ignored)
     self.depth -= 1
-    size = <uint64_t>(self.p - self.start - place)
+    size = <uint64_t>(self.p - self.start - offset)
     extra = varint_size(size) - 1
     if extra:
         self.grow(extra)
-        memmove(self.start + place + extra, self.start + place, <size_t>size)
+        memmove(self.start + offset + extra, self.start + offset, <size_t>size)
         self.p += extra
-    write_varint(self.start + place - 1, size)
+    write_varint(self.start + offset - 1, size)
     return 0
 
 
@@ -448,7 +448,7 @@ cdef int emit_records(Encoder self, Content* content) except -1:
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
                 emit_touched(self, content, overlay, field)
-        elif field.kind == MESSAGE and has_edits(document, record.value, record.value + record.n):
+        elif field.type == MESSAGE and has_edits(document, record.value, record.value + record.n):
             flush_run(self, content, &run, run_end)
             emit_span(self, field, document, record.value, record.n, None)
         else:
@@ -488,7 +488,7 @@ cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
 cdef int64_t emit_new(
     Encoder self, Content* content, Overlay overlay, uint8_t* states, uint32_t first, uint32_t number
 ) except -1:
-    """Put the touched fields below a number that have no records; returns the place of the next field."""
+    """Put the touched fields below a number that have no records; returns the index of the next field."""
     while first < content.table.n_fields and content.table.fields[first].number < number:
         if overlay.touched[first] and not states[first] & IN_BYTES:
             emit_touched(self, content, overlay, &content.table.fields[first])
@@ -520,7 +520,7 @@ cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Fie
         if field.size:
             put_tag(self, field, field.wire)
             return put_number(self, field, slot.n)
-        if field.kind == MESSAGE:
+        if field.type == MESSAGE:
             return emit_held(self, field, <Document>content.document, slot.p, slot.n, held)
         return put_text(self, field, slot.p, slot.n, content.document, held)
     if field.size:
@@ -528,7 +528,7 @@ cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Fie
     elements = <Elements>held
     for i in range(elements.n):
         element = &elements.items[i]
-        if field.kind == MESSAGE:
+        if field.type == MESSAGE:
             emit_held(self, field, <Document>content.document, element.p, element.n, element.held)
         else:
             put_text(self, field, element.p, element.n, content.document, element.held)
@@ -541,15 +541,15 @@ cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noe
     cdef uint32_t narrow = 0
     if field.size == 8:
         memcpy(&wide, items + i * 8, 8)
-        if field.kind == SINT64:
+        if field.type == SINT64:
             wide = (wide << 1) ^ (0 - (wide >> 63))
         return wide
     if field.size == 1:
         return items[i]
     memcpy(&narrow, items + i * 4, 4)
-    if field.kind == SINT32:
+    if field.type == SINT32:
         return <uint32_t>((narrow << 1) ^ (0 - (narrow >> 31)))
-    if field.wire == WIRE_FIXED32 or field.kind == UINT32:
+    if field.wire == WIRE_FIXED32 or field.type == UINT32:
         return narrow
     return <uint64_t><int64_t><int32_t>narrow
 
@@ -598,22 +598,22 @@ cdef int emit_scanned(Encoder self, Content* content) except -1:
     cdef const uint8_t* fault = NULL
     cdef const uint8_t* end = content.end
     cdef Spans parts
-    cdef Steps steps
+    cdef FarReads far
     cdef uint32_t flags = 0
     cdef uint64_t records = 0
     cdef Py_ssize_t i
     if slots == NULL:
         raise MemoryError
     memset(slots, 0, table.n_fields * sizeof(Slot))
-    memset(&steps, 0, sizeof(steps))
+    memset(&far, 0, sizeof(far))
     try:
         if content.parts == NULL:
-            fault = scan_slots(table, content.start, content.end, slots, &flags, &records, &steps)
+            fault = scan_slots(table, content.start, content.end, slots, &flags, &records, &far)
         else:
             parts = <Spans>content.parts
             for i in range(parts.n):
                 end = parts.items[i].p + parts.items[i].n
-                fault = scan_slots(table, parts.items[i].p, end, slots, &flags, &records, &steps)
+                fault = scan_slots(table, parts.items[i].p, end, slots, &flags, &records, &far)
                 if fault != NULL:
                     break
         if fault != NULL:
@@ -664,7 +664,7 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
             if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
             left -= 1
-            if field.kind == MESSAGE:
+            if field.type == MESSAGE:
                 emit_span(self, field, document, record.value, record.n, None)
             else:
                 put_text(self, field, record.value, record.n, content.document, NULL)
@@ -672,7 +672,7 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
     if field.size:
         put_tag(self, field, field.wire)
         return put_number(self, field, canonical(field, slot.n))
-    if field.kind != MESSAGE:
+    if field.type != MESSAGE:
         return put_text(self, field, slot.p, slot.n, content.document, NULL)
     if flags & HAS_MERGE:
         start_records(&cursor, content.start, content.end, content.parts, NULL)
@@ -786,7 +786,7 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
 cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) except -1:
     """Measure a plain message: its span, but for messages in it that are not canonical."""
     cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
-    cdef Py_ssize_t place
+    cdef Py_ssize_t index
     cdef bint all_canonical = True
     cdef Cursor cursor
     cdef Record record
@@ -794,12 +794,12 @@ cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) excep
     start_records(&cursor, content.start, content.end, NULL, NULL)
     while next_record(&cursor, 0, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
-        if field == NULL or field.kind != MESSAGE:
+        if field == NULL or field.type != MESSAGE:
             continue
-        place = self.n
+        index = self.n
         self.total = 0
         emit_span(self, field, <Document>content.document, record.value, record.n, None)
-        all_canonical = all_canonical and self.sizes[place] & CANONICAL
+        all_canonical = all_canonical and self.sizes[index] & CANONICAL
         total += self.total - <uint64_t>(cursor.p - record.start)
     self.total = total
     is_canonical[0] = all_canonical

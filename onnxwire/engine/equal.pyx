@@ -66,7 +66,7 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
                 return False
         elif ours.p == NULL or theirs.p == NULL:
             return False
-        elif field.kind == MESSAGE:
+        elif field.type == MESSAGE:
             if not equal_messages(field_value(a, field), field_value(b, field), depth - 1):
                 return False
         elif field.size == 0:
@@ -106,7 +106,7 @@ cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
     while n:
         if next_usable(&cursors[0], field, &records[0]) <= 0 or next_usable(&cursors[1], field, &records[1]) <= 0:
             return False
-        if field.kind == MESSAGE:
+        if field.type == MESSAGE:
             if not equal_messages(
                 new_view(field.sub, ours, records[0].value, records[0].value + records[0].n, None),
                 new_view(field.sub, theirs, records[1].value, records[1].value + records[1].n, None),
@@ -126,7 +126,7 @@ cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:
     if len(b) != n:
         return False
     for i in range(n):
-        if a.field.kind == MESSAGE:
+        if a.field.type == MESSAGE:
             if not equal_messages(a.element(i), b.element(i), depth - 1):
                 return False
         elif a.element(i) != b.element(i):

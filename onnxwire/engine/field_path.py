@@ -31,7 +31,7 @@ def field_path(document: Document, offset: int) -> str:
         while start < end:
             number, wire, value, after, length = read_record(document, start, end)
             if after is None and length is not None and offset >= value:
-                after = end  # the place lies inside a message that runs past the end
+                after = end  # the offset lies inside a message that runs past the end
             field = fields.get(number)
             if after is not None and after <= offset:
                 if field is not None and field.accepts(wire):
@@ -39,8 +39,8 @@ def field_path(document: Document, offset: int) -> str:
                 start = after
                 continue
             if field is not None and offset >= start:
-                place = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
-                steps.append(field.name + place)
+                index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
+                steps.append(field.name + index)
                 if after is not None and wire == WIRE_LEN and offset >= value:
                     descriptor, start, end = field.message_type, value, after
             break

@@ -11,7 +11,7 @@ cdef struct Range:
     const uint8_t* p
 
 
-cdef class Target:
+cdef class FileWriter:
     cdef readonly int descriptor
     cdef readonly object failure        # the OSError that writing ended with, None before; of reading it is none
     cdef object progress

@@ -3,7 +3,7 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-class Target:
+class FileWriter:
     """A file descriptor that is written from front to back."""
 
     @property

@@ -28,7 +28,7 @@ cdef enum:
     BUFFER = 1 << 18
     # Moved by one system call, and between two calls of `progress`. After so much the disk is told to begin, which
     # takes the time of the final fsync off the total and keeps what a slow disk has not written yet from piling up.
-    PIECE = 1 << 23
+    CHUNK = 1 << 23
     # Ranges shorter than this are taken from memory, if they are there: a system call costs more than their pages.
     TINY = 1 << 10
     PAGE = 1 << 12
@@ -36,7 +36,7 @@ cdef enum:
     LARGEST = 0x7FFFFFFFFFFFFFFF
 
 
-cdef class Target:
+cdef class FileWriter:
     """A file descriptor that is written from front to back.
 
     descriptor: open for writing, and not closed here; progress: called with the count of bytes written so far, some
@@ -106,7 +106,7 @@ cdef class Target:
         return 0
 
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1:
-        """Write n bytes of memory to another place of what is not a stream, at once, while no other thread runs."""
+        """Write n bytes of memory to another offset of what is not a stream, at once, while no other thread runs."""
         cdef int64_t moved
         self.enter()
         while n:
@@ -180,7 +180,7 @@ cdef class Target:
         self.written += n
         # Each time: what was cut short by a signal gives a count, and the next call would wait without end.
         PyErr_CheckSignals()
-        if self.written - start < PIECE:
+        if self.written - start < CHUNK:
             return 0
         self.reported = self.written
         if not self.stream:
@@ -192,12 +192,12 @@ cdef class Target:
 
     cdef int write_out(self, const uint8_t* p, uint64_t n) except -1:
         """Write memory at once, after what was written already."""
-        cdef uint64_t place
+        cdef uint64_t offset
         cdef int64_t moved
         while n:
-            place = OW_STREAM if self.stream else self.written
+            offset = OW_STREAM if self.stream else self.written
             with nogil:
-                moved = ow_write(self.descriptor, p, min(n, <uint64_t>PIECE), place)
+                moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK), offset)
             if moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
@@ -259,7 +259,7 @@ cdef class Target:
             return self.flush()
         while n:
             with nogil:
-                moved = ow_copy(source, offset, self.descriptor, self.written, min(n, <uint64_t>PIECE))
+                moved = ow_copy(source, offset, self.descriptor, self.written, min(n, <uint64_t>CHUNK))
             if moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
@@ -299,18 +299,18 @@ cdef class Target:
 def copy_range(
     int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t length, *, bint fresh=False
 ):
-    """Copy bytes of one open file to a place in another.
+    """Copy bytes of one open file to an offset in another.
 
-    source, target: descriptors; fresh: the target is empty from that place on, and ends after what is copied.
+    source, target: descriptors; fresh: the target is empty from that offset on, and ends after what is copied.
     Raises OSError for what can't be written, and SourceError for what can't be read.
     """
-    cdef Target place = Target(target, None, target_offset, fresh=fresh)
-    place.put_range(source, source_offset, length, NULL)
-    place.finish_all()
+    cdef FileWriter writer = FileWriter(target, None, target_offset, fresh=fresh)
+    writer.put_range(source, source_offset, length, NULL)
+    writer.finish_all()
 
 
 def write_buffer(int target, data, uint64_t offset):
-    """Write an object with the buffer protocol to a place in an open file; raises OSError."""
-    cdef Target place = Target(target, None, offset)
-    place.write(data)
-    place.finish_all()
+    """Write an object with the buffer protocol to an offset in an open file; raises OSError."""
+    cdef FileWriter writer = FileWriter(target, None, offset)
+    writer.write(data)
+    writer.finish_all()

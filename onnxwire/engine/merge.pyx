@@ -44,11 +44,11 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
             continue
         if field.repeated and field.size:
             add_numbers(get_numbers(self, field), get_numbers(other, field))
-        elif field.repeated and field.kind == MESSAGE:
+        elif field.repeated and field.type == MESSAGE:
             field_value(self, field).extend(field_value(other, field))
         elif field.repeated:
             add_texts(field_value(self, field), field_value(other, field))
-        elif field.kind == MESSAGE:
+        elif field.type == MESSAGE:
             if overlay.slots[i].p == NULL or is_read and field.n_peers and has_peer(other, field):
                 put_message(self, field, get_message(other, field))
             else:
@@ -139,7 +139,7 @@ cdef int discard_unknown(View self, int depth) except -1:
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
         fill(self)
-        if field.kind != MESSAGE or self.slots[i].p == NULL:
+        if field.type != MESSAGE or self.slots[i].p == NULL:
             continue
         if field.repeated:
             for element in field_value(self, field):

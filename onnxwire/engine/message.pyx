@@ -35,7 +35,7 @@ cdef str brief(View self, Field* field):
     cdef Cursor cursor
     cdef Record record
     cdef uint64_t size = 0
-    if field.kind == MESSAGE:
+    if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
     if is_touched(self, field) and field.repeated and slot.n > BRIEF:
@@ -88,7 +88,7 @@ cdef class Message(View):
             if slot.p == NULL:
                 continue
             is_known = True
-            if self.table.fields[i].kind == STRING and not self.table.fields[i].repeated:
+            if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
                 for k in range(min(slot.n, <uint64_t>PEEKED)):
                     if slot.p[k] < 0x20 and slot.p[k] != 9 and slot.p[k] != 10 and slot.p[k] != 13:
                         return True
@@ -108,7 +108,7 @@ cdef class Message(View):
         cdef PyObject* held
         cdef Slot* slot
         fill(self)
-        if field == NULL or field.repeated or field.kind == MESSAGE or field.wire != WIRE_LEN:
+        if field == NULL or field.repeated or field.type == MESSAGE or field.wire != WIRE_LEN:
             return None
         slot = &self.slots[field.slot]
         if slot.p == NULL:
@@ -119,7 +119,7 @@ cdef class Message(View):
     def _share(self, name, data):
         """Give a bytes field the memory of a contiguous buffer, which is not copied and shall not change any more."""
         cdef Field* field = named_field(self, name)
-        if field == NULL or field.repeated or field.kind != BYTES:
+        if field == NULL or field.repeated or field.type != BYTES:
             raise FieldValueError(f"{name} is not a singular bytes field")
         share_memory(self, field, memoryview(data).cast("B"))
 
@@ -265,7 +265,7 @@ cdef class Message(View):
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, error_class, error, traceback):
         try:
             (<Document>self.document).close()
         except InUseError:

@@ -14,7 +14,7 @@ from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, read_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.payload cimport Payload, expose, new_payload
-from onnxwire.engine.repeated cimport bind, changed_error, index_in, iterable, refresh, tell_length
+from onnxwire.engine.repeated cimport point_at, changed_error, index_in, iterable, refresh, update_count
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -33,18 +33,18 @@ cdef extern from "thresholds.h":
 cdef object get_numbers(View self, void* closure):
     cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
     fill(self)
-    bind(sequence, self, <Field*>closure)
+    point_at(sequence, self, <Field*>closure)
     return sequence
 
 
-cdef Packed packed_kind(int kind) noexcept nogil:
-    if kind == SINT64:
+cdef Packed packed_form(int field_type) noexcept nogil:
+    if field_type == SINT64:
         return PACKED_ZIGZAG64
-    if kind == SINT32:
+    if field_type == SINT32:
         return PACKED_ZIGZAG32
-    if kind == BOOL:
+    if field_type == BOOL:
         return PACKED_BOOL
-    if kind == INT64 or kind == UINT64:
+    if field_type == INT64 or field_type == UINT64:
         return PACKED_64
     return PACKED_32
 
@@ -54,12 +54,12 @@ cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
     cdef uint32_t low = <uint32_t>raw
     cdef int64_t wide
     cdef int32_t narrow
-    if field.kind == BOOL:
+    if field.type == BOOL:
         (<uint8_t*>out)[0] = raw != 0
-    elif field.kind == SINT64:
+    elif field.type == SINT64:
         wide = zigzag64(raw)
         memcpy(out, &wide, 8)
-    elif field.kind == SINT32:
+    elif field.type == SINT32:
         narrow = zigzag32(raw)
         memcpy(out, &narrow, 4)
     elif field.size == 8:
@@ -74,7 +74,7 @@ cdef uint64_t store_run(
     """Write the numbers of a packed run; returns how many."""
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
-        return decode_varints(p, p + n, packed_kind(field.kind), out, capacity)
+        return decode_varints(p, p + n, packed_form(field.type), out, capacity)
     if LITTLE_ENDIAN:
         count = min(n // field.size, capacity)
         memcpy(out, p, count * field.size)
@@ -182,7 +182,7 @@ cdef class RepeatedScalar(Repeated):
             return 0
         numbers = document.cached(NUMBERS, self.first)
         # Where the bytes were changed, the address may have come to hold another field.
-        if numbers is not None and numbers.kind == field.kind:
+        if numbers is not None and numbers.field_type == field.type:
             self.adopt(numbers)
             return 0
         total = self.count_elements(&window)
@@ -229,24 +229,24 @@ cdef class RepeatedScalar(Repeated):
 
     cdef object item(self, Py_ssize_t i):
         cdef const uint8_t* p = self.items + i * self.field.size
-        cdef int kind = self.field.kind
+        cdef int field_type = self.field.type
         cdef int64_t wide
         cdef int32_t narrow
         cdef double real
         cdef float single
-        if kind == FLOAT:
+        if field_type == FLOAT:
             memcpy(&single, p, 4)
             return single
-        if kind == DOUBLE:
+        if field_type == DOUBLE:
             memcpy(&real, p, 8)
             return real
-        if kind == BOOL:
+        if field_type == BOOL:
             return p[0] != 0
         if self.field.size == 8:
             memcpy(&wide, p, 8)
-            return <uint64_t>wide if kind == UINT64 or kind == FIXED64 else wide
+            return <uint64_t>wide if field_type == UINT64 or field_type == FIXED64 else wide
         memcpy(&narrow, p, 4)
-        return <uint32_t>narrow if kind == UINT32 or kind == FIXED32 else narrow
+        return <uint32_t>narrow if field_type == UINT32 or field_type == FIXED32 else narrow
 
     def __bool__(self):
         """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
@@ -277,7 +277,7 @@ cdef class RepeatedScalar(Repeated):
         iterator.sequence = self
         return iterator
 
-    def __getitem__(self, place):
+    def __getitem__(self, key):
         cdef Py_ssize_t i, n, start, step, last
         if self.items == NULL:
             self.decode()
@@ -285,8 +285,8 @@ cdef class RepeatedScalar(Repeated):
             if self.bound is None and self.store is not None and self.n > SHORT_NUMBERS:
                 self.document.keep(NUMBERS, self.first, self.store)
         self.decode()
-        if isinstance(place, slice):
-            indices = range(*place.indices(self.n))
+        if isinstance(key, slice):
+            indices = range(*key.indices(self.n))
             elements = []
             start, step = indices.start, indices.step
             n = len(indices)
@@ -298,7 +298,7 @@ cdef class RepeatedScalar(Repeated):
             for i in range(n):
                 elements.append(self.item(start + i * step))
             return elements
-        i = index_in(self.field, place, self.n)
+        i = index_in(self.field, key, self.n)
         self.decode()
         if i >= self.n:
             raise changed_error(self.field)
@@ -332,7 +332,7 @@ cdef class RepeatedScalar(Repeated):
             items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:
             owner = self.store or self
-        window = new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.kind), owner)
+        window = new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.type), owner)
         expose(window, view, flags)
 
     # --- changes
@@ -348,7 +348,7 @@ cdef class RepeatedScalar(Repeated):
         if self.bound is not None:
             return self.bound
         numbers = self.copy()
-        hold(self, numbers)
+        store_numbers(self, numbers)
         return numbers
 
     cdef object take(self, values):
@@ -366,7 +366,7 @@ cdef class RepeatedScalar(Repeated):
         )
         memcpy(numbers.items + start * size, incoming.items, <size_t>incoming.n * size)
         numbers.n += incoming.n - (stop - start)
-        return tell_length(self, numbers.n)
+        return update_count(self, numbers.n)
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
         cdef Numbers incoming = values
@@ -380,21 +380,21 @@ cdef class RepeatedScalar(Repeated):
         return 0
 
     def _arrange(self, order, Py_ssize_t expected):
-        """Make the elements, of which that many are there, those at the places that `order` names."""
+        """Make the elements, of which that many are there, those at the indices that `order` names."""
         cdef Numbers numbers = self.start_edit()
         cdef Numbers old = Numbers.allocate(numbers.n, self.field)
         cdef size_t size = self.field.size
         cdef Py_ssize_t n = 0
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         # What made the order may have run code that changed the elements.
         if numbers.n != expected:
             raise changed_error(self.field)
         memcpy(old.items, numbers.items, <size_t>numbers.n * size)
-        for place in order:
-            memcpy(numbers.items + n * size, old.items + place * size, size)
+        for index in order:
+            memcpy(numbers.items + n * size, old.items + index * size, size)
             n += 1
         numbers.n = n
-        tell_length(self, n)
+        update_count(self, n)
 
     def append(self, value):
         """Add a number at the end; raises TypeError or ValueError for what the field does not take."""
@@ -405,7 +405,7 @@ cdef class RepeatedScalar(Repeated):
         numbers.reserve(1)
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
-        tell_length(self, numbers.n)
+        update_count(self, numbers.n)
 
     def extend(self, values):
         """Add all numbers of an iterable at the end.
@@ -441,12 +441,12 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     edit(self.message)
     if not self.refresh_records():
         return self.splice(n, n, incoming)
-    hold(self, incoming)
+    store_numbers(self, incoming)
     return 0
 
 
-cdef int hold(RepeatedScalar self, Numbers numbers) except -1:
-    """Make numbers the field's, of a message that is edited, in the place of the records that they were at first."""
+cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
+    """Make numbers the field's, of a message that is edited, instead of the records that they were at first."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
     self.bound = numbers
@@ -456,18 +456,18 @@ cdef int hold(RepeatedScalar self, Numbers numbers) except -1:
     return 0
 
 
-cdef char* buffer_format(int kind) noexcept:
-    if kind == FLOAT:
+cdef char* buffer_format(int field_type) noexcept:
+    if field_type == FLOAT:
         return b"f"
-    if kind == DOUBLE:
+    if field_type == DOUBLE:
         return b"d"
-    if kind == BOOL:
+    if field_type == BOOL:
         return b"?"
-    if kind == INT64 or kind == SINT64 or kind == SFIXED64:
+    if field_type == INT64 or field_type == SINT64 or field_type == SFIXED64:
         return b"q"
-    if kind == UINT64 or kind == FIXED64:
+    if field_type == UINT64 or field_type == FIXED64:
         return b"Q"
-    if kind == UINT32 or kind == FIXED32:
+    if field_type == UINT32 or field_type == FIXED32:
         return b"I"
     return b"i"
 

@@ -33,17 +33,17 @@ cdef inline PyObject* owned(object o) noexcept:
 
 
 cdef struct AbsentKey:
-    # A message that is not there: the field that it would be, of the message that has its first byte at `place` in a
+    # A message that is not there: the field that it would be, of the message that has its first byte at `address` in a
     # document, or whose Overlay is the owner where it has no bytes. The owner is borrowed; NULL for what is not listed.
     const void* owner
-    const uint8_t* place
+    const uint8_t* address
     const Field* field
 
 
 cdef class Overlay:
     # Made by `new_overlay`, in one piece of memory with its fields; it has no methods, hence no table of them.
     # Its slots are what the views of the message read. Of each field: `held` owns the value that was put in, if that
-    # is an object: str, bytes, Overlay or Document (an excerpt, with the slot as the span) of a singular field,
+    # is an object: str, bytes, Overlay or Document (a fork, with the slot as the span) of a singular field,
     # Elements or Numbers of a repeated one; `touched` tells that the field is no longer what the bytes say.
     # What is registered in a document stays so when its content is exchanged for another message's.
     # The members are C pointers because overlays are not tracked by the garbage collector; objects are owned.
@@ -58,8 +58,8 @@ cdef class Overlay:
     cdef PyObject* next
     cdef uint32_t generation     # how often the message was exchanged for another
     cdef uint32_t* clears        # of each field, how often it was cleared; NULL as long as none was
-    cdef const uint8_t* place    # where the document has it registered, NULL for a new message
-    cdef const uint8_t* place_end    # the end of the bytes that it was registered for, of its first piece
+    cdef const uint8_t* address    # where the document has it registered, NULL for a new message
+    cdef const uint8_t* address_end    # the end of the bytes that it was registered for, of its first piece
     cdef const uint8_t* start    # the bytes, NULL where there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # as of a view
@@ -71,7 +71,7 @@ cdef class Overlay:
 
 cdef struct Element:
     # Of a string, bytes or message field. held NULL: a span of the bytes that the message was read from; str or bytes:
-    # their owner; Document: p and n are a span of that excerpt; Overlay: neither p nor n.
+    # their owner; Document: p and n are a span of that fork; Overlay: neither p nor n.
     const uint8_t* p
     uint64_t n
     PyObject* held
@@ -94,7 +94,7 @@ cdef class Numbers:
     cdef uint8_t* items
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    cdef int kind
+    cdef int field_type
     cdef uint8_t size            # bytes of a number
     cdef const uint8_t* origin   # as of Elements
 

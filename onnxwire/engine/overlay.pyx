@@ -101,7 +101,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange what two overlays of one table hold; each stays in its place."""
+    """Exchange what two overlays of one table hold; each stays registered where it is."""
     cdef Slot slot
     cdef uint32_t i
     for i in range(self.table.n_fields):
@@ -128,7 +128,7 @@ cdef size_t N_ABSENT = 0
 
 cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
     cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
-    mixed = (mixed ^ <uint64_t><size_t>key.place) * <uint64_t>0xC2B2AE3D27D4EB4F
+    mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     mixed = (mixed ^ <uint64_t><size_t>key.field) * <uint64_t>0x9E3779B97F4A7C15
     return &ABSENT[(mixed >> 32) & (N_BUCKETS - 1)]
 
@@ -139,7 +139,7 @@ cdef Overlay find_absent(const AbsentKey* key):
     cdef AbsentKey* theirs
     while overlay != NULL:
         theirs = &(<Overlay>overlay).key
-        if theirs.owner == key.owner and theirs.place == key.place and theirs.field == key.field:
+        if theirs.owner == key.owner and theirs.address == key.address and theirs.field == key.field:
             return <Overlay>overlay
         overlay = (<Overlay>overlay).next
     return None
@@ -222,7 +222,7 @@ cdef class Elements:
         return 0
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1:
-        """Put an element at place i; held: its owner, or None for a span of the message's bytes."""
+        """Put an element at index i; held: its owner, or None for a span of the message's bytes."""
         if self.n == self.capacity:
             self.reserve(1)
         if i < self.n:
@@ -254,7 +254,7 @@ cdef class Numbers:
     @staticmethod
     cdef Numbers allocate(Py_ssize_t n, const Field* field):
         cdef Numbers numbers = Numbers.__new__(Numbers)
-        numbers.kind = field.kind
+        numbers.field_type = field.type
         numbers.size = field.size
         numbers.reserve(n)
         numbers.n = n
@@ -375,8 +375,8 @@ cdef OverlayIndex index_of(Document document):
     cdef Py_ssize_t position = 0
     cdef Py_ssize_t i = 0
     cdef bint ascending = True
-    if document.edited is not None or document.overlays is None:
-        return document.edited
+    if document.overlay_index is not None or document.overlays is None:
+        return document.overlay_index
     index = OverlayIndex.__new__(OverlayIndex)
     index.pairs = <Pair*>malloc(<size_t>len(document.overlays) * sizeof(Pair))
     if index.pairs == NULL:
@@ -389,7 +389,7 @@ cdef OverlayIndex index_of(Document document):
     index.n = index.capacity = i
     if not ascending:
         qsort(index.pairs, <size_t>i, sizeof(Pair), compare_pairs)
-    document.edited = index
+    document.overlay_index = index
     return index
 
 
@@ -398,7 +398,7 @@ cdef Pair pair_of(size_t address, object registered):
     pair.address = address
     if isinstance(registered, Overlay):
         pair.overlay = <PyObject*>registered
-        pair.end = <size_t>(<Overlay>registered).place_end
+        pair.end = <size_t>(<Overlay>registered).address_end
     else:
         pair.overlay = NULL
         pair.end = registered
@@ -407,15 +407,15 @@ cdef Pair pair_of(size_t address, object registered):
 
 cdef int register_overlay(Document document, Overlay overlay) except -1:
     """Have a document, which has its dict of overlays, know the overlay of a message of its bytes."""
-    cdef OverlayIndex index = document.edited
+    cdef OverlayIndex index = document.overlay_index
     cdef Spans parts
     cdef Pair pair
     cdef Py_ssize_t i
-    overlay.place = overlay.start
-    overlay.place_end = overlay.end
+    overlay.address = overlay.start
+    overlay.address_end = overlay.end
     if overlay.parts != NULL:
         # So many may come that it is best made anew.
-        document.edited = None
+        document.overlay_index = None
         parts = <Spans>overlay.parts
         for i in range(1, parts.n):
             document.overlays[<size_t>parts.items[i].p] = <size_t>(parts.items[i].p + parts.items[i].n)
@@ -444,8 +444,8 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
 
 # --- copies
 
-cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end, Document excerpt) except -1:
-    """Copy into an excerpt the overlays of messages that start from `start` to `end`, both included.
+cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end, Document fork) except -1:
+    """Copy into a fork the overlays of messages that start from `start` to `end`, both included.
 
     Those inside the bytes of another are that one's business: it copies them, or has other bytes by now.
     """
@@ -453,50 +453,50 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
     cdef Overlay copy
     cdef Pair pair
     while index is not None and index.find(start, &pair) and pair.address <= <size_t>end:
-        if excerpt.overlays is None:
-            excerpt.overlays = {}
+        if fork.overlays is None:
+            fork.overlays = {}
         if pair.overlay == NULL:
-            excerpt.overlays[pair.address] = pair.end
+            fork.overlays[pair.address] = pair.end
         else:
-            copy = copy_overlay(<Overlay>pair.overlay, document, excerpt.depth + 1)
-            copy.place = <const uint8_t*>pair.address
-            copy.place_end = <const uint8_t*>pair.end
-            excerpt.overlays[pair.address] = copy
-        excerpt.edited = None
+            copy = copy_overlay(<Overlay>pair.overlay, document, fork.depth + 1)
+            copy.address = <const uint8_t*>pair.address
+            copy.address_end = <const uint8_t*>pair.end
+            fork.overlays[pair.address] = copy
+        fork.overlay_index = None
         start = <const uint8_t*>pair.end + 1
     return 0
 
 
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth):
-    """An excerpt in which the message of that span reads as it does in the document."""
-    cdef Document excerpt
+    """A fork in which the message of that span reads as it does in the document."""
+    cdef Document fork
     if depth > DEEPEST:
         raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
-    excerpt = document.excerpt(depth)
-    copy_edits(document, start, end, excerpt)
-    return excerpt
+    fork = document.fork(depth)
+    copy_edits(document, start, end, fork)
+    return fork
 
 
 cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
     """A copy that shares bytes and values; document: the one that the overlay's views are of."""
     cdef Overlay copy = new_overlay(self.table, depth)
     cdef Document base = <Document>self.base if self.base != NULL else document
-    cdef Document excerpt
+    cdef Document fork
     cdef Spans parts
     cdef Py_ssize_t k
     cdef uint32_t i
     if self.start != NULL:
         if depth >= DEEPEST:
             raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
-        excerpt = base.excerpt(depth + 1)
-        # Its own first byte, where it is registered, is its own place.
-        copy_edits(base, self.start + 1, self.end, excerpt)
+        fork = base.fork(depth + 1)
+        # Its own first byte, where it is registered, is copied with it.
+        copy_edits(base, self.start + 1, self.end, fork)
         if self.parts != NULL:
             parts = <Spans>self.parts
             copy.parts = owned(parts)
             for k in range(1, parts.n):
-                copy_edits(base, parts.items[k].p + 1, parts.items[k].p + parts.items[k].n, excerpt)
-        copy.base = owned(excerpt)
+                copy_edits(base, parts.items[k].p + 1, parts.items[k].p + parts.items[k].n, fork)
+        copy.base = owned(fork)
         copy.start = self.start
         copy.end = self.end
     copy.flags = self.flags
@@ -536,10 +536,10 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     cdef Elements copy = Elements.__new__(Elements)
     cdef Element* element
     cdef Py_ssize_t i
-    # One excerpt serves all elements that follow one another in one document.
+    # One fork serves all elements that follow one another in one document.
     cdef PyObject* source = NULL
     cdef const uint8_t* last = NULL
-    cdef Document excerpt = None
+    cdef Document fork = None
     copy.reserve(self.n)
     for i in range(self.n):
         element = &self.items[i]
@@ -550,9 +550,9 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
             copy.insert(i, element.p, element.n, held)
         else:
             if element.held != source or element.p <= last:
-                excerpt = (<Document>element.held).excerpt(depth + 1)
+                fork = (<Document>element.held).fork(depth + 1)
                 source = element.held
-            copy_edits(<Document>element.held, element.p, element.p + element.n, excerpt)
-            copy.insert(i, element.p, element.n, excerpt)
+            copy_edits(<Document>element.held, element.p, element.p + element.n, fork)
+            copy.insert(i, element.p, element.n, fork)
             last = element.p + element.n
     return copy

@@ -27,7 +27,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     cdef object raw = None
     document.check_open()
     if end > <uint64_t>(document.end - document.start) or offset >= end:
-        raise IndexError("no such place in the document")
+        raise IndexError("no such offset in the document")
     stop = document.start + end
     p = document.start + offset
     p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
@@ -60,7 +60,7 @@ def payload_at(Document document, uint64_t start, uint64_t end):
     """The payload of some bytes of a document."""
     document.check_open()
     if start > end or end > <uint64_t>(document.end - document.start):
-        raise IndexError("no such place in the document")
+        raise IndexError("no such offset in the document")
     return new_payload(document, document.start + start, <Py_ssize_t>(end - start), 1, b"B", None)
 
 

@@ -2,7 +2,7 @@
 """Sequences over repeated strings, bytes and messages.
 
 A sequence is as light as a message: it holds its message and looks there for what it is a sequence of. Asking for an
-element by its place in a long sequence makes an index once, which the document keeps; the first change makes Elements.
+element by its index in a long sequence makes an index once, which the document keeps; the first change makes Elements.
 """
 cimport cython
 from cpython.object cimport PyTypeObject
@@ -59,7 +59,7 @@ cdef object changed_error(const Field* field):
 
 # --- what a sequence is of
 
-cdef void bind(Repeated self, View message, Field* field):
+cdef void point_at(Repeated self, View message, Field* field):
     """Make it a sequence of what the message, which is filled, has in the field now."""
     cdef Slot* slot = &message.slots[field.slot]
     cdef PyObject* held = held_value(message, field)
@@ -101,7 +101,7 @@ cdef bint refresh(Repeated self) except -1:
         if held == NULL and self.message.slots[self.field.slot].p == self.first:
             return True
         if self.first == NULL or held != NULL and origin_of(self.field, held) == self.first:
-            bind(self, self.message, self.field)
+            point_at(self, self.message, self.field)
             return self.bound is None
     self._detach()
     self.is_detached = True
@@ -155,7 +155,7 @@ cdef class Repeated:
         return list, (list(self),)
 
     def index(self, value, start=0, stop=maxsize):
-        """The first place of a value; raises ValueError where there is none."""
+        """The first index of a value; raises ValueError where there is none."""
         return list(self).index(value, start, stop)
 
     def count(self, value):
@@ -179,13 +179,13 @@ cdef class Repeated:
                 return
         raise field_error(self.field, FieldValueError, "the value to remove is not there")
 
-    def pop(self, place=-1):
-        """Take out the element at a place, by default the last, and return it.
+    def pop(self, index=-1):
+        """Take out the element at an index, by default the last, and return it.
 
         Raises IndexError where there is none.
         """
         cdef Py_ssize_t i
-        i = index_in(self.field, place, len(self))
+        i = index_in(self.field, index, len(self))
         element = self[i]
         del self[i]
         return element
@@ -206,60 +206,60 @@ cdef class Repeated:
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
         self._arrange(order, len(order))
 
-    def insert(self, place, value):
-        """Put a value before the element at a place, as list.insert does."""
+    def insert(self, index, value):
+        """Put a value before the element at an index, as list.insert does."""
         cdef Py_ssize_t i
-        if not hasattr(place, "__index__"):
-            raise field_error(self.field, FieldTypeError, f"a place is an int, not {type(place).__name__}")
+        if not hasattr(index, "__index__"):
+            raise field_error(self.field, FieldTypeError, f"an index is an int, not {type(index).__name__}")
         incoming = self.take((value,))
         try:
-            i = place.__index__()
+            i = index.__index__()
         except OverflowError as error:
             raise field_error(self.field, FieldOverflowError, str(error)) from None
         n = len(self)
         i = max(i + n, 0) if i < 0 else min(i, n)
         self.splice(i, i, incoming)
 
-    def __setitem__(self, place, value):
+    def __setitem__(self, key, value):
         cdef Py_ssize_t i
         cdef Py_ssize_t n
-        if self.field.kind == MESSAGE:
+        if self.field.type == MESSAGE:
             raise field_error(
                 self.field, FieldTypeError, "messages are not assigned to; use CopyFrom of the one that is there"
             )
-        if not isinstance(place, slice):
+        if not isinstance(key, slice):
             incoming = self.take((value,))
-            i = index_in(self.field, place, len(self))
+            i = index_in(self.field, key, len(self))
             self.replace(i, 1, 1, incoming)
             return
         incoming = self.take(iterable(self.field, value))
-        places = range(*place.indices(len(self)))
-        if places.step == 1:
-            self.splice(places.start, max(places.start, places.stop), incoming)
+        indices = range(*key.indices(len(self)))
+        if indices.step == 1:
+            self.splice(indices.start, max(indices.start, indices.stop), incoming)
             return
         n = (<Numbers>incoming).n if self.field.size else (<Elements>incoming).n
-        if len(places) != n:
+        if len(indices) != n:
             raise field_error(
                 self.field, FieldValueError,
-                f"{n} values were given for an extended slice of {len(places)} elements",
+                f"{n} values were given for an extended slice of {len(indices)} elements",
             )
-        self.replace(places.start, places.step, n, incoming)
+        self.replace(indices.start, indices.step, n, incoming)
 
-    def __delitem__(self, place):
+    def __delitem__(self, key):
         cdef Py_ssize_t n = len(self)
         cdef Py_ssize_t i
-        if not isinstance(place, slice):
-            i = index_in(self.field, place, n)
+        if not isinstance(key, slice):
+            i = index_in(self.field, key, n)
             self.splice(i, i + 1, self.take(()))
             return
-        places = range(*place.indices(n))
-        if len(places) == 0:
+        indices = range(*key.indices(n))
+        if len(indices) == 0:
             self.splice(0, 0, self.take(()))
-        elif places.step in (1, -1):
-            i = min(places[0], places[len(places) - 1])
-            self.splice(i, i + len(places), self.take(()))
+        elif indices.step in (1, -1):
+            i = min(indices[0], indices[len(indices) - 1])
+            self.splice(i, i + len(indices), self.take(()))
         else:
-            self._arrange([i for i in range(n) if i not in places], n)
+            self._arrange([i for i in range(n) if i not in indices], n)
 
     cdef void start(self, Cursor* cursor) noexcept:
         """Stand at the first record; the message may have others by now."""
@@ -275,7 +275,7 @@ cdef class Repeated:
         raise NotImplementedError
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
-        """Put elements in the place of those from start to stop."""
+        """Put elements instead of those from start to stop."""
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
@@ -287,17 +287,17 @@ cdef class Repeated:
 
 cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
     cdef Field* field = self.field
-    if field.kind == MESSAGE:
+    if field.type == MESSAGE:
         if held == NULL:
             return new_view(field.sub, self.document, p, p + n, None)
         return held_message(self.message, field, p, n, <object>held)
-    return text_at(p, n, held) if field.kind == STRING else bytes_at(p, n, held)
+    return text_at(p, n, held) if field.type == STRING else bytes_at(p, n, held)
 
 
 cdef object get_spans(View self, void* closure):
     cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
     fill(self)
-    bind(sequence, self, <Field*>closure)
+    point_at(sequence, self, <Field*>closure)
     return sequence
 
 
@@ -381,17 +381,17 @@ cdef class RepeatedSpan(Repeated):
             raise changed_error(self.field)
         return make_element(self, index.items[i].p, index.items[i].n, NULL)
 
-    def __getitem__(self, place):
+    def __getitem__(self, key):
         cdef Py_ssize_t i
-        if isinstance(place, slice):
-            places = range(*place.indices(len(self)))
+        if isinstance(key, slice):
+            indices = range(*key.indices(len(self)))
             elements = []
-            for i in places:
+            for i in indices:
                 if i >= len(self):
                     raise changed_error(self.field)
                 elements.append(self.element(i))
             return elements
-        i = index_in(self.field, place, len(self))
+        i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
         if self.store is None and i < SHORT and self.bound is None:
@@ -466,7 +466,7 @@ cdef class RepeatedSpan(Repeated):
         elements.n += incoming.n - n
         gone.n = n
         incoming.n = 0  # they have moved
-        tell_length(self, elements.n)
+        update_count(self, elements.n)
         return 0
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
@@ -483,25 +483,25 @@ cdef class RepeatedSpan(Repeated):
         return 0
 
     def _arrange(self, order, Py_ssize_t n):
-        """Make the elements, of which there are n, those at the places that `order` names, each at most once."""
+        """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
         cdef Elements elements = self.start_edit()
         cdef Elements old = Elements.__new__(Elements)
         cdef Py_ssize_t i
-        cdef list places = list(order)
-        cdef Py_ssize_t place
+        cdef list indices = list(order)
+        cdef Py_ssize_t index
         # What made the order may have run code that changed the elements.
         if elements.n != n:
             raise changed_error(self.field)
         old.reserve(n)
         if n:
             memcpy(old.items, elements.items, <size_t>n * sizeof(Element))
-        for i in range(len(places)):
-            place = places[i]
-            elements.items[i] = old.items[place]
-            old.items[place].held = NULL
-        elements.n = len(places)
+        for i in range(len(indices)):
+            index = indices[i]
+            elements.items[i] = old.items[index]
+            old.items[index].held = NULL
+        elements.n = len(indices)
         old.n = n
-        tell_length(self, elements.n)
+        update_count(self, elements.n)
 
     def extend(self, values):
         """Add all values of an iterable at the end; of messages, copies, which share their bytes.
@@ -522,7 +522,7 @@ cdef class RepeatedSpan(Repeated):
         """
         cdef Py_ssize_t n = len(self)
         self.splice(n, n, take_values(self.message, self.field, (value,)))
-        return self.element(n) if self.field.kind == MESSAGE else None
+        return self.element(n) if self.field.type == MESSAGE else None
 
     def add(self, **fields):
         """Add a new message at the end and return it.
@@ -531,7 +531,7 @@ cdef class RepeatedSpan(Repeated):
         """
         cdef Elements elements
         cdef Overlay overlay
-        if self.field.kind != MESSAGE:
+        if self.field.type != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
         view = overlay_view(self.field.sub, EMPTY, new_overlay(self.field.sub, depth_of(self.message) + 1))
         if fields:
@@ -539,7 +539,7 @@ cdef class RepeatedSpan(Repeated):
         elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
         elements.insert(elements.n, set_mark(), 0, overlay)
-        tell_length(self, elements.n)
+        update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
 
@@ -550,15 +550,15 @@ cdef Elements take_values(View message, Field* field, values):
     cdef uint64_t n = 0
     cdef uint32_t depth
     cdef View source
-    # One excerpt serves all messages that follow one another in one document.
+    # One fork serves all messages that follow one another in one document.
     cdef Document document = None
-    cdef Document excerpt = None
+    cdef Document fork = None
     cdef const uint8_t* last = NULL
     # What is small is encoded, all into one document: that takes less memory and time than a tree of values.
     cdef Encoder encoder = None
     cdef list encoded = []
     cdef Document origin = None
-    if field.kind != MESSAGE:
+    if field.type != MESSAGE:
         for value in values:
             owner = read_text(field, value, &p, &n)
             incoming.insert(incoming.n, p, n, owner)
@@ -574,24 +574,24 @@ cdef Elements take_values(View message, Field* field, values):
             encoder = encoder or Encoder(False)
             data = encode_small(source, encoder)
             if data is not None:
-                # Its place is not known before all are there.
+                # Its address is not known before all are there.
                 encoded.append(data)
                 origin = document_of(source)
                 incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
                 continue
         elif (
-            excerpt is not None and <Document>source.document is document and source.start > last
+            fork is not None and <Document>source.document is document and source.start > last
             and source.overlay == NULL and source.parts == NULL and not has_edits(document, source.start, source.end)
         ):
-            incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), excerpt)
+            incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), fork)
             last = source.end
             continue
         held = copy_message(source, depth, &p, &n)
         incoming.insert(incoming.n, p, n, held)
-        excerpt = None
+        fork = None
         if isinstance(held, Document) and (<Document>held).backing is (<Document>source.document).backing:
             document = <Document>source.document
-            excerpt = held
+            fork = held
             last = p + n
     if encoded:
         # With a byte in between: an empty message at the end of one would have the address of the next.
@@ -600,7 +600,7 @@ cdef Elements take_values(View message, Field* field, values):
 
 
 cdef int place_encoded(Elements elements, Document document) except -1:
-    """Give the elements that were encoded into a document, one after another, their places there."""
+    """Give the elements that were encoded into a document, one after another, their indices there."""
     cdef const uint8_t* p = document.start
     cdef Py_ssize_t i
     for i in range(elements.n):
@@ -620,7 +620,7 @@ cdef object iterable(const Field* field, values):
     return values
 
 
-cdef int tell_length(Repeated self, Py_ssize_t n) except -1:
+cdef int update_count(Repeated self, Py_ssize_t n) except -1:
     """Let the message know how many elements there are."""
     cdef Slot* slot
     if not self.is_detached:

@@ -16,7 +16,7 @@ cdef int add_leading(Table* table, set leading, set seen) except -1:
         return 0
     seen.add(address)
     for i in range(table.n_fields):
-        if table.fields[i].kind == MESSAGE:
+        if table.fields[i].type == MESSAGE:
             add_leading(table.fields[i].sub, leading, seen)
             if <size_t>table.fields[i].sub in leading:
                 leading.add(address)
@@ -33,7 +33,7 @@ cdef class Frame:
     """A message that is being looked through."""
     cdef View view
     cdef uint32_t field          # the one that is looked at
-    cdef Py_ssize_t place        # of the last element, in a repeated one
+    cdef Py_ssize_t index        # of the last element, in a repeated one
     cdef object elements         # iterator over a repeated field, or None
     cdef str prefix              # the message's path with a point after it; None until it is asked for
     cdef Py_ssize_t number       # of the message's path among those kept, -1 for none
@@ -45,14 +45,14 @@ cdef class Frame:
 
     cdef str step(self):
         """The way to that message from this one."""
-        return self.name() if self.elements is None else f"{self.name()}[{self.place}]"
+        return self.name() if self.elements is None else f"{self.name()}[{self.index}]"
 
 
 @cython.final
 cdef class Paths:
     """Paths that a search found, by numbers: 12 bytes for each message on the way, however deep that lies."""
     cdef object parents          # array: 1 + the number of the path that a path goes on from, 0 for the root
-    cdef object steps            # array: 1 + place, or 0, and below 8 bits the number of the field's name
+    cdef object steps            # array: 1 + index, or 0, and below 8 bits the number of the field's name
     cdef list names
     cdef dict numbers
 
@@ -71,7 +71,7 @@ cdef class Paths:
             number = self.numbers[name] = len(self.names)
             self.names.append(name)
         self.parents.append(parent + 1)
-        self.steps.append((0 if frame.elements is None else frame.place + 1) << 8 | number)
+        self.steps.append((0 if frame.elements is None else frame.index + 1) << 8 | number)
         return len(self.parents) - 1
 
     def __getitem__(self, Py_ssize_t number):
@@ -160,7 +160,7 @@ cdef class Search:
         while True:
             if frame.elements is not None:
                 for view in frame.elements:
-                    frame.place += 1
+                    frame.index += 1
                     return view
                 frame.elements = None
                 frame.field += 1
@@ -168,7 +168,7 @@ cdef class Search:
             while frame.field < table.n_fields:
                 field = &table.fields[frame.field]
                 if (
-                    field.kind == MESSAGE and frame.view.slots[field.slot].p != NULL
+                    field.type == MESSAGE and frame.view.slots[field.slot].p != NULL
                     and <size_t>field.sub in self.leading
                 ):
                     break
@@ -176,11 +176,11 @@ cdef class Search:
             else:
                 return None
             if not field.repeated:
-                frame.place = -1
+                frame.index = -1
                 frame.field += 1
                 return field_value(frame.view, field)
             frame.elements = iter(field_value(frame.view, field))
-            frame.place = -1
+            frame.index = -1
 
     cdef str path(self):
         """The path of the message that the last frame has come to."""

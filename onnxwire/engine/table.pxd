@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Schema rows as C structs: field number -> slot, kind, sub-table. Knows rows, not what they are rows of."""
+"""Schema rows as C structs: field number -> slot, type, sub-table. Knows rows, not what they are rows of."""
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-cdef enum Kind:
+cdef enum FieldType:
     # protobuf's own codes (FieldDescriptor.TYPE_*).
     DOUBLE = 1
     FLOAT = 2
@@ -36,7 +36,7 @@ cdef struct Slot:
 
 cdef struct Field:
     uint32_t number
-    uint8_t kind
+    uint8_t type
     uint8_t wire             # of one element
     uint8_t size             # bytes of an element in memory: 1, 4, 8; 0 for spans
     bint repeated
@@ -57,10 +57,10 @@ cdef struct Field:
 cdef struct Table:
     uint32_t n_fields
     Field* fields            # by ascending number
-    uint16_t[DENSE] dense    # number -> place in `fields` + 1, 0 = unknown
+    uint16_t[DENSE] dense    # number -> index in `fields` + 1, 0 = unknown
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
-    PyObject* names          # dict: name of a field -> its place in `fields`, of a oneof -> -1; borrowed from the owner
+    PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner
     bint has_closed_runs     # has a repeated closed enum, in whose packed runs unknown values may hide
     bint wide                # some message of this table had so many records that its slots are worth keeping
     PyObject* dead[DEAD]
@@ -110,7 +110,7 @@ cdef class TableOwner:
     cdef Table* tables
     cdef Py_ssize_t n_tables
     cdef list lent                  # the Python objects that the tables borrow
-    cdef dict places                # full name -> place in `tables`
+    cdef dict indices               # full name -> index in `tables`
 
 
 cdef class TableRef:

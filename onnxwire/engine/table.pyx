@@ -34,7 +34,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
     for i, row in enumerate(fields):
         field = &table.fields[i]
         field.number = row.number
-        field.kind = row.type
+        field.type = row.type
         field.wire = WIRES.get(row.type, WIRE_VARINT)
         field.size = SIZES.get(row.type, 0)
         field.repeated = row.is_repeated
@@ -49,7 +49,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
         if field.number < DENSE:
             table.dense[field.number] = i + 1
         if row.message_type is not None:
-            field.sub = &self.tables[self.places[row.message_type.full_name]]
+            field.sub = &self.tables[self.indices[row.message_type.full_name]]
         if row.enum_type is not None and row.enum_type.is_closed:
             set_values(field, sorted({value.number for value in row.enum_type.values}))
             table.has_closed_runs |= field.repeated
@@ -89,7 +89,7 @@ cdef class TableOwner:
     def __cinit__(self, list descriptors):
         """descriptors: every message of a schema, each with fields sorted by number."""
         self.lent = [*descriptors]
-        self.places = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
+        self.indices = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
         self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))
         if self.tables == NULL:
             raise MemoryError

@@ -6,7 +6,7 @@ from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
-from onnxwire.engine.document cimport Document, Span, Spans, Steps
+from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Field, Slot, Table
 
@@ -33,7 +33,7 @@ cdef class View:
 
 
 cdef struct Cursor:
-    # A place in the records of a message, of one span or of several parts.
+    # A position in the records of a message, of one span or of several parts.
     const uint8_t* p
     const uint8_t* end
     const Span* part             # the one that p is in; they belong to the message, which must outlive the cursor
@@ -49,14 +49,14 @@ cdef struct Record:
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
-cdef void attach(View self, Overlay overlay) noexcept
+cdef void use_overlay(View self, Overlay overlay) noexcept
 cdef uint64_t state_of(View self, const Field* field) noexcept
 cdef void dealloc_view(PyObject* o) noexcept
 cdef int refresh(View self) except -1
 cdef bint find_overlay(View self) except -1
 cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
-    Steps* steps
+    FarReads* far
 ) noexcept nogil
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
@@ -67,7 +67,7 @@ cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, 
 cdef object field_value(View self, Field* field)
 cdef Field* named_field(View self, name) except? NULL
 cdef Table* table_of(cls) except NULL
-cdef void* singular_getter(int kind) noexcept
+cdef void* singular_getter(int field_type) noexcept
 
 
 cdef inline Document filled(View self):

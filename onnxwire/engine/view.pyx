@@ -13,7 +13,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport FAR, PARTS, SLOTS, prepare_step
+from onnxwire.engine.document cimport FAR, PARTS, SLOTS, advise_far
 from onnxwire.engine.overlay cimport (
     AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
 )
@@ -76,7 +76,7 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
     """Make a view of an edited message."""
     view = new_view(table, document, NULL, NULL, None)
-    attach(<View>view, overlay)
+    use_overlay(<View>view, overlay)
     (<View>view).epoch = document.epoch
     return view
 
@@ -112,7 +112,7 @@ cdef void dealloc_view(PyObject* o) noexcept:
 
 cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
-    Steps* steps
+    FarReads* far
 ) noexcept nogil:
     """Fill the slots from one span; returns NULL, or the start of the first faulty record.
 
@@ -146,7 +146,7 @@ cdef const uint8_t* scan_slots(
             value = p
             p += n
             if n >= FAR and p < end:
-                prepare_step(steps, p)
+                advise_far(far, p)
         elif wire == WIRE_VARINT:
             p = read_varint(p, end, &n)
             if p == NULL:
@@ -182,7 +182,7 @@ cdef const uint8_t* scan_slots(
         if wire != field.wire or (field.closed and not has_value(field, <int32_t>n)):
             flags[0] |= HAS_UNKNOWN
             continue
-        if slot.p != NULL and field.kind == MESSAGE:
+        if slot.p != NULL and field.type == MESSAGE:
             flags[0] |= HAS_MERGE
         for i in range(field.n_peers):
             slots[field.peers[i]].p = NULL
@@ -224,17 +224,18 @@ cdef int refresh(View self) except -1:
     memset(self.slots, 0, size)
     self.flags = 0
     if self.parts == NULL:
-        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.steps)
+        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
         if fault != NULL:
             raise decode_error(document, fault, self.end)
     else:
         for i in range((<Spans>self.parts).n):
             part = &(<Spans>self.parts).items[i]
-            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.steps)
+            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
     if records >= KEEP_RECORDS and is_long(self, KEEP_BYTES):
+        # From now on messages of the table look into the cache, a lookup each; the flag never goes back.
         table.wide = True
         tail.table = table
         tail.flags = self.flags
@@ -265,12 +266,12 @@ cdef bint find_overlay(View self) except -1:
     # Where the bytes were changed, the address may have come to hold another message.
     if overlay is None or overlay.table != self.table:
         return False
-    attach(self, overlay)
+    use_overlay(self, overlay)
     self.epoch = document.epoch
     return True
 
 
-cdef void attach(View self, Overlay overlay) noexcept:
+cdef void use_overlay(View self, Overlay overlay) noexcept:
     """Make a view read what the overlay says."""
     cdef PyObject* old = self.overlay
     cdef PyObject* parts = self.parts
@@ -292,7 +293,7 @@ cdef int follow(View self) except -1:
     cdef View found
     cdef PyObject* old
     if overlay.parent == NULL:
-        attach(self, overlay)
+        use_overlay(self, overlay)
         self.epoch = (<Document>self.document).epoch
         return 0
     parent = <View>overlay.parent
@@ -310,7 +311,7 @@ cdef int follow(View self) except -1:
     found = get_message(parent, overlay.field)
     fill(found)
     if found.overlay != NULL:
-        attach(self, <Overlay>found.overlay)
+        use_overlay(self, <Overlay>found.overlay)
     else:
         # Not `overlay`: filling may have run code that looked at this view first.
         old = self.overlay
@@ -418,7 +419,7 @@ cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
     return False
 
 
-# --- getters of singular fields, one a kind; `closure` is the Field
+# --- getters of singular fields, one a type; `closure` is the Field
 
 cdef object get_default(void* closure):
     return <object>(<Field*>closure).default
@@ -550,7 +551,7 @@ cdef object absent_view(View self, Field* field):
     if overlay is not None:
         # What a key was made of may be gone, and its memory something else's: the parent tells.
         theirs = absent_key(<View>overlay.parent, field)
-        if overlay.expected == state and theirs.owner == key.owner and theirs.place == key.place:
+        if overlay.expected == state and theirs.owner == key.owner and theirs.address == key.address:
             return overlay_view(field.sub, <Document>self.document, overlay)
         unlist_absent(overlay)
     depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
@@ -567,37 +568,37 @@ cdef AbsentKey absent_key(View self, const Field* field) noexcept:
     cdef AbsentKey key
     key.field = field
     key.owner = self.document
-    key.place = self.start
+    key.address = self.start
     if self.overlay != NULL:
-        key.place = (<Overlay>self.overlay).place
-        if key.place == NULL:
+        key.address = (<Overlay>self.overlay).address
+        if key.address == NULL:
             key.owner = self.overlay
     return key
 
 
-cdef void* singular_getter(int kind) noexcept:
-    """The getter for a kind."""
-    if kind == INT64 or kind == SFIXED64:
+cdef void* singular_getter(int field_type) noexcept:
+    """The getter of fields of a type."""
+    if field_type == INT64 or field_type == SFIXED64:
         return <void*>get_int64
-    if kind == UINT64 or kind == FIXED64:
+    if field_type == UINT64 or field_type == FIXED64:
         return <void*>get_uint64
-    if kind == INT32 or kind == SFIXED32 or kind == ENUM:
+    if field_type == INT32 or field_type == SFIXED32 or field_type == ENUM:
         return <void*>get_int32
-    if kind == UINT32 or kind == FIXED32:
+    if field_type == UINT32 or field_type == FIXED32:
         return <void*>get_uint32
-    if kind == SINT64:
+    if field_type == SINT64:
         return <void*>get_sint64
-    if kind == SINT32:
+    if field_type == SINT32:
         return <void*>get_sint32
-    if kind == BOOL:
+    if field_type == BOOL:
         return <void*>get_bool
-    if kind == FLOAT:
+    if field_type == FLOAT:
         return <void*>get_float
-    if kind == DOUBLE:
+    if field_type == DOUBLE:
         return <void*>get_double
-    if kind == STRING:
+    if field_type == STRING:
         return <void*>get_string
-    if kind == BYTES:
+    if field_type == BYTES:
         return <void*>get_bytes
     return <void*>get_message
 
@@ -619,14 +620,14 @@ cdef object field_value(View self, Field* field):
 
 cdef Field* named_field(View self, name) except? NULL:
     """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
-    cdef PyObject* place
+    cdef PyObject* index
     cdef Py_ssize_t i
     if isinstance(name, bytes):
         name = name.decode("utf-8", "surrogateescape")
     if not isinstance(name, str):
         raise FieldValueError(f"Expected a field name, but got non-string argument {name!r}.")
-    place = PyDict_GetItemWithError(<object>self.table.names, name)
-    if place == NULL:
+    index = PyDict_GetItemWithError(<object>self.table.names, name)
+    if index == NULL:
         raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
-    i = <object>place
+    i = <object>index
     return &self.table.fields[i] if i >= 0 else NULL

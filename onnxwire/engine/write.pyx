@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport BUFFER, Encoder, Piece
-from onnxwire.engine.file_writer cimport Target
+from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
 
@@ -15,10 +15,10 @@ cdef extern from "Python.h":
 from onnxwire.errors import SourceError
 
 
-def encode_pieces(View message, bint deterministic, Target target):
+def encode_pieces(View message, bint deterministic, FileWriter target):
     """Encode a message; returns its size, and what is still to be written.
 
-    target: where everything but the long Pieces is written, each at its place; with a stream, or None, that is
+    target: where everything but the long Pieces is written, each at its offset; with a stream, or None, that is
     returned too, as bytes between the Pieces, in order.
     """
     cdef Encoder encoder = Encoder(deterministic)
@@ -38,7 +38,7 @@ def encode_pieces(View message, bint deterministic, Target target):
     return encoder.total, encoder.pieces
 
 
-def write_payload(Target target, view):
+def write_payload(FileWriter target, view):
     """Write what a memoryview shows: bytes of a mapped file from that file, others from memory."""
     cdef Py_buffer* buffer = PyMemoryView_GET_BUFFER(view)
     cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
@@ -56,8 +56,8 @@ def write_payload(Target target, view):
         raise
 
 
-def write_pieces(Target target, pieces):
-    """Write the Pieces, each at its place, and the bytes between them."""
+def write_pieces(FileWriter target, pieces):
+    """Write the Pieces, each at its offset, and the bytes between them."""
     for piece in pieces:
         if isinstance(piece, bytes):
             target.write(piece)

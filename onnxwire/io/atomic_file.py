@@ -9,7 +9,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from onnxwire.engine.file_writer import Target, copy_range
+from onnxwire.engine.file_writer import FileWriter, copy_range
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.folder import LIST, Folder, find, identity_of
 
@@ -37,7 +37,7 @@ class AtomicFile:
     """A file that is written whole or not at all: `with AtomicFile(path) as target: target.write(data)`.
 
     path: where it shall be; size: its bytes, where they are known, for the error that speaks of space; progress: called
-    with the count of bytes written so far. The block is given a `Target`.
+    with the count of bytes written so far. The block is given a `FileWriter`.
 
     What is written is a new file in the same directory. When the block ends without an exception, it goes to the disk
     and then takes the place of the old one, in one step. Before that a kill or any error leaves the old file as it was;
@@ -75,13 +75,13 @@ class AtomicFile:
         self.identity: Identity | None = None  # of the new file, when it is prepared
         self._stream = -1  # an open descriptor that the path is the name of
         self.progress = progress
-        self._target: Target | None = None  # while it is written to
+        self._target: FileWriter | None = None  # while it is written to
         self._old: os.stat_result | None = None
         self._direct = False
         self.path = os.fsdecode(path)
         self.name = os.path.basename(self.path)  # in the folder
 
-    def __enter__(self) -> Target:
+    def __enter__(self) -> FileWriter:
         return self.open()
 
     def __exit__(
@@ -150,11 +150,11 @@ class AtomicFile:
         status = self.folder.status(self.name)
         return status is None or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
 
-    def open(self) -> Target:
+    def open(self) -> FileWriter:
         """Open what is to be written."""
         try:
             self._open()
-            self._target = Target(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
+            self._target = FileWriter(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
         except BaseException as error:
             self.abandon(error)
             raise
@@ -351,7 +351,7 @@ class AtomicFile:
 class Writer(io.RawIOBase):
     """A target as a file object that is written from front to back."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: FileWriter) -> None:
         self._target = target
 
     def writable(self) -> bool:

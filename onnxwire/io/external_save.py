@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.file_writer import FileWriter
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Folder, Identity
     from onnxwire.io.index import TensorInfo
@@ -98,7 +98,7 @@ class _DataFile:
         self.moves.append(move)
         return True
 
-    def write(self, target: Target) -> None:
+    def write(self, target: FileWriter) -> None:
         """Write all payloads, each at its place."""
         for move in self.moves:
             if move.offset < target.position:

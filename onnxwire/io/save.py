@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.document import Document
     from onnxwire.engine.encode import Piece
-    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.file_writer import FileWriter
     from onnxwire.io.atomic_file import AtomicFile
     from onnxwire.io.external_save import Choice, Relocation
 
@@ -155,7 +155,7 @@ def _save(
 
 
 def _encode(
-    message: Message, deterministic: bool, target: Target | None, alignment: int, threshold: int
+    message: Message, deterministic: bool, target: FileWriter | None, alignment: int, threshold: int
 ) -> tuple[int, list[bytes | Piece]]:
     """The size of a message's encoding, and what of it is still to be written to the target."""
     from onnxwire.engine.write import encode_pieces
@@ -178,13 +178,13 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
     import tempfile
 
     from onnxwire.engine.document import Document
-    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.file_writer import FileWriter
     from onnxwire.engine.write import encode_pieces, write_pieces
 
     if message.ByteSize() < _IN_MEMORY:
         return Document(message.SerializeToString(deterministic))
     with tempfile.TemporaryFile() as file:
-        target = Target(file.fileno(), fresh=True)
+        target = FileWriter(file.fileno(), fresh=True)
         total, pieces = encode_pieces(message, deterministic, target)
         write_pieces(target, pieces)
         target.seek(total)

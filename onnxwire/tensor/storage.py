@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from onnxwire.engine.file_writer import Target
+    from onnxwire.engine.file_writer import FileWriter
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import Kind
     from onnxwire.tensor.external_file import ExternalFile
@@ -179,7 +179,7 @@ class Storage:
             return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
         return self.bytes_array().data.toreadonly()[start:end]
 
-    def write(self, target: Target) -> None:
+    def write(self, target: FileWriter) -> None:
         """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
         from onnxwire.engine.write import write_payload
 

@@ -20,7 +20,7 @@ from test_generic_schema import EVERYTHING, PAIRS
 import onnxwire
 from onnxwire.engine.align import align_payloads, aligned_pieces
 from onnxwire.engine.document import Document
-from onnxwire.engine.file_writer import Target
+from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.write import write_pieces
 from onnxwire.tensor.dtypes import PADDING
 
@@ -329,7 +329,7 @@ def write_aligned(path, other, alignment, threshold):
     with onnxwire.load(path) as model:
         total, pieces = aligned_pieces(model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
         with open(other, "wb") as file:
-            target = Target(file.fileno(), fresh=True)
+            target = FileWriter(file.fileno(), fresh=True)
             write_pieces(target, pieces)
             target.seek(total)
             target.finish()

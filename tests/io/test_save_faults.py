@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxwire import errors
-from onnxwire.engine.file_writer import Target, copy_range, write_buffer
+from onnxwire.engine.file_writer import FileWriter, copy_range, write_buffer
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.io.atomic_file import AtomicFile
 
@@ -161,7 +161,7 @@ def test_pieces_and_ranges_arrive_in_order(operations: list[Any], stream: bool) 
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as file:
         source.write(data)
         source.flush()
-        target = Target(file.fileno(), fresh=not stream, stream=stream)
+        target = FileWriter(file.fileno(), fresh=not stream, stream=stream)
         expected = b""
         for operation in operations:
             if isinstance(operation, tuple):
@@ -339,7 +339,7 @@ def test_a_signal_interrupts_a_write_that_waits() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(InterruptedError, match="alarm"):
-            Target(write, stream=True).write(bytes(MIB))  # nobody reads the pipe
+            FileWriter(write, stream=True).write(bytes(MIB))  # nobody reads the pipe
     finally:
         signal.signal(signal.SIGALRM, before)
         os.close(read)

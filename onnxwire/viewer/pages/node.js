@@ -9,7 +9,7 @@ export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
   const picture = html("div", { class: "drawing" });
-  const steps = html("div", { class: "group", role: "group", "aria-label": "Steps from the node" });
+  const steps = html("div", { class: "group", role: "group", "aria-label": "FarReads from the node" });
   const set = async (count) => {
     hops = count;
     picture.replaceChildren(draw(await ask("around", { path, hops })));
