@@ -2,7 +2,8 @@
 
 A model of n bytes is made by code; a call on it must end within 30 n + 64 MB resident memory beyond the process (in
 the quick run within 30 n + 16 MB), and within 60 rounds of an empty Python loop for each byte, which is 10 seconds for
-5 MB where a round takes 33 ns; or it must stop with an onnxwire error. Run as a script for the full table:
+5 MB where a round takes 33 ns; or it must stop with an onnxwire error. What it returns or prints counts as what it is
+given does, n being both together. Run as a script for the full table:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -34,7 +35,7 @@ from onnxwire.viewer.queries import Queries
 MEGABYTE = 1 << 20
 ROUNDS = 60  # of an empty loop, for each byte
 SLACK = 20_000_000  # rounds for any call
-_KILL = 3  # times the time after which a call is ended
+_KILL = 10  # times the time after which a call is ended
 
 
 # Models.
@@ -261,11 +262,12 @@ _empty_kinds()
 
 
 def loaded(act):
-    """A call on the loaded model."""
+    """A call on the loaded model; what it gives that is text counts by its length."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
-            act(model)
+            given = act(model)
+        return len(given) if isinstance(given, str) else 0
 
     return call
 
@@ -335,11 +337,15 @@ def with_folder(act):
 
 
 def from_text(model):
-    onnxwire.from_text(onnxwire.to_text(model), ModelProto)
+    text = onnxwire.to_text(model)
+    onnxwire.from_text(text, ModelProto)
+    return text
 
 
 def from_json(model):
-    onnxwire.from_json(onnxwire.to_json(model), ModelProto)
+    text = onnxwire.to_json(model)
+    onnxwire.from_json(text, ModelProto)
+    return text
 
 
 CALLS = {
@@ -432,7 +438,10 @@ def round_time():
 
 
 def cost(call, path, size, round_seconds):
-    """Run a call in a child; returns its peak memory beyond the start, its rounds of a loop, and the fault or ""."""
+    """Run a call in a child.
+
+    Returns its peak memory beyond the start, its rounds of a loop, the bytes that it gave, and the fault or "".
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -443,20 +452,20 @@ def cost(call, path, size, round_seconds):
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             with open("/proc/self/statm") as file:
                 used = int(file.read().split()[0]) * resource.getpagesize()
-            most = used + 60 * size + 512 * MEGABYTE
+            most = used + 1000 * size + 512 * MEGABYTE
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
             fault = ""
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as printed:
+                os.dup2(printed.fileno(), 1)
+                os.dup2(printed.fileno(), 2)
+                given = 0
                 gc.collect()
                 gc.freeze()
                 with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
                     file.write("5")
                 before, start = resident(), time.process_time()
                 try:
-                    call(path, folder)
+                    given = call(path, folder) or 0
                 except Error:
                     pass
                 except BaseException as error:
@@ -464,7 +473,9 @@ def cost(call, path, size, round_seconds):
                     fault = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(place.filename)}:{place.lineno})"  # noqa: E501
                 seconds = time.process_time() - start
                 most = peak() - before
-            os.write(writing, f"{max(most, 0)}\n{int(seconds / round_seconds)}\n{fault}".encode())
+                sys.stdout.flush()
+                given += os.fstat(1).st_size
+            os.write(writing, f"{max(most, 0)}\n{int(seconds / round_seconds)}\n{given}\n{fault}".encode())
             status = 0
         finally:
             os._exit(status)
@@ -473,9 +484,14 @@ def cost(call, path, size, round_seconds):
         answer = file.read().decode()
     _, status = os.waitpid(child, 0)
     if not answer:
-        return 0, 0, f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended without an answer"
-    memory, rounds, fault = answer.split("\n", 2)
-    return int(memory), int(rounds), fault
+        return (
+            0,
+            0,
+            0,
+            f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended without an answer",
+        )
+    memory, rounds, given, fault = answer.split("\n", 3)
+    return int(memory), int(rounds), int(given), fault
 
 
 def warm(path, calls):
@@ -511,15 +527,16 @@ def run(size, slack, models=None, calls=None, report=None):
             with open(path, "wb") as file:
                 file.write(data)
             for label, call in calls.items():
-                memory, rounds, fault = cost(call, path, len(data), seconds)
-                limits = 30 * len(data) + slack, ROUNDS * len(data) + SLACK
+                memory, rounds, given, fault = cost(call, path, len(data), seconds)
+                n = len(data) + given
+                limits = 30 * n + slack, ROUNDS * n + SLACK
                 if not fault and rounds > limits[1]:
                     # Another process may have taken the cache, or the core: once more.
-                    memory, rounds, fault = cost(call, path, len(data), seconds)
+                    memory, rounds, given, fault = cost(call, path, len(data), seconds)
                 if not fault and memory > limits[0]:
-                    fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(len(data), 1):.0f} times the input"
+                    fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} times what it was given and gave"
                 if not fault and rounds > limits[1]:
-                    fault = f"{rounds * seconds:.1f} s, {rounds / max(len(data), 1):,.0f} rounds for each byte"
+                    fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:
                     faults.append(f"{kind}: {label}: {fault}")
                 if report is not None:

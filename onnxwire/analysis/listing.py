@@ -29,6 +29,7 @@ _SIZE = re.compile(r"(\d{1,18})([KMGT]?)(i?B)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[./]|::")
 _BATCH = 2_000  # rows that are made of columns at once
 _DEEPEST = 60  # parts of a name that are told apart
+_MOST_BRANCHES = 100_000  # of a tree; names beyond them are summed in the branches that there are
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -226,19 +227,46 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     """Sum the sizes of tensors by prefix of their names, as `du` does those of files by folder.
 
     rows: as `tensor_rows` gives them. Names are parted at dots, slashes and double colons; a tensor without a name goes
-    by its path. A prefix that has only one continuation is shown as one with it.
+    by its path. A prefix that has only one continuation is shown as one with it. The tree has 100,000 branches at
+    most: what comes after them is summed in those that there are.
     """
     root = Branch("")
+    made: list[tuple[Branch, Branch]] = []  # each after the branch that it is of
+    before, home, depth = "", root, 0  # what the last name had before its last part
     for row in rows:
-        branch = root
+        name = row["name"] or row["path"]
+        # Mostly it has the same before its last part, which is not parted again.
+        end = len(before)
+        last_separator = end if depth == _DEEPEST else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
+        if end and end == last_separator and name.startswith(before) and _SEPARATOR.match(name, end):
+            branch = _child(home, name[end:], made)
+        else:
+            *outer, last = _parts(name)
+            home = root
+            for part in outer:
+                home = _child(home, part, made)
+            before, depth = name[: len(name) - len(last)], len(outer)
+            if before.endswith(":"):  # the next may be parted elsewhere
+                before = ""
+            branch = _child(home, last, made)
         branch.bytes += row["bytes"]
         branch.count += 1
-        for part in _parts(row["name"] or row["path"]):
-            branch = branch.children.setdefault(part, Branch(part))
-            branch.bytes += row["bytes"]
-            branch.count += 1
+    for home, branch in reversed(made):
+        home.bytes += branch.bytes
+        home.count += branch.count
     _join(root)
     return root
+
+
+def _child(branch: Branch, part: str, made: list[tuple[Branch, Branch]]) -> Branch:
+    """The branch below one, made where it is not there; where there are too many, that one itself."""
+    child = branch.children.get(part)
+    if child is None:
+        if len(made) == _MOST_BRANCHES:
+            return branch
+        child = branch.children[part] = Branch(part)
+        made.append((branch, child))
+    return child
 
 
 def _parts(name: str) -> list[str]:

@@ -55,9 +55,14 @@ cdef class Paths:
     cdef object steps            # array: 1 + index, or 0, and below 8 bits the number of the field's name
     cdef list names
     cdef dict numbers
+    cdef Py_ssize_t parent       # the last path that another was asked for to go on from, or -1
+    cdef str prefix              # that one, with a point after it
 
     def __init__(self):
         from array import array
+
+        self.parent = -1
+        self.prefix = ""
 
         self.parents = array("I")
         self.steps = array("q")
@@ -75,15 +80,27 @@ cdef class Paths:
         return len(self.parents) - 1
 
     def __getitem__(self, Py_ssize_t number):
+        cdef Py_ssize_t parent, outer
+        cdef str prefix = self.prefix
         cdef list steps = []
         if not 0 <= number < len(self.parents):
             raise IndexError(number)
-        while number >= 0:
-            step = self.steps[number]
-            name = self.names[step & 0xFF]
-            steps.append(f"{name}[{(step >> 8) - 1}]" if step >> 8 else name)
-            number = <Py_ssize_t>self.parents[number] - 1
-        return ".".join(reversed(steps))
+        # What many have before them is made once.
+        parent = outer = <Py_ssize_t>self.parents[number] - 1
+        if parent != self.parent:
+            while outer >= 0:
+                steps.append(self.step(outer))
+                outer = <Py_ssize_t>self.parents[outer] - 1
+            prefix = "".join([f"{step}." for step in reversed(steps)])
+            # Nothing comes between the two, so that threads have both of one path.
+            self.parent, self.prefix = parent, prefix
+        return prefix + self.step(number)
+
+    cdef str step(self, Py_ssize_t number):
+        """The last step of a path."""
+        cdef object step = self.steps[number]
+        cdef str name = self.names[step & 0xFF]
+        return f"{name}[{(step >> 8) - 1}]" if step >> 8 else name
 
 
 @cython.final
