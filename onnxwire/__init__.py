@@ -29,6 +29,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.catalog.sql": ("sql",),
     "onnxwire.arrow.table": ("ArrowTable", "to_arrow"),
     "onnxwire.bridges.npy": ("to_npy", "to_npz"),
+    "onnxwire.bridges.onnx": ("apply", "from_onnx", "to_onnx"),
+    "onnxwire.bridges.onnx_tools": ("check_official", "convert_version", "infer_shapes"),
     "onnxwire.bridges.onnxruntime": ("inference_session",),
     "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
     "onnxwire.bridges.torch": ("to_torch",),
@@ -70,15 +72,20 @@ __all__ = [
     "TensorStatistics",
     "UntypedValueWarning",
     "__version__",
+    "apply",
     "check",
+    "check_official",
+    "convert_version",
     "diff",
     "extract",
     "from_array",
     "from_coo",
     "from_dense",
     "from_json",
+    "from_onnx",
     "from_safetensors",
     "from_text",
+    "infer_shapes",
     "inference_session",
     "join_segments",
     "load",
@@ -94,6 +101,7 @@ __all__ = [
     "to_json",
     "to_npy",
     "to_npz",
+    "to_onnx",
     "to_safetensors",
     "to_text",
     "to_torch",
@@ -107,6 +115,8 @@ if TYPE_CHECKING:
     from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics, measure, measure_all
     from onnxwire.arrow.table import ArrowTable, to_arrow
     from onnxwire.bridges.npy import to_npy, to_npz
+    from onnxwire.bridges.onnx import apply, from_onnx, to_onnx
+    from onnxwire.bridges.onnx_tools import check_official, convert_version, infer_shapes
     from onnxwire.bridges.onnxruntime import inference_session
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from onnxwire._version import __version__
-from onnxwire.cli.commands import GROUPS, SUMMARIES
+from onnxwire.cli.commands import GROUPS, SUMMARIES, WIDTH
 from onnxwire.cli.options import CommandParser, Parser
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, safe_text
 from onnxwire.errors import Error, did_you_mean
@@ -29,6 +29,7 @@ examples:
   onnxwire diff a.onnx b.onnx           what two models differ in, weights included
   onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
   onnxwire set m.onnx node:relu.op_type=Gelu -i         a field by its path; also rename, rm, meta
+  onnxwire infer big.onnx -o typed.onnx                 shapes, as the onnx package infers them
   onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
   onnxwire encode model.txt -o m.onnx   the model that a text describes
   onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
@@ -57,7 +58,7 @@ class _Parser(Parser):
     def format_help(self) -> str:
         lines = ["Look into ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
         for group, commands in GROUPS.items():
-            lines += ["", f"{group}:", *(f"  {name:<12}{summary}" for name, summary in commands.items())]
+            lines += ["", f"{group}:", *(f"  {name:<{WIDTH}}{summary}" for name, summary in commands.items())]
         lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` tells more of a command"]
         lines += ["  --version   the version", "", _EXAMPLES]
         return "\n".join(lines)
@@ -69,7 +70,7 @@ def make_parser(names: Iterable[str]) -> Parser:
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="onnxwire", parser_class=CommandParser)
     for name in names:
-        import_module(f"onnxwire.cli.{name}").add_parser(commands)
+        import_module(f"onnxwire.cli.{name.replace('-', '_')}").add_parser(commands)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The commands: each is the module of its name in this package, imported when it is called."""
+"""The commands: each is the module of its name in this package, with _ for -, imported when it is called."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ GROUPS = {
         "rename": "new names for values or nodes",
         "rm": "remove nodes, tensors, entries or fields",
         "meta": "list, set and remove metadata",
+        "infer": "types and shapes of values, as the onnx package infers them",
+        "convert-version": "another opset, as the onnx package converts to it",
         "encode": "a binary file from text or JSON",
     },
     "move": {
@@ -34,5 +36,7 @@ GROUPS = {
     },
 }
 """The purpose of each command in a line, by what one wants to do."""
+
+WIDTH = 1 + max(len(name) for group in GROUPS.values() for name in group)
 
 SUMMARIES = {name: summary for group in GROUPS.values() for name, summary in group.items()}

@@ -14,7 +14,7 @@ from wire import varint
 
 import onnxwire
 from onnxwire.cli import main
-from onnxwire.cli.commands import SUMMARIES
+from onnxwire.cli.commands import SUMMARIES, WIDTH
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
@@ -304,7 +304,7 @@ def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     for name, summary in SUMMARIES.items():
-        assert f"  {name:<12}{summary}" in lines
+        assert f"  {name:<{WIDTH}}{summary}" in lines
     assert max(map(len, lines)) <= 100
     for status in ("0    yes", "1    no", "2    trouble", "130  ended by Ctrl-C"):
         assert f"\n  {status}" in done.stdout
@@ -324,7 +324,9 @@ def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str
 
 ABSENT = {
     "catalog": ["absent.onnx", "-o", "catalog"],
+    "convert-version": ["absent.onnx", "21", "-i"],
     "diff": ["absent.onnx", "absent.onnx"],
+    "infer": ["absent.onnx", "-i"],
     "set": ["absent.onnx", "doc_string=x", "-i"],
     "sql": ["absent.onnx", "from nodes"],
     "rename": ["absent.onnx", "x", "y", "-i"],

@@ -1,0 +1,105 @@
+"""The tensors whose elements shape inference and the version converter of `onnx` read."""
+
+from __future__ import annotations
+
+from onnxwire.engine.search import Search
+from onnxwire.messages import ModelProto, NodeProto, TensorProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from onnxwire.engine.message import Message
+
+    Value = tuple[str, str]
+    """A value: the part of the model that it is in, such as "graph" or "functions[2]", and its name."""
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+READ = {
+    "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": (0,),
+    "DFT": (1, 2), "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,), "MelWeightMatrix": (0, 1),
+    "OneHot": (0, 1), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4), "Split": (1,), "SplitToSequence": (1,), "Squeeze": (1,), "Tile": (1, 2), "TopK": (1,),
+    "Unsqueeze": (1,), "Upsample": (1,),
+    **{f"Reduce{kind}": (1,) for kind in _REDUCTIONS},
+}  # fmt: skip
+"""The inputs of operators whose elements are read, in any version.
+
+Source: `getInputData` and `getShapeInput` in onnx/defs of ONNX 1.23.2; `ReadInt64Tensor` and `ParseData` in
+onnx/version_converter.
+"""
+PROPAGATED = {
+    "Add": (0, 1), "Cast": (0,), "Concat": range(1 << 31), "Gather": (0, 1), "Mul": (0, 1), "Size": (0,), "Slice": (0,),
+    "Squeeze": (0,), "Sub": (0, 1), "Unsqueeze": (0,),
+}  # fmt: skip
+"""Those read for data propagation, as far as they are integers in at most one dimension.
+
+Source: `PartialDataPropagationFunction` in onnx/defs.
+"""
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+_DOMAINS = ("", "ai.onnx")
+
+
+def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
+    """The paths of the tensors whose elements are read: initializers and the values of Constant nodes.
+
+    data_prop: also those read for data propagation. A name counts for a whole graph or function, with the graphs in it.
+    What a function of the model does with its inputs is followed to where it is called.
+    """
+    reads = _Reads(model)
+    read, propagated = reads.followed(READ), reads.followed(PROPAGATED) if data_prop else set()
+    return {
+        path for path, value, may_propagate in reads.tensors if value in read or (may_propagate and value in propagated)
+    }
+
+
+class _Reads:
+    """What one walk over a model finds: its tensors, and who takes which value."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.tensors: list[tuple[str, Value, bool]] = []  # path, value, and whether it may be propagated
+        self._users: list[tuple[str, str, list[str]]] = []  # part, operator, inputs
+        # What is handed to each input of a function, by that input.
+        self._handed: dict[Value, list[Value]] = {}
+        functions = {
+            (function.domain, function.name, function.overload): (f"functions[{i}]", list(function.input))
+            for i, function in enumerate(model.functions)
+        }
+        names = {name for _, name, _ in functions}
+        constant, output = "", ""
+        classes: Iterable[type[Message]] = (NodeProto, TensorProto)
+        for path, message in Search(model, classes):
+            part = path.partition(".")[0]
+            if isinstance(message, TensorProto):
+                is_constant = bool(constant) and path.startswith(constant)
+                name = output if is_constant else message.name
+                may_propagate = message.data_type in _INTEGERS and len(message.dims) <= 1
+                self.tensors.append((path, (part, name), may_propagate))
+                continue
+            assert isinstance(message, NodeProto)
+            operator = message.op_type
+            if operator in names:
+                called = functions.get((message.domain, operator, message.overload))
+                if called is not None:
+                    for inner, outer in zip(called[1], message.input, strict=False):
+                        self._handed.setdefault((called[0], inner), []).append((part, outer))
+            if operator == "Constant":
+                constant, output = f"{path}.", message.output[0] if message.output else ""
+            elif (operator in READ or operator in PROPAGATED) and message.domain in _DOMAINS:
+                self._users.append((part, operator, list(message.input)))
+
+    def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:
+        """The values whose elements are read, by the inputs that a table names."""
+        found = {
+            (part, inputs[place])
+            for part, operator, inputs in self._users
+            for place in range(len(inputs))
+            if place in table.get(operator, ())
+        }
+        waiting = list(found)
+        while waiting:
+            for value in self._handed.get(waiting.pop(), ()):
+                if value not in found:
+                    found.add(value)
+                    waiting.append(value)
+        return found
