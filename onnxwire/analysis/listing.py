@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any
 
+from onnxwire.analysis.sizes import parse_size
 from onnxwire.analysis.summary import describe_type
 from onnxwire.arrow._columns import Columns
 from onnxwire.arrow.table import columns_of
@@ -25,7 +26,6 @@ Row = dict[str, Any]
 """One thing of a list: its `path`, its `name`, and what else there is to tell."""
 
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
-_SIZE = re.compile(r"(\d{1,18})([KMGT]?)(i?B)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[./]|::")
 _BATCH = 2_000  # rows that are made of columns at once
 _DEEPEST = 60  # parts of a name that are told apart
@@ -153,10 +153,10 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if parts is None:
         raise PathError("this is not a condition; write a key, a comparison and a value, such as bytes>=1M", text)
     key, comparison, value = parts.groups()
-    size = _SIZE.fullmatch(value)
+    size = parse_size(value)
     number: float | None
     try:
-        number = float(value) if size is None else int(size[1]) << 10 * " KMGT".index(size[2].upper() or " ")
+        number = float(value) if size is None else size
     except ValueError:
         number = None
     if comparison in ("~", "!~"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_SIZE = re.compile(r"([0-9]{1,18})([KMGT]?)(i?B)?", re.IGNORECASE)
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -12,3 +15,9 @@ def size_text(n: int) -> str:
     power = min((n.bit_length() - 1) // 10, len(_UNITS))
     value = n / 1024**power
     return f"{value:.2f} {_UNITS[power - 1]}" if value < 10 else f"{value:.1f} {_UNITS[power - 1]}"
+
+
+def parse_size(text: str) -> int | None:
+    """The number of bytes that a text such as 4096, 64K or 2GiB says, in powers of 1024; None where it is not one."""
+    found = _SIZE.fullmatch(text)
+    return None if found is None else int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
 from onnxwire.io.index import TensorInfo, describe, find_tensors
-from onnxwire.tensor.dtypes import STRING, Kind
+from onnxwire.tensor.block_reader import BlockReader
+from onnxwire.tensor.dtypes import STRING, DataType
 from onnxwire.tensor.error import tensor_error
-from onnxwire.tensor.storage import Storage, expand_index, little_endian, unpacked
+from onnxwire.tensor.storage import Storage, elements_of, expand_index
 
 if TYPE_CHECKING:
     import numpy as np
 
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.storage import Index, Part
+    from onnxwire.tensor.storage import Index, IndexItem
 
     Array = np.ndarray[Any, Any]
 
@@ -115,7 +116,7 @@ def measure(
 
     def blocks() -> Iterator[Array]:
         for part in split_index(index, storage.shape, BLOCK):
-            yield _numbers(tensor.read(part).reshape(-1), storage.kind)
+            yield _numbers(tensor.read(part).reshape(-1), storage.data_type)
 
     moments = _measure_blocks(blocks())
     counter = _Counter.for_range(moments, bins)
@@ -159,84 +160,61 @@ def _refuse_strings(tensor: TensorProto) -> None:
 
 
 class _Reader:
-    """The elements of a tensor in order, a block at a time; of a file they are read, so that none of it is mapped."""
+    """The elements of a tensor in order, a block at a time."""
 
     def __init__(self, tensor: TensorProto) -> None:
         _refuse_strings(tensor)
-        storage = Storage(tensor)
-        self.kind: Kind = storage.kind
-        self.count = storage.count
-        self.nbytes = self.kind.count_bytes(self.count)
-        self._storage = storage
-        self._place = storage.place
-        self._array: Array | None = None
-        self._is_typed = storage.field not in ("raw_data", "external_data") and self.count > 0
-        self._lock = Lock()
+        self._reader = BlockReader(Storage(tensor))
+        self.count = self._reader.count
         self.pending = 0  # tasks that are not done
 
-    def read(self, start: int, count: int, buffer: bytearray) -> Array:
-        """Elements from place `start` on, a multiple of 8, as numbers; they may stand in the buffer."""
-        import numpy as np
-
-        if self._is_typed:
-            with self._lock:
-                if self._array is None:
-                    self._array = self._storage.array().reshape(-1)
-                array = self._array
-            return _numbers(array[start : start + count], self.kind)
-        first, size = self.kind.count_bytes(start), self.kind.count_bytes(count)
-        data: memoryview
-        if self._place is not None:
-            file, offset = self._place
-            data = memoryview(buffer)[:size]
-            file.read_into(offset + first, data)
-        else:
-            data = self._storage.payload(first, first + size)
-        if self.kind.is_packed:
-            return _numbers(unpacked(data, 0, count, self.kind), self.kind)
-        return _numbers(little_endian(np.frombuffer(data, self.kind.dtype, count), self.kind), self.kind)
+    def count_bytes(self, elements: int) -> int:
+        """The bytes of so many elements."""
+        return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
-        """The elements between two places, a block at a time, which is good until the next one."""
-        for place in range(start, end, BLOCK):
-            yield self.read(place, min(BLOCK, end - place), buffer)
+        """The elements from one index to another as numbers, a block at a time, which is good until the next one."""
+        data_type = self._reader.data_type
+        for first in range(start, end, BLOCK):
+            count = min(BLOCK, end - first)
+            yield _numbers(elements_of(self._reader.read(first, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
         """Let go of what was decoded."""
-        self._array = None
+        self._reader.release()
 
 
-def _numbers(array: Array, kind: Kind) -> Array:
-    """Elements of any kind as such that numpy computes with: integers as they are, all else float32 or float64.
+def _numbers(array: Array, data_type: DataType) -> Array:
+    """Elements of any type as such that numpy computes with: integers as they are, all else float32 or float64.
 
     Only numpy's own dtypes, and by a way that the processor does many of at once: numpy takes float16 one by one.
     """
     import numpy as np
 
-    if kind.name == "BOOL":
+    if data_type.name == "BOOL":
         truths: Array = array.view(np.uint8) != 0
         return truths
-    if kind.name == "FLOAT16":
+    if data_type.name == "FLOAT16":
         return _from_float16(array.view(np.uint16))
-    if kind.name == "BFLOAT16":
+    if data_type.name == "BFLOAT16":
         return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if kind.dtype_name.startswith("complex"):
+    if data_type.dtype_name.startswith("complex"):
         with np.errstate(over="ignore"):
             magnitudes: Array = np.abs(array.astype(np.complex128))
         return magnitudes
-    if kind.bits < 8 or array.dtype.kind not in "iuf":
-        numbers: Array = _values_of(kind).take(array.view(np.uint8))
+    if data_type.bits < 8 or array.dtype.kind not in "iuf":
+        numbers: Array = _values_of(data_type).take(array.view(np.uint8))
         return numbers
     return array
 
 
 @cache
-def _values_of(kind: Kind) -> Array:
+def _values_of(data_type: DataType) -> Array:
     """The numbers that the 256 bytes stand for as elements of one byte."""
     import numpy as np
 
-    values: Array = np.arange(256, dtype=np.uint8).view(kind.dtype).astype(np.float32)
-    if "INT" in kind.name:
+    values: Array = np.arange(256, dtype=np.uint8).view(data_type.dtype).astype(np.float32)
+    if "INT" in data_type.name:
         values = values.astype(np.int8)
     return values
 
@@ -433,15 +411,15 @@ class _Pass:
     def run(self) -> list[Statistics]:
         """Measure; returns the statistics in the order of the tensors."""
         readers = [_Reader(tensor) for tensor in self.tensors]
-        self.total = sum(reader.nbytes for reader in readers)
-        moments = [_sum_moments(parts) for parts in self._map(readers, lambda place, blocks: _measure_blocks(blocks))]
+        self.total = sum(reader.count_bytes(reader.count) for reader in readers)
+        moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
         counters = [_Counter.for_range(found, self.bins) for found in moments]
         again = [(reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None]
         again = [(reader, counter) for reader, counter in again if not counter.is_trivial]
-        self.total += sum(reader.nbytes for reader, _ in again)
+        self.total += sum(reader.count_bytes(reader.count) for reader, _ in again)
         counts = self._map(
             [reader for reader, _ in again],
-            lambda place, blocks: sum(again[place][1].count(block) for block in blocks),
+            lambda index, blocks: sum(again[index][1].count(block) for block in blocks),
         )
         for (_, counter), parts in zip(again, counts, strict=True):
             counter.counts = sum(parts)
@@ -450,7 +428,7 @@ class _Pass:
     def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
         """The results of `work` for the blocks of each task, by reader, in order."""
         results: list[list[Any]] = [[None] * -(-reader.count // _TASK) for reader in readers]
-        tasks = ((place, task) for place, parts in enumerate(results) for task in range(len(parts)))
+        tasks = ((index, task) for index, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):
             reader.pending = len(parts)
 
@@ -462,12 +440,12 @@ class _Pass:
                     found = None if self.fault is not None else next(tasks, None)
                 if found is None:
                     return
-                place, task = found
-                reader = readers[place]
+                index, task = found
+                reader = readers[index]
                 start, end = task * _TASK, min((task + 1) * _TASK, reader.count)
                 try:
-                    results[place][task] = work(place, reader.blocks(start, end, buffer))
-                    self._tell(reader, reader.kind.count_bytes(end - start))
+                    results[index][task] = work(index, reader.blocks(start, end, buffer))
+                    self._tell(reader, reader.count_bytes(end - start))
                 except BaseException as error:
                     with self.lock:
                         self.fault = self.fault or error
@@ -518,7 +496,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tuple[Part, ...]]:
+def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tuple[IndexItem, ...]]:
     """Split an index into such of at most `limit` elements each, in order.
 
     index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError where it does not fit the shape.
@@ -528,20 +506,20 @@ def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tu
     if 0 in sizes:
         return
     # Axes before `cut` are taken element by element, the one there in pieces, those after it whole.
-    cut, behind = len(ranges), 1
-    while cut > 0 and behind * sizes[cut - 1] <= limit:
+    cut, after = len(ranges), 1
+    while cut > 0 and after * sizes[cut - 1] <= limit:
         cut -= 1
-        behind *= sizes[cut]
+        after *= sizes[cut]
     axis = cut - 1
-    step = max(limit // behind, 1)
+    step = max(limit // after, 1)
 
-    def parts(place: int) -> Iterator[tuple[Part, ...]]:
-        if place == axis:
-            for start in range(0, sizes[place], step):
-                yield (_slice_of(ranges[place][start : start + step]), *map(_slice_of, ranges[place + 1 :]))
+    def parts(i: int) -> Iterator[tuple[IndexItem, ...]]:
+        if i == axis:
+            for start in range(0, sizes[i], step):
+                yield (_slice_of(ranges[i][start : start + step]), *map(_slice_of, ranges[i + 1 :]))
             return
-        for one in ranges[place]:
-            for rest in parts(place + 1):
+        for one in ranges[i]:
+            for rest in parts(i + 1):
                 yield (one, *rest)
 
     if axis < 0:
@@ -550,6 +528,6 @@ def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tu
         yield from parts(0)
 
 
-def _slice_of(places: range) -> slice:
-    """The slice that takes the places of a range."""
-    return slice(places.start, places.stop if places.stop >= 0 else None, places.step)
+def _slice_of(axis: range) -> slice:
+    """The slice that takes the coordinates of a range."""
+    return slice(axis.start, axis.stop if axis.stop >= 0 else None, axis.step)

@@ -6,9 +6,10 @@ import errno
 import os
 from dataclasses import dataclass
 
+from onnxwire.tensor.block_reader import BlockReader
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
-from onnxwire.tensor.storage import Storage, little_endian, unpacked
+from onnxwire.tensor.storage import Storage, elements_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.dtypes import Kind
+    from onnxwire.tensor.dtypes import DataType
 
     Array = np.ndarray[Any, Any]
 
@@ -51,41 +52,43 @@ class Distance:
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
     """Compare the elements of two tensors of one shape, wherever each has them.
 
-    progress: called with the bytes of `old` that were compared since the last call. Elements that stand at one place of
+    progress: called with the bytes of `old` that were compared since the last call. Elements that are the same bytes of
     one file are not read, nor are holes that both files have; of others as little as a block is in memory, but for
     typed fields such as float_data.
     Raises TensorError for tensors of different shapes, and where one is damaged; SourceError and ExternalDataError for
     external data that can't be had.
     """
+    import numpy as np
+
     stores = Storage(old), Storage(new)
     if stores[0].shape != stores[1].shape:
         raise tensor_error(new, f"the shape is {stores[1].shape}, and that of the other tensor {stores[0].shape}")
-    kinds = stores[0].kind, stores[1].kind
+    types = stores[0].data_type, stores[1].data_type
     count = stores[0].count
-    if STRING in kinds:
+    if STRING in types:
         return _string_distance(old, new, count)
-    first, second = _Elements(stores[0]), _Elements(stores[1])
-    is_one_kind = kinds[0] is kinds[1]
+    first, second = _Side(stores[0]), _Side(stores[1])
+    is_one_type = types[0] is types[1]
     total = Distance(count)
-    if is_one_kind and first.origin is not None and first.origin == second.origin:
+    if is_one_type and first.origin is not None and first.origin == second.origin:
         if progress is not None:
-            progress(kinds[0].count_bytes(count))
+            progress(types[0].count_bytes(count))
         return total
     start = 0
     while start < count:
-        empty = min(first.holes(start), second.holes(start)) if is_one_kind else 0
+        empty = min(first.holes(start), second.holes(start)) if is_one_type else 0
         if empty:
             end = min(start + empty * _BLOCK, count)
             if progress is not None:
-                progress(kinds[0].count_bytes(end) - kinds[0].count_bytes(start))
+                progress(types[0].count_bytes(end) - types[0].count_bytes(start))
             start = end
             continue
         size = min(_BLOCK, count - start)
         ours, theirs = first.read(start, size), second.read(start, size)
-        # Both are bytes or bytearray, which are compared by memcmp; a memoryview would go element by element.
-        if not is_one_kind or ours != theirs:
-            values = _values(ours, kinds[0], size), _values(theirs, kinds[1], size)
-            total = total.plus(_same_kind(*values) if is_one_kind else _any_kind(*values))
+        # Arrays, because memoryviews are compared element by element.
+        if not is_one_type or not np.array_equal(np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)):
+            values = _values(ours, types[0], size), _values(theirs, types[1], size)
+            total = total.plus(_same_type(*values) if is_one_type else _any_type(*values))
         if progress is not None:
             progress(len(ours))
         start += size
@@ -99,77 +102,59 @@ def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance
     return Distance(count, sum(ours != theirs for ours, theirs in pairs))
 
 
-class _Elements:
-    """The bytes of a tensor's elements, as raw_data has them; those of a file are read, so that none of it is mapped.
-
-    origin: the file and place that they have there, None for what is in memory.
-    """
+class _Side:
+    """One of the two tensors; origin: the file and offset of its elements, None for those in memory."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._kind = storage.kind
-        self._data: memoryview | None = None
+        self._reader = BlockReader(storage)
+        self._buffer = bytearray(self._count_bytes(_BLOCK))
         self.origin: tuple[_Pair, int] | None = None
-        self._place = storage.place
-        if self._place is not None:
-            file, offset = self._place
+        if self._reader.source is not None:
+            file, offset = self._reader.source
             status = os.fstat(file.descriptor)
             self.origin = (status.st_dev, status.st_ino), offset
-            self._is_whole = status.st_size >= offset + self._kind.count_bytes(storage.count)
-        elif storage.field not in ("raw_data", "external_data"):
-            # Decoded once, not for each block.
-            self._data = storage.payload()
-        self._buffer = bytearray()
+            self._is_whole = status.st_size >= offset + self._count_bytes(storage.count)
+
+    def _count_bytes(self, elements: int) -> int:
+        return self._reader.data_type.count_bytes(elements)
 
     def holes(self, start: int) -> int:
-        """How many blocks from place `start` on the file has nothing of, so that they are zeros without being read."""
-        if self._place is None or not self._is_whole or _SEEK_DATA is None:
+        """How many blocks from index `start` on the file has nothing of, so that they are zeros without being read."""
+        if self._reader.source is None or not self._is_whole or _SEEK_DATA is None:
             return 0
-        file, offset = self._place
-        place = offset + self._kind.count_bytes(start)
+        file, offset = self._reader.source
+        offset += self._count_bytes(start)
         try:
-            found = os.lseek(file.descriptor, place, _SEEK_DATA)
+            found = os.lseek(file.descriptor, offset, _SEEK_DATA)
         except OSError as error:
             # There is no data up to the end; other errors mean that the file system can't tell.
             return _ALL if error.errno == errno.ENXIO else 0
-        return (found - place) // self._kind.count_bytes(_BLOCK)
+        return (found - offset) // self._count_bytes(_BLOCK)
 
-    def read(self, start: int, count: int) -> bytes | bytearray:
-        """The bytes of elements from place `start`, a multiple of _BLOCK; they are there until the next call."""
-        first, size = self._kind.count_bytes(start), self._kind.count_bytes(count)
-        if self._place is not None:
-            if len(self._buffer) != size:
-                self._buffer = bytearray(size)
-            file, offset = self._place
-            file.read_into(offset + first, self._buffer)
-            return self._buffer
-        if self._data is not None:
-            return bytes(self._data[first : first + size])
-        return bytes(self._storage.payload(first, first + size))
+    def read(self, start: int, count: int) -> memoryview:
+        """The bytes of elements from index `start`, a multiple of _BLOCK; they are there until the next call."""
+        return self._reader.read(start, count, self._buffer)
 
 
-def _values(data: bytes | bytearray, kind: Kind, count: int) -> Array:
+def _values(data: memoryview, data_type: DataType, count: int) -> Array:
     """The elements that bytes hold: integers as int64 or uint64, others as float64 or complex128."""
     import numpy as np
 
-    if kind.is_packed:
-        array = unpacked(data, 0, count, kind)
-    else:
-        array = little_endian(np.frombuffer(data, kind.dtype, count), kind)
-    if kind.name == "UINT64":
+    array = elements_of(data, count, data_type)
+    if data_type.name == "UINT64":
         return array
-    if kind.name == "BOOL" or "INT" in kind.name:
+    if data_type.name == "BOOL" or "INT" in data_type.name:
         return array.astype(np.int64)
     with np.errstate(invalid="ignore"):  # a signaling NaN becomes a quiet one
-        return array.astype(np.complex128 if kind.dtype_name.startswith("complex") else np.float64)
+        return array.astype(np.complex128 if data_type.dtype_name.startswith("complex") else np.float64)
 
 
-def _same_kind(ours: Array, theirs: Array) -> Distance:
+def _same_type(ours: Array, theirs: Array) -> Distance:
     """The distance of elements of one data type."""
     import numpy as np
 
     if ours.dtype.kind not in "iu":
-        return _any_kind(ours, theirs)
+        return _any_type(ours, theirs)
     differs = ours != theirs
     ours, theirs = ours[differs], theirs[differs]
     # Unsigned, since the difference of two int64 may be more than an int64 holds; what wraps around comes out right.
@@ -178,7 +163,7 @@ def _same_kind(ours: Array, theirs: Array) -> Distance:
     return Distance(gaps.size, gaps.size, int(gaps.max()) if gaps.size else None)
 
 
-def _any_kind(ours: Array, theirs: Array) -> Distance:
+def _any_type(ours: Array, theirs: Array) -> Distance:
     """The distance of elements by their values."""
     import numpy as np
 

@@ -6,12 +6,11 @@ import io
 import os
 from collections.abc import Mapping
 
-from onnxwire.engine.write import write_payload
-from onnxwire.io.atomic_file import AtomicFile, Writer
+from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
-from onnxwire.tensor.storage import Storage, unpacked
+from onnxwire.tensor.storage import Storage, elements_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.file_writer import FileWriter
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.dtypes import Kind
+    from onnxwire.tensor.dtypes import DataType
 
 _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
 _NATIVE = "biufc"
@@ -64,7 +63,7 @@ def to_npz(
 
     entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
-    with AtomicFile(path) as target, zipfile.ZipFile(Writer(target), "w", zipfile.ZIP_STORED) as archive:
+    with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed time, so that equal tensors make equal files.
             info = zipfile.ZipInfo(f"{valid_text(name)}.npy", (1980, 1, 1, 0, 0, 0))
@@ -80,29 +79,29 @@ def to_npz(
 def stored_as(tensor: TensorProto) -> str:
     """The type that elements are written as and how to get them back, where numpy lacks theirs; "" where it has it."""
     storage = Storage(tensor)
-    kind = storage.kind
-    if kind is STRING or _is_native(kind):
+    data_type = storage.data_type
+    if data_type is STRING or _is_native(data_type):
         return ""
-    dtype = _dtype_of(kind)
-    if "INT" in kind.name:
-        return f"numpy has no {kind.dtype_name}: its values are stored as {dtype}, one byte each"
-    back = f".view(ml_dtypes.{kind.dtype_name}) gives it back"
-    return f"numpy has no {kind.dtype_name}: its bits are stored as {dtype}; {back}"
+    dtype = _dtype_of(data_type)
+    if "INT" in data_type.name:
+        return f"numpy has no {data_type.dtype_name}: its values are stored as {dtype}, one byte each"
+    back = f".view(ml_dtypes.{data_type.dtype_name}) gives it back"
+    return f"numpy has no {data_type.dtype_name}: its bits are stored as {dtype}; {back}"
 
 
-def _is_native(kind: Kind) -> bool:
-    return kind.dtype.kind in _NATIVE and kind.dtype.isbuiltin == 1
+def _is_native(data_type: DataType) -> bool:
+    return data_type.dtype.kind in _NATIVE and data_type.dtype.isbuiltin == 1
 
 
-def _dtype_of(kind: Kind) -> np.dtype[Any]:
+def _dtype_of(data_type: DataType) -> np.dtype[Any]:
     """The dtype of the elements in the file."""
     import numpy as np
 
-    if _is_native(kind):
-        return kind.dtype
-    if kind.name.startswith("INT"):
+    if _is_native(data_type):
+        return data_type.dtype
+    if data_type.name.startswith("INT"):
         return np.dtype(np.int8)
-    return np.dtype(np.uint16 if kind.bits == 16 else np.uint8)
+    return np.dtype(np.uint16 if data_type.bits == 16 else np.uint8)
 
 
 class _Entry:
@@ -113,10 +112,10 @@ class _Entry:
 
         self._storage = storage = Storage(tensor)
         self._strings: Any = None
-        if storage.kind is STRING:
+        if storage.data_type is STRING:
             self._strings, dtype = _fixed_width(storage)
         else:
-            dtype = _dtype_of(storage.kind).newbyteorder("<")
+            dtype = _dtype_of(storage.data_type).newbyteorder("<")
         head = io.BytesIO()
         description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": storage.shape}
         np.lib.format.write_array_header_1_0(head, description)
@@ -127,16 +126,12 @@ class _Entry:
     def write(self, target: FileWriter) -> None:
         """Write all of it; what stands in a file goes from there."""
         storage = self._storage
-        if self._strings is not None or storage.kind.is_packed:
+        if self._strings is not None or storage.data_type.is_packed:
             for piece in self.pieces():
                 target.write(piece)
             return
         target.write(self._head)
-        if storage.is_remote and storage.file is not None:
-            file, offset, length = storage.file
-            target.copy(file.descriptor, offset, length)
-        else:
-            write_payload(target, storage.payload())
+        storage.write(target)
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """All of it, a block at a time."""
@@ -144,20 +139,20 @@ class _Entry:
 
         yield self._head
         storage = self._storage
-        kind = storage.kind
+        data_type = storage.data_type
         if self._strings is not None:
             step = max(_BLOCK // self._dtype.itemsize, 1)
             for start in range(0, len(self._strings), step):
                 yield self._strings[start : start + step].astype(self._dtype).tobytes()
-        elif kind.is_packed:
+        elif data_type.is_packed:
             for start in range(0, storage.count, _BLOCK):
                 count = min(_BLOCK, storage.count - start)
-                packed = storage.payload(kind.count_bytes(start), kind.count_bytes(start + count))
-                array = unpacked(packed, 0, count, kind)
-                yield (array.astype(np.int8) if kind.name.startswith("INT") else array.view(np.uint8)).tobytes()
+                packed = storage.payload(data_type.count_bytes(start), data_type.count_bytes(start + count))
+                array = elements_of(packed, count, data_type)
+                yield (array.astype(np.int8) if data_type.name.startswith("INT") else array.view(np.uint8)).tobytes()
         elif storage.field in ("raw_data", "external_data"):
-            for start in range(0, kind.count_bytes(storage.count), _BLOCK):
-                yield storage.payload(start, min(start + _BLOCK, kind.count_bytes(storage.count)))
+            for start in range(0, data_type.count_bytes(storage.count), _BLOCK):
+                yield storage.payload(start, min(start + _BLOCK, data_type.count_bytes(storage.count)))
         else:
             # The elements of a typed field are decoded once.
             data = storage.payload() if storage.count else memoryview(b"")
@@ -169,7 +164,7 @@ def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
     """Strings as a flat array of objects, and the dtype in which numpy has them without pickle."""
     import numpy as np
 
-    values = storage.array("str").reshape(-1)
+    values = storage.array("str")[0].reshape(-1)
     for value in values:
         if value.endswith("\0"):
             raise tensor_error(

@@ -82,14 +82,14 @@ class _Frame:
             if source.data_type == STRING.number or not (is_large or is_external(source)):
                 continue
             storage = Storage(source)
-            size = storage.kind.count_bytes(storage.count)
-            location, offset = self._place(storage) if is_large else ("", 0)
+            size = storage.data_type.count_bytes(storage.count)
+            location, offset = self._source(storage) if is_large else ("", 0)
             if location:
                 refer(tensor, location, offset, size)
             elif is_large and _MAIN.fullmatch(path) and _is_value(storage) and source.name in self._used:
                 # Of the copy: arrays of the model would keep it from being closed.
-                bits = Storage(tensor).array().view(f"u{storage.kind.bits // 8}")
-                self.arrays[source.name] = bits, storage.kind.number
+                bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
+                self.arrays[source.name] = bits, storage.data_type.number
                 refer(tensor, "in memory", 0, size)
             elif is_external(source):
                 take_in(tensor)
@@ -115,10 +115,10 @@ class _Frame:
         self.arrays.clear()
         self._model.Clear()
 
-    def _place(self, storage: Storage) -> tuple[str, int]:
+    def _source(self, storage: Storage) -> tuple[str, int]:
         """The location and offset of a payload that is in a file, or "" and 0."""
-        place = None if storage.is_remote else storage.place
-        return ("", 0) if place is None else (self._locate(place[0].descriptor, place[0].name), place[1])
+        source = None if storage.is_remote else storage.source
+        return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
 
     def _locate(self, descriptor: int, name: str) -> str:
         """How onnxruntime finds an open file, or "" where it can't."""
@@ -140,4 +140,4 @@ class _Frame:
 
 def _is_value(storage: Storage) -> bool:
     """Whether onnxruntime has values of such elements that numpy has too."""
-    return not (storage.kind.is_packed or storage.kind.dtype_name.startswith("complex"))
+    return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

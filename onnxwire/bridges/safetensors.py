@@ -12,7 +12,7 @@ from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, 
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
-from onnxwire.tensor.dtypes import BY_NAME
+from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.placement import clear_elements, refer
 from onnxwire.tensor.storage import Storage
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from onnxwire.io.external_files import ExternalFiles
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.dtypes import Kind
+    from onnxwire.tensor.dtypes import DataType
 
     View = Callable[[int, int], Buffer]
     """Gives some bytes of a file: those from an offset on, so many."""
 
-    Entry = tuple[Kind, list[int], int, int]
+    Entry = tuple[DataType, list[int], int, int]
     """A tensor's type and shape, and its bytes in the file: the first, and the one after the last."""
 
 _NAMES = {
@@ -43,10 +43,9 @@ _NAMES = {
 }  # fmt: skip
 """The names that the format, as of safetensors 0.8, gives ONNX's data types; it has no others."""
 
-_KINDS = {name: BY_NAME[kind] for kind, name in _NAMES.items()}
+_DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _NAMES.items()}
 _METADATA = "__metadata__"
 _LONGEST = 100_000_000  # bytes of a header, as in the safetensors package
-_LARGEST = (1 << 63) - 1  # elements of a tensor, or its bits
 
 
 def to_safetensors(
@@ -63,7 +62,7 @@ def to_safetensors(
     bytes written so far and their total. The model is not changed.
     Payloads go from file to file; only those of typed fields, such as float_data, go through memory, one at a time.
     Elements of many bytes come first, so that each tensor begins at a multiple of its elements' size.
-    Raises TensorError for what the format has no place for: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements of
+    Raises TensorError for what the format can't hold: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements of
     4 or 6 bits that do not end with a byte, chunks (`segment`), sparse tensors, a name that is missing or there twice;
     SaveError and SourceError as `save` does. Source: https://github.com/huggingface/safetensors, "Format".
     """
@@ -74,12 +73,12 @@ def to_safetensors(
         for sparse in model.graph.sparse_initializer:
             raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the others with names=")
     stored = [(name, _storage(name, tensor)) for name, tensor in tensors.items()]
-    stored.sort(key=lambda item: -item[1].kind.bits)
+    stored.sort(key=lambda item: -item[1].data_type.bits)
     header: dict[str, object] = {_METADATA: _texts(metadata)} if metadata else {}
     end = 0
     for name, storage in stored:
-        start, end = end, end + storage.kind.count_bytes(storage.count)
-        header[name] = {"dtype": _NAMES[storage.kind.name], "shape": storage.shape, "data_offsets": (start, end)}
+        start, end = end, end + storage.data_type.count_bytes(storage.count)
+        header[name] = {"dtype": _NAMES[storage.data_type.name], "shape": storage.shape, "data_offsets": (start, end)}
     text = _encoded(header)
     total = 8 + len(text) + end
     report = None if progress is None else lambda written: progress(written, total)
@@ -115,10 +114,10 @@ def from_safetensors(
             found.append((tensor, entries[key]))
         elif names is not None:
             raise tensor_error(tensor, f"{source} has no tensor {_shown(key)}")
-    for tensor, (kind, shape, start, end) in found:
+    for tensor, (data_type, shape, start, end) in found:
         clear_elements(tensor)
         tensor.ClearField("segment")
-        tensor.data_type = kind.number
+        tensor.data_type = data_type.number
         tensor.dims[:] = shape
         if location:
             refer(tensor, location, start, end - start)
@@ -178,24 +177,24 @@ def _entry(row: object, base: int) -> Entry | str:
     dtype, shape, offsets = row.get("dtype"), row.get("shape"), row.get("data_offsets")
     if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
         return "dtype, shape or data_offsets is missing, or none such"
-    kind = _KINDS.get(dtype)
-    if kind is None:
+    data_type = _DATA_TYPES.get(dtype)
+    if data_type is None:
         return f"the dtype {_shown(dtype)} is none that ONNX has"
-    count = kind.bits
+    count = data_type.bits
     for dim in shape:
         # A number that grew with each dim would take longer and longer.
         count *= max(dim, 1)
-        if count > _LARGEST:
+        if count > MAX_COUNT:
             return "the shape calls for more elements than a file can hold"
     bits = 0 if 0 in shape else count
     first, last = offsets
     if bits % 8 or bits // 8 != last - first:
         return f"shape and dtype call for {bits / 8:,} bytes, and data_offsets for {last - first:,}"
-    return kind, shape, base + first, base + last
+    return data_type, shape, base + first, base + last
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
-    return type(value) is list and all(type(item) is int and 0 <= item <= _LARGEST for item in value)
+    return type(value) is list and all(type(item) is int and 0 <= item <= MAX_COUNT for item in value)
 
 
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -250,18 +249,20 @@ def _chosen(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, 
 def _storage(name: str, tensor: TensorProto) -> Storage:
     """Where an initializer's elements are, once it is sure that the format can hold them."""
     storage = Storage(tensor)
-    kind = storage.kind
+    data_type = storage.data_type
     reason = ""
     if not name:
         reason = "it has no name, which in a .safetensors file each tensor has"
     elif name == _METADATA:
         reason = "a .safetensors file has no tensor of that name; rename it"
-    elif kind.name not in _NAMES:
-        reason = f"safetensors has no type for {kind.name}"
+    elif data_type.name not in _NAMES:
+        reason = f"safetensors has no type for {data_type.name}"
     elif tensor.HasField("segment"):
         reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments gives the whole"
-    elif storage.count * kind.bits % 8:
-        reason = f"{storage.count:,} elements of {kind.bits} bits do not end with a byte, as safetensors wants them to"
+    elif storage.count * data_type.bits % 8:
+        reason = (
+            f"{storage.count:,} elements of {data_type.bits} bits do not end with a byte, as safetensors wants them to"
+        )
     if reason:
         raise tensor_error(tensor, reason)
     return storage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxwire.tensor.dlpack import to_capsule
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
-from onnxwire.tensor.storage import kind_of
+from onnxwire.tensor.storage import data_type_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
     """Make a torch tensor, on the processor, of the elements that `tensor.numpy()` has, and in their memory.
 
     No byte is copied where numpy() gives a view, but of a COMPLEX128 at an address not divisible by 16; `save` gives
-    it such a place with inline_align= or external=. While the result shares its memory, the model can't be closed.
+    it such an offset with inline_align= or external=. While the result shares its memory, the model can't be closed.
     PyTorch knows no read-only memory: to write to what stands in a mapped file ends the process. writable: give the
     result memory of its own, which may be written to.
     Raises TensorError for strings and elements of less than a byte, for which PyTorch has no operations, and what
@@ -26,10 +26,10 @@ def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
     """
     import torch
 
-    kind = kind_of(tensor)
-    if kind is STRING or kind.is_packed:
-        way_out = "take numpy()" if kind is STRING else "take numpy(), or of its packed bytes numpy(packed=True)"
-        raise tensor_error(tensor, f"PyTorch has no tensors of {kind.name}; {way_out}")
+    data_type = data_type_of(tensor)
+    if data_type is STRING or data_type.is_packed:
+        way_out = "take numpy()" if data_type is STRING else "take numpy(), or of its packed bytes numpy(packed=True)"
+        raise tensor_error(tensor, f"PyTorch has no tensors of {data_type.name}; {way_out}")
     array = tensor.numpy(writable=writable)
     # PyTorch works with elements at any address. These alone it reads as vectors, and ends the process.
     if array.itemsize == 16 and array.__array_interface__["data"][0] % 16:

@@ -9,15 +9,13 @@ import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_numbers, measure_strings
 from onnxwire.checker.payload_values import products
-from onnxwire.tensor.dtypes import BY_NAME, FIELDS, KINDS, name_of
+from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES, EXTERNAL, FIELDS, MAX_COUNT, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxwire.checker.facts import Facts
 
-MAX_COUNT = 2**63 - 1
-EXTERNAL = 1
 # Places that hold elements; a number that is one's index stands for it.
 PLACES = (*FIELDS, "raw_data")
 RAW = PLACES.index("raw_data")
@@ -26,20 +24,22 @@ FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
 TWO_BITS = ("UINT2", "INT2")
 
 # What is known of data types by number; the last row is for numbers that are none.
-_ROWS = KINDS[-1].number + 2
+_ROWS = DATA_TYPES[-1].number + 2
 
 
 def _by_number(of: Callable[[Any], int], missing: int) -> Any:
     column = np.full(_ROWS, missing, np.int64)
-    for kind in KINDS:
-        column[kind.number] = of(kind)
+    for data_type in DATA_TYPES:
+        column[data_type.number] = of(data_type)
     return column
 
 
-_BITS = _by_number(lambda kind: kind.bits, 0)
-_PLACE = _by_number(lambda kind: FIELDS.index(kind.field), -1)
-_PARTS = _by_number(lambda kind: 2 if kind.dtype_name.startswith("complex") else 1, 1)
-_LIMIT = _by_number(lambda kind: min(MAX_COUNT * 8 // kind.bits, MAX_COUNT) if kind.bits else MAX_COUNT, MAX_COUNT)
+_BITS = _by_number(lambda data_type: data_type.bits, 0)
+_PLACE = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
+_PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
+_LIMIT = _by_number(
+    lambda data_type: min(MAX_COUNT * 8 // data_type.bits, MAX_COUNT) if data_type.bits else MAX_COUNT, MAX_COUNT
+)
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:

@@ -16,7 +16,7 @@ from onnxwire.checker.rules.function import Imports
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
-from onnxwire.tensor.dtypes import KINDS
+from onnxwire.tensor.dtypes import DATA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ class Types:
     def of_elements(self, template: str = "{}") -> Column:
         """The numbers of types by their element type; what no data type has is not known."""
         column = np.zeros(256, np.int32)
-        for kind in KINDS:
+        for kind in DATA_TYPES:
             column[kind.number] = self.number(template.format(kind.name.lower()))
         return column
 

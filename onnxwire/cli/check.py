@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     choose(select, ignore)  # before anything is printed, what is not a rule is refused
     paths = _paths(options.files)
     if options.output is not None and len(paths) > 1:
-        options.parser.error("-o takes the place of one file, and there are several")
+        options.parser.error("-o replaces one file, and there are several")
     is_model_on_stdout = options.output == "-"
     reporter = make_reporter(sys.stderr if is_model_on_stdout else sys.stdout, options, len(paths))
     limits = {

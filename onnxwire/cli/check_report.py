@@ -117,9 +117,9 @@ class _TextReporter:
         for problem in problems if self.is_verbose else islice(problems, _SHOWN[rule.severity]):
             if shown:
                 self._line(file, rule.severity, line, rule.id)
-            places = [f"byte {problem.offset:,}"] if problem.offset is not None else []
-            places += [problem.path] if problem.path else []
-            line = ": ".join([*places, problem.message])
+            where = [f"byte {problem.offset:,}"] if problem.offset is not None else []
+            where += [problem.path] if problem.path else []
+            line = ": ".join([*where, problem.message])
             shown += 1
         more = count - shown
         advice = "--limit" if self.is_verbose else "-v"

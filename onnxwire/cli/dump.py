@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import IO, Any
 
-from onnxwire.cli.options import add_command, add_output, add_type
+from onnxwire.cli.options import add_command, add_output, add_type, whole_number
 from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
@@ -37,17 +37,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-bytes",
         metavar="N",
-        type=_natural,
+        type=whole_number,
         help="leave out strings and bytes of more than N bytes and repeated numbers of more than N elements",
     )
     add_output(parser)
     parser.set_defaults(run=run)
-
-
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -14,16 +13,14 @@ from typing import Any
 from onnxwire.analysis.listing import (
     Branch,
     Row,
-    name_matcher,
     name_tree,
     node_rows,
-    row_filter,
-    sort_rows,
     tensor_rows,
     value_rows,
 )
 from onnxwire.analysis.sizes import size_text
-from onnxwire.cli.options import add_command, add_type
+from onnxwire.cli.options import add_command, add_type, whole_number
+from onnxwire.cli.rows import add_selection, arrange, location_of, row_test
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_rows, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.errors import count_text
@@ -62,62 +59,12 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
     what.add_argument("--values", action="store_true", help="list all values that have a type")
     what.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
-    parser.add_argument("--depth", metavar="N", type=_natural, help="with --tree: levels to show; by default all")
+    parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to show; by default all")
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose and sort rows; `select` does what they say."""
-    parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
-    parser.add_argument(
-        "--filter",
-        metavar="COND",
-        action="append",
-        default=[],
-        help="list what fulfils this, such as bytes>=1M; all do",
-    )
-    parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
-    parser.add_argument("-r", "--reverse", action="store_true", help="in the reverse order")
-    parser.add_argument("--limit", metavar="N", type=_natural, help="the first N")
-
-
-def _natural(text: str) -> int:
-    if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
-    return int(text)
-
-
-def select(rows: Iterable[Row], options: argparse.Namespace) -> list[Row]:
-    """The rows that the options choose, in their order."""
-    return arrange(choose(rows, options.pattern, options.regex, options.filter), options)
-
-
-def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
-    """The rows that have a name and fulfil conditions."""
-    return list(filter(row_test(pattern, is_regex, conditions), rows))
-
-
-def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
-    """The test of whether a row has a name and fulfils conditions."""
-    tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
-    if pattern is not None:
-        is_meant = name_matcher(pattern, is_regex)
-        # A row without a name is found by its path.
-        tests.append(lambda row: is_meant(row["name"] or row["path"]))
-    return lambda row: all(test(row) for test in tests)
-
-
-def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
-    """The rows in the order that the options ask for, as many as they do."""
-    if options.sort is not None:
-        rows = sort_rows(rows, options.sort)
-    if options.reverse:
-        rows = rows[::-1]
-    return rows[: options.limit]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -210,22 +157,13 @@ def _value_cells(row: Row) -> list[str]:
 
 def _tensor_cells(model: str, row: Row) -> list[str]:
     name = row["name"] or row["path"] or "-"
-    return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), place_of(row, model)]
+    return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), location_of(row, model)]
 
 
 def _names(names: list[str]) -> str:
     """Names with commas between them, as many as fit."""
     text = names[0] if len(names) == 1 else ", ".join(names)
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
-
-
-def place_of(row: Row, model: str) -> str:
-    """Where a tensor's payload is, for people."""
-    if row["offset"] is None:
-        return f"in {row['stored']}" if row["stored"] else "-"
-    if row["stored"] == "external_data":
-        return f"{os.path.relpath(row['file'], os.path.dirname(model) or '.')} at {row['offset']:,}"
-    return f"inline at {row['offset']:,}"
 
 
 def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None:

@@ -72,15 +72,15 @@ def run(options: argparse.Namespace) -> int:
 def _change(
     model: ModelProto, holder: ModelProto | GraphProto, changes: list[tuple[str, str]], removed: list[str]
 ) -> None:
-    """Set and remove entries; what is there keeps its place."""
+    """Set and remove entries; what is there keeps its index."""
     props = holder.metadata_props
     for key in removed:
-        places = [place for place, entry in enumerate(props) if entry.key == key]
-        if not places:
+        indices = [i for i, entry in enumerate(props) if entry.key == key]
+        if not indices:
             known = ", ".join(repr(entry.key) for entry in props) or "none"
             raise PathError(f"there is no entry {key!r} to remove; there are: {known}", "", model._document.name)
-        for place in reversed(places):
-            del props[place]
+        for i in reversed(indices):
+            del props[i]
     for key, value in changes:
         for entry in props:
             if entry.key == key:

@@ -57,6 +57,13 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
     return parser
 
 
+def whole_number(text: str) -> int:
+    """Read an option's number, 0 or more."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
 def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *more: str) -> None:
     """Add --type, the name of a message; more: other words that it takes."""
     names = [name.partition(".")[2] for name in SCHEMA.messages]

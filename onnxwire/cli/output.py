@@ -11,7 +11,7 @@ from typing import IO
 
 from onnxwire.engine.message import Message
 from onnxwire.errors import Error, SourceError
-from onnxwire.io.atomic_file import AtomicFile, Writer
+from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.folder import identity_of
 from onnxwire.io.index import find_tensors, is_external
 
@@ -42,11 +42,11 @@ def refuse_weights(message: Message, output: str) -> None:
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """A file to be written, which takes the place of what is at the path when the block ends without an exception.
+    """A file to be written, which replaces what is at the path when the block ends without an exception.
 
     Raises SaveError where it can't be written; what the block raises passes through.
     """
-    with AtomicFile(path) as target, io.BufferedWriter(Writer(target)) as out:
+    with AtomicFile(path) as target, io.BufferedWriter(RawWriter(target)) as out:
         yield out
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import sys
 from typing import IO, Any
 
+from onnxwire.analysis.sizes import parse_size
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
@@ -18,7 +18,7 @@ from onnxwire.io.save import save
 
 _UNPACK = """\
 Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool
-and lets many processes share the weights. OUT may be MODEL; the new files take their places when all are complete.
+and lets many processes share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
 _UNPACK_EXAMPLES = """\
 examples:
@@ -29,7 +29,7 @@ examples:
 """
 _PACK = """\
 Make one file of a model and the files beside it that its weights are in (external data). These stay where they are. OUT
-may be MODEL; the new file takes its place when it is complete.
+may be MODEL; the new file replaces it when it is complete.
 """
 _PACK_EXAMPLES = """\
 examples:
@@ -37,7 +37,6 @@ examples:
   onnxwire pack model.onnx -o packed.onnx --inline-align 4096
   onnxwire pack model.onnx -o packed.onnx --external-root /mnt/weights
 """
-_UNITS = "KMGT"
 
 
 def add_unpack_parser(commands: Any) -> None:
@@ -102,9 +101,8 @@ def _add_parser(commands: Any, name: str, description: str, examples: str) -> ar
 
 def _size(text: str) -> int:
     """Read a number of bytes, such as 4096, 64K or 2G."""
-    found = re.fullmatch(rf"([0-9]{{1,18}})([{_UNITS}]?)", text.upper())
-    size = -1 if found is None else int(found[1]) << 10 * (1 + _UNITS.index(found[2]) if found[2] else 0)
-    if not 0 <= size < 1 << 63:
+    size = parse_size(text)
+    if size is None or size >= 1 << 63:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it as 4096, 64K, 500M or 2G")
     return size
 

@@ -74,11 +74,11 @@ class Printer:
     def print_message(self, table: Descriptor | None, start: int, end: int) -> None:
         """Print all records between two offsets; raises DecodeError at the first fault."""
         self.levels = [_Level(table, start, end)]
-        place = start
+        offset = start
         while self.levels:
             level = self.levels[-1]
-            if place < level.end:
-                place = self._print_record(level, place)
+            if offset < level.end:
+                offset = self._print_record(level, offset)
             elif level.group is not None or level.is_cut:
                 raise self._fault(level.start)
             else:
@@ -86,52 +86,52 @@ class Printer:
                 if self.levels:
                     self._line(None, "}")
 
-    def _print_record(self, level: _Level, place: int) -> int:
-        """Print the record at a place, of a message or group its first line; returns where to go on."""
-        number, wire, value, after, raw = read_record(self.document, place, level.end, level.group is not None)
-        if value == place:
-            raise self._fault(place)
+    def _print_record(self, level: _Level, offset: int) -> int:
+        """Print the record at an offset, of a message or group its first line; returns where to go on."""
+        number, wire, value, after, raw = read_record(self.document, offset, level.end, level.group is not None)
+        if value == offset:
+            raise self._fault(offset)
         if wire == WIRE_END_GROUP:
             if number != level.group:
-                raise self._fault(place)
+                raise self._fault(offset)
             self.levels.pop()
-            self._line(place, "}")
+            self._line(offset, "}")
             return value
         field, label = _row(level.table, number, wire)
         may_enter = len(self.levels) < _MAX_DEPTH
         if wire == WIRE_START_GROUP and may_enter:
-            self._line(place, f"{label} group {{")
-            self.levels.append(_Level(None, place, level.end, group=number))
+            self._line(offset, f"{label} group {{")
+            self.levels.append(_Level(None, offset, level.end, group=number))
             return value
         if after is None:
             # A message that runs past the end is shown as far as it goes.
             if raw is None or field is None or field.message_type is None or not may_enter:
-                raise self._fault(place)
-            self._line(place, f"{label} {{  # {level.end - value:,} of {raw:,} bytes")
-            self.levels.append(_Level(field.message_type, place, level.end, is_cut=True))
+                raise self._fault(offset)
+            self._line(offset, f"{label} {{  # {level.end - value:,} of {raw:,} bytes")
+            self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
             return value
         if wire == WIRE_START_GROUP:
-            self._line(place, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
+            self._line(offset, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
         elif wire == WIRE_LEN and may_enter and self._is_message(field, value, after):
-            self._line(place, f"{label} {{  # {after - value:,} bytes")
-            self.levels.append(_Level(field.message_type if field is not None else None, place, after))
+            self._line(offset, f"{label} {{  # {after - value:,} bytes")
+            self.levels.append(_Level(field.message_type if field is not None else None, offset, after))
             return value
         elif wire == WIRE_LEN:
-            self._line(place, f"{label}: {self._span(field, value, after)}")
+            self._line(offset, f"{label}: {self._span(field, value, after)}")
         else:
-            self._line(place, f"{label}: {_number(field, wire, raw)}")
+            self._line(offset, f"{label}: {_number(field, wire, raw)}")
         return after
 
-    def _fault(self, place: int) -> DecodeError:
-        """The error for the record at a place; it is explained from where its outermost group or cut message starts."""
+    def _fault(self, offset: int) -> DecodeError:
+        """The error for a record; it is explained from where its outermost group or cut message starts."""
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
-            place = levels.pop().start
-        return fault_at(self.document, place, levels[-1].end)
+            offset = levels.pop().start
+        return fault_at(self.document, offset, levels[-1].end)
 
     def _line(self, offset: int | None, text: str) -> None:
-        place = "" if offset is None else str(offset)
-        self.out.write(f"{place:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
+        shown = "" if offset is None else str(offset)
+        self.out.write(f"{shown:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
 
     def _is_message(self, field: FieldDescriptor | None, start: int, end: int) -> bool:
         """Whether a span holds a message: by its field, or, where it has none, by its bytes."""

@@ -15,9 +15,9 @@ from onnxwire.analysis.paths import Found, Part, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
 from onnxwire.analysis.summary import describe_type
-from onnxwire.cli.ls import place_of
 from onnxwire.cli.options import add_command, add_progress, add_type
 from onnxwire.cli.progress import progress_bar
+from onnxwire.cli.rows import location_of
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
@@ -28,7 +28,7 @@ from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.storage import count_elements, expand_index, kind_of
+from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import shortest_floats
 
@@ -48,7 +48,7 @@ examples:
   onnxwire show model.onnx metadata_props[author].value
   onnxwire show tensor.pb --type TensorProto
 
-A PATH is made of .field, [place], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
+A PATH is made of .field, [index], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
 function: and a name; a name in "double quotes" ends where they do. Without a PATH it is the whole message.
 """
 _SHOWN = 20  # elements of a field that are shown, where it is not what was asked for
@@ -66,7 +66,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("path", metavar="PATH", nargs="?", default="")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="lines of the histogram; by default 16")
-    parser.add_argument("--no-stats", action="store_true", help="of a tensor only the type, the place and some values")
+    parser.add_argument("--no-stats", action="store_true", help="of a tensor only the type, location and some values")
     parser.add_argument(
         "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
     )
@@ -123,8 +123,8 @@ def _as_json(found: Found, options: argparse.Namespace) -> dict[str, Any]:
         return row
     if isinstance(value, Message):
         span = value._span
-        place = {"offset": span[0], "bytes": span[1] - span[0]} if span is not None else {}
-        return row | {"message": value.DESCRIPTOR.name, **place, "value": _message_json(value)}
+        where = {"offset": span[0], "bytes": span[1] - span[0]} if span is not None else {}
+        return row | {"message": value.DESCRIPTOR.name, **where, "value": _message_json(value)}
     if isinstance(value, Repeated | list):
         return row | {"value": [_element_json(element) for element in value]}
     return row | {"is_set": found.is_set, "value": _element_json(value)}
@@ -168,7 +168,7 @@ def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]
     if isinstance(value, bytes | Payload | memoryview):
         return _byte_lines(memoryview(value))
     if isinstance(value, Repeated | list):
-        start = _first_place(found)
+        start = _first_index(found)
         if found.field is not None and not found.field.is_span:
             return [str(_scalar(entry, found.field)) for entry in value]
         return [f"{start(i)}{one_line(entry)}" for i, entry in enumerate(value)]
@@ -178,12 +178,12 @@ def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]
     return [str(_scalar(value, found.field))]
 
 
-def _first_place(found: Found) -> Any:
+def _first_index(found: Found) -> Any:
     """A function that gives the index before an element of a list."""
     if isinstance(found.value, list) and found.parent is not None and found.field is not None:
         bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
-        places = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
-        return lambda i: f"[{places[i]}]  "
+        indices = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
+        return lambda i: f"[{indices[i]}]  "
     return lambda i: f"[{i}]  "
 
 
@@ -226,7 +226,7 @@ def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> 
                 lines.append(f"{key}{_number_list(values, field)}")
                 continue
             lines.append(f"{key}{len(values):,}")
-            lines += [f"  [{place}]  {one_line(value)}" for place, value in enumerate(values[:_SHOWN])]
+            lines += [f"  [{i}]  {one_line(value)}" for i, value in enumerate(values[:_SHOWN])]
             if len(values) > _SHOWN:
                 lines.append(f"  and {len(values) - _SHOWN:,} more; choose some, such as {field.name}[{_SHOWN}:40]")
     return lines
@@ -308,7 +308,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
 
 def _few_values(tensor: TensorProto) -> str:
     """The elements of a small tensor, with what stands before them."""
-    if len(tensor.external_data) or not 0 < count_elements(tensor, kind_of(tensor)) <= 8:
+    if len(tensor.external_data) or not 0 < count_elements(tensor, data_type_of(tensor)) <= 8:
         return ""
     return f" {json.dumps(json_numbers(_to_list(tensor.numpy())))}"
 
@@ -321,8 +321,7 @@ def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[st
         names = list(getattr(node, field))
         lines.append(f"{paint(f'{field:<15} ', 'cyan')}{len(names)}")
         rows = [
-            [f"  [{place}]", safe_text(name) or "(left out)", *known.get(name, ("", ""))]
-            for place, name in enumerate(names)
+            [f"  [{i}]", safe_text(name) or "(left out)", *known.get(name, ("", ""))] for i, name in enumerate(names)
         ]
         lines += table_lines(rows)
     return lines + _field_lines(node, paint, ("name", "op_type", "domain", "input", "output"))
@@ -334,10 +333,10 @@ def _values_of(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
     if "value_info" not in graph.DESCRIPTOR.fields_by_name:
         return found
     for field in ("initializer", "input", "output", "value_info"):
-        for place, value in enumerate(getattr(graph, field, ())):
+        for i, value in enumerate(getattr(graph, field, ())):
             if value.name in names and value.name not in found:
                 kind = _tensor_type(value) if field == "initializer" else describe_type(value.type)
-                found[value.name] = (safe_text(kind), f"{field}[{place}]")
+                found[value.name] = (safe_text(kind), f"{field}[{i}]")
     return found
 
 
@@ -357,7 +356,7 @@ def _byte_lines(data: memoryview) -> list[str]:
 
 
 def _check_index(found: Found) -> tuple[list[range], list[int]]:
-    """The places that are asked for on each axis, and the shape of them together."""
+    """The coordinates that are asked for on each axis, and the shape of them together."""
     tensor: TensorProto = found.value
     try:
         return expand_index(found.index if found.index is not None else ..., tensor.shape)
@@ -390,7 +389,7 @@ def _tensor_lines(found: Found, options: argparse.Namespace, paint: Paint) -> li
     row = next(tensor_rows(tensor))
     lines = _heading(found, paint)
     rows = [("type", row["type"]), ("shape", str(list(info.shape)))]
-    rows += [("bytes", f"{size_text(info.nbytes)}, {place_of(row, options.file)}")]
+    rows += [("bytes", f"{size_text(info.nbytes)}, {location_of(row, options.file)}")]
     if tensor.doc_string:
         rows.append(("doc", tensor.doc_string))
     ranges, shape = _check_index(found)
@@ -456,11 +455,11 @@ def _value_lines(found: Found, ranges: list[range], shape: list[int], paint: Pai
     title = f"values {_index_text(found.index)}" if found.index is not None else "values"
     if count > most:
         # Of the axes that have several elements here, the last two.
-        wide = [axis for axis, places in enumerate(ranges) if len(places) > 1][-2:]
+        wide = [axis for axis, chosen in enumerate(ranges) if len(chosen) > 1][-2:]
         rows = dict(zip(wide, (8,) if len(wide) == 1 else (4, 8), strict=True))
         parts: list[Part] = []
-        for axis, places in enumerate(ranges):
-            some = places[: rows.get(axis, 1)]
+        for axis, chosen in enumerate(ranges):
+            some = chosen[: rows.get(axis, 1)]
             if axis not in rows:
                 parts.append(some[0])
             else:

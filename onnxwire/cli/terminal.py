@@ -112,7 +112,7 @@ def number_text(value: float | None) -> str:
 
 
 def json_numbers(value: Any) -> Any:
-    """A value with names in place of the numbers that JSON does not have, those that protobuf's JSON uses."""
+    """A value with names instead of the numbers that JSON does not have, those that protobuf's JSON uses."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):

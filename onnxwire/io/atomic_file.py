@@ -40,7 +40,7 @@ class AtomicFile:
     with the count of bytes written so far. The block is given a `FileWriter`.
 
     What is written is a new file in the same directory. When the block ends without an exception, it goes to the disk
-    and then takes the place of the old one, in one step. Before that a kill or any error leaves the old file as it was;
+    and then replaces the old one, in one step. Before that a kill or any error leaves the old file as it was;
     who has it open or mapped keeps it for good. The new file has the permissions of the old one, and its owner, group,
     access list and user attributes as far as that is allowed; other hard links keep the old contents. Where the path is
     a symbolic link, what it points to is replaced. What is not a regular file, such as a pipe, a device or /dev/stdout,
@@ -51,8 +51,8 @@ class AtomicFile:
     removes (not on Windows).
 
     A block that ends with `prepare` has all but the last step behind it, so that other files can be made ready before
-    any takes its place; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
-    folder: the open folder that the path's last name is used in, in place of the path; a link there is not followed but
+    any replaces it; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
+    folder: the open folder that the path's last name is used in, instead of the path; a link there is not followed but
     replaced. It is not closed here.
 
     Raises SaveError for whatever hinders it. SourceError, and what the block or `progress` raises, pass through.
@@ -101,7 +101,7 @@ class AtomicFile:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the new file is in its place.
+        """Whether the new file has its name.
 
         By what is on the disk: a Ctrl-C may come right after the renaming, before anything could be noted.
         """
@@ -173,7 +173,7 @@ class AtomicFile:
             raise
 
     def publish(self) -> None:
-        """Put what was prepared in the place of the old file."""
+        """Replace the old file by what was prepared."""
         try:
             self._replace()
         except BaseException as fault:
@@ -348,8 +348,8 @@ class AtomicFile:
         return ""
 
 
-class Writer(io.RawIOBase):
-    """A target as a file object that is written from front to back."""
+class RawWriter(io.RawIOBase):
+    """A FileWriter as a file object that is written from front to back."""
 
     def __init__(self, target: FileWriter) -> None:
         self._target = target

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxwire.io.folder import Identity
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
-    """The data given in place of files, by location."""
+    """The data given instead of files, by location."""
 
 _MAX_NAMES = 10_000  # entries of folders that are looked at for the names of one hard-linked file
 _MAX_DEPTH = 32  # folders in folders that are
@@ -244,7 +244,7 @@ class _Folders:
             os.close(start)
         try:
             chain = _folders_above(here)
-            self._check_place(location, status, chain)
+            self._check_inside(location, status, chain)
             descriptor = os.open(name, _READ, dir_fd=here)
             try:
                 self._check_file(location, descriptor, chain, lambda: os.lstat(name, dir_fd=here))
@@ -268,7 +268,7 @@ class _Folders:
         while not chain or above != os.path.dirname(above):
             chain.append(identity_of(os.stat(above)))
             above = os.path.dirname(above)
-        self._check_place(location, os.lstat(real), chain)
+        self._check_inside(location, os.lstat(real), chain)
         descriptor = os.open(real, _READ)
         try:
             self._check_file(location, descriptor, chain, lambda: os.lstat(real))
@@ -284,7 +284,7 @@ class _Folders:
             reason = f"the folder {folder.path} is another one than when the model was loaded; load it again"
             raise self._refused(location, reason)
 
-    def _check_place(self, location: str, status: os.stat_result, chain: Collection[Identity]) -> None:
+    def _check_inside(self, location: str, status: os.stat_result, chain: Collection[Identity]) -> None:
         """Refuse what lies in none of the folders, and what is not a file."""
         if not any(folder.identity in chain for folder in self._all):
             raise self._refused(location, f"a symbolic link leads out of the model's folder; {_COPY_IT}")
@@ -293,7 +293,7 @@ class _Folders:
     def _check_type(self, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             kind = _TYPES.get(stat.S_IFMT(status.st_mode), "a device")
-            raise self._refused(location, f"it is {kind}, and no file")
+            raise self._refused(location, f"it is {kind}, not a file")
 
     def _check_file(
         self, location: str, descriptor: int, chain: Collection[Identity], look_again: Callable[[], os.stat_result]

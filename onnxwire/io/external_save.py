@@ -1,7 +1,7 @@
 """Moves payloads between a model's file and files beside it, on the way to a new file.
 
 The model itself is not changed: what is saved is a copy, which shares its bytes, with other fields in its tensors. All
-that is written goes from file to file. New files take their places when all of them are on the disk, the model last.
+that is written goes from file to file. New files get their names when all of them are on the disk, the model last.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     """Which file payloads go to: one, one a tensor by a pattern, whichever a function names, or the model's own."""
 
 _PADDING = 1 << 21  # zeros between payloads: fewer than the largest alignment in use, that of huge pages
-_OLD = ".old"  # behind a temporary name: the only copy of something, which no save takes for stale
+_OLD = ".old"  # after a temporary name: the only copy of something, which no save takes for stale
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 100  # characters of a tensor's name in a file's name
 
 
 class _Move:
-    """A payload, where it is now, and its new place; tensor: the one in the copy."""
+    """A payload, where it is now, and its new offset; tensor: the one in the copy."""
 
     def __init__(self, source: TensorProto, tensor: TensorProto) -> None:
         self.tensor = tensor
         self.storage = Storage(source)
-        self.size = self.storage.kind.count_bytes(self.storage.count)
+        self.size = self.storage.data_type.count_bytes(self.storage.count)
         self.offset = 0
 
     @property
     def origin(self) -> object:
-        """What the same payload of another tensor has the same of, so that it is written once."""
+        """Where the payload is stored: tensors that share it have an equal one, so that it is written once."""
         if self.storage.file is not None:
             file, offset, length = self.storage.file
             return id(file), offset, length
@@ -70,10 +70,10 @@ class _DataFile:
         self.size = 0
         self.moves: list[_Move] = []
         self.atomic: AtomicFile | None = None  # that writes it
-        self.old = ""  # the name that what was in its place has meanwhile
-        self.found: tuple[int, ...] = ()  # what is in its place and may be replaced, as _state tells it
+        self.old = ""  # the name that the file that it replaces has meanwhile
+        self.found: tuple[int, ...] = ()  # the file that it may replace, as _state tells it
         self._align = align
-        self._places: dict[object, int] = {}
+        self._offsets: dict[object, int] = {}
 
     @property
     def folder(self) -> str:
@@ -86,20 +86,20 @@ class _DataFile:
         return posixpath.basename(self.location)
 
     def add(self, move: _Move, limit: float) -> bool:
-        """Give a payload its place; False where the file would become longer than `limit` and is not empty."""
-        start = self._places.get(move.origin)
+        """Give a payload its offset; False where the file would become longer than `limit` and is not empty."""
+        start = self._offsets.get(move.origin)
         if start is None:
             start = self.size + -self.size % self._align
             if self.size and start + move.size > limit:
                 return False
-            self._places[move.origin] = start
+            self._offsets[move.origin] = start
             self.size = start + move.size
         move.offset = start
         self.moves.append(move)
         return True
 
     def write(self, target: FileWriter) -> None:
-        """Write all payloads, each at its place."""
+        """Write all payloads, each at its offset."""
         for move in self.moves:
             if move.offset < target.position:
                 continue  # one that another tensor has too
@@ -109,13 +109,13 @@ class _DataFile:
 
 
 class Relocation:
-    """A copy of a message whose payloads are in other places, and the files that these are in.
+    """A copy of a message whose payloads are in other files, and the files that these are in.
 
     message: what is saved; model: the file that it is saved to, None for a file object; the rest as for
     `onnxwire.save`. copy: the message to be written, after `write`; size: bytes of all files but its own.
     `with relocation:` opens the model's folder, and looks whether the files may be there. In the block, `write` makes
-    them ready, and `publish` puts them in their places, when the model is ready too. At the end of the block it is the
-    disk that tells how it fared, so that a Ctrl-C can come at any time: where the new model is in its place the old
+    them ready, and `publish` gives them their names, when the model is ready too. At the end of the block it is the
+    disk that tells how it fared, so that a Ctrl-C can come at any time: where the new model has its name the old
     files are removed, else they are put back.
     Everything is done in folders that were opened once, from the model's on; no link in it is followed.
     Raises TensorError where a tensor that is to be moved has parts that do not fit together, SaveError for a file that
@@ -146,8 +146,8 @@ class Relocation:
         self.copy.CopyFrom(message)
         shards: dict[str, list[_DataFile]] = {}
         choose = _chooser(choice, "" if model is None else model.name)
-        for (place, source), (_, tensor) in zip(find_tensors(message), find_tensors(self.copy), strict=True):
-            info = describe(source, place)
+        for (path, source), (_, tensor) in zip(find_tensors(message), find_tensors(self.copy), strict=True):
+            info = describe(source, path)
             is_moved = tensor.data_type != STRING.number and info.nbytes >= max(threshold, 1)
             location = choose(info) if is_moved else None
             if location is None:
@@ -170,7 +170,7 @@ class Relocation:
             try:
                 self._open_home()
                 self._check_names()
-                self._check_places()
+                self._check_paths()
             except BaseException:
                 self._close()
                 raise
@@ -236,7 +236,7 @@ class Relocation:
                     raise _unfit(file.location, f"{above} is to be a file")
                 above = posixpath.dirname(above)
 
-    def _check_places(self) -> None:
+    def _check_paths(self) -> None:
         """Refuse links, and files that hold what is not the model's."""
         assert self._model is not None
         # What can't be read any more is to be told before what would be written over.
@@ -252,7 +252,7 @@ class Relocation:
             if status is None:
                 continue
             if not stat.S_ISREG(status.st_mode):
-                raise SaveError(errno.EEXIST, "what is there is no file; choose another name", path)
+                raise SaveError(errno.EEXIST, "what is there is not a file; choose another name", path)
             file.found = _state(status)
             if not self._overwrite:
                 owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
@@ -260,7 +260,7 @@ class Relocation:
                     raise _not_owned(path)
 
     def _look(self, file: _DataFile) -> os.stat_result | None:
-        """The status of what has a file's place; raises OSError, and FieldValueError for a link on the way."""
+        """The status of what has a file's path; raises OSError, and FieldValueError for a link on the way."""
         assert self._home is not None
         here, names = self._home.copy(), file.location.split("/")
         for number, name in enumerate(names, 1):
@@ -318,7 +318,7 @@ class Relocation:
             raise SaveError.from_os_error(error, self._path(file.folder), advice) from None
 
     def publish(self) -> None:
-        """Put the files in their places, one after another; what was there has another name until the block ends."""
+        """Give the files their names, one after another; what was there has another name until the block ends."""
         for file in self._files:
             assert file.atomic is not None
             file.atomic.folder = folder = self._reopen(file)
@@ -343,7 +343,7 @@ class Relocation:
                 self._model.abandon()
 
     def _undo(self) -> None:
-        """Put back what was there: the model that goes with the new files is not in its place."""
+        """Put back what was there: the model that goes with the new files has not got its name."""
         for file in self._files:
             with suppress(OSError):
                 self._undo_file(file)
@@ -366,7 +366,7 @@ class Relocation:
         atomic.abandon()
 
     def _forget_old(self) -> None:
-        """Remove what was replaced, and what killed saves left of that: the model is in its place."""
+        """Remove what was replaced, and what killed saves left of that: the model has its name."""
         starts: dict[str, set[str]] = {}
         for file in self._files:
             starts.setdefault(file.folder, set()).add(temporary_start(file.name))

@@ -1,6 +1,6 @@
 """Folders that stay open while files in them are opened, made, renamed and removed, and the way to a file by hand.
 
-A path that is used twice may lead to two places: who may write in a folder on it can put a link there in between. So a
+A path that is used twice may lead to two files: who may write in a folder on it can put a link there in between. So a
 folder is opened once, and names are used in it, not paths. Systems without such calls, as Windows, get paths.
 """
 
@@ -92,7 +92,7 @@ class Folder:
         return status is not None and identity_of(status) == identity
 
     def replace(self, old: str, new: str) -> None:
-        """Give a file another name, in the place of what has it."""
+        """Give a file another name, instead of what has it."""
         os.replace(self._name(old), self._name(new), src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def unlink(self, name: str) -> None:

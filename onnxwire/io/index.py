@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.tensor.dtypes import BY_NUMBER, STRING
+from onnxwire.tensor.dtypes import BY_NUMBER, MAX_COUNT, STRING
 from onnxwire.tensor.external_data import plain_number
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from onnxwire.io.source import Source
 
-_LARGEST = (1 << 63) - 1
 _SHOWN = 20  # tensors in a text
 
 _ALIGNED = 1 << 16  # what no mapping needs more of: the step at which Windows maps files
@@ -31,7 +30,7 @@ class TensorInfo(
 ):
     """Where a tensor is, and what it is.
 
-    path: its place in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in the
+    path: where it is in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in the
     TensorProto. nbytes: the bytes of its payload. file: the file that holds the payload, or None where it is nowhere
     but in memory. offset: of the payload's first byte in the file, None where the elements are not one run of bytes
     there. location: what the tensor names as external data, or None.
@@ -71,7 +70,7 @@ class TensorList(Sequence[TensorInfo]):
         self._sizes = array("q")
         self._huge: dict[int, int] = {}  # the sizes that the column can't hold, of shapes that nothing has
         self._offsets = array("q")
-        self._places = array("I")
+        self._file_numbers = array("I")
         self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
         known: dict[tuple[str | None, str | None], int] = {}
         if isinstance(message, TensorProto):
@@ -83,17 +82,17 @@ class TensorList(Sequence[TensorInfo]):
             self._add(describe(tensor, ""), search.keep(paths), known)
 
     def _add(self, info: TensorInfo, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
-        if info.nbytes > _LARGEST:
+        if info.nbytes > MAX_COUNT:
             self._huge[len(self._numbers)] = info.nbytes
         self._numbers.append(number)
         self._names.append(info.name)
         self._types.append(info.data_type)
         self._shapes.append(info.shape)
-        self._sizes.append(min(info.nbytes, _LARGEST))
+        self._sizes.append(min(info.nbytes, MAX_COUNT))
         self._offsets.append(-1 if info.offset is None else info.offset)
-        place = known.setdefault((info.file, info.location), len(known))
-        self._places.append(place)
-        if place == len(self._files):
+        number = known.setdefault((info.file, info.location), len(known))
+        self._file_numbers.append(number)
+        if number == len(self._files):
             self._files.append((info.file, info.location))
 
     def __len__(self) -> int:
@@ -111,7 +110,7 @@ class TensorList(Sequence[TensorInfo]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
-        file, location = self._files[self._places[i]]
+        file, location = self._files[self._file_numbers[i]]
         offset = self._offsets[i]
         return TensorInfo(
             self._paths[self._numbers[i]],
@@ -138,7 +137,7 @@ class TensorList(Sequence[TensorInfo]):
 def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Sequence[TensorInfo]:
     """List every tensor wherever it is: initializers, sparse ones, attributes, subgraphs, functions, training graphs.
 
-    source: a message, or what `load` takes; type: the class of its root message. Order: by place in the document.
+    source: a message, or what `load` takes; type: the class of its root message. Order: by path in the document.
     Payloads are stepped over, and external files not opened; what is wrong with a tensor is not looked for.
     Returns a sequence that can't be changed; `list` makes one that can.
     Raises what `load` raises, and DecodeError for damaged bytes on the way, or messages nested more than 100 deep.
@@ -168,7 +167,7 @@ def describe(tensor: TensorProto, path: str) -> TensorInfo:
         offset = plain_number(entries.get("offset", "0"))
     elif payload is not None and payload.document is not None:
         span = payload.span
-        # Of bytes that were made in memory, the place tells nothing.
+        # Of bytes that were made in memory, the offset tells nothing.
         if span is not None and payload.document.root is not None:
             file, offset = payload.document.name, span[0]
     return TensorInfo(path, tensor.name, tensor.data_type, tensor.shape, tensor_bytes(tensor), file, offset, location)
@@ -194,5 +193,5 @@ def tensor_bytes(tensor: TensorProto) -> int:
     for dim in tensor.dims:
         # A shape that no memory could hold is a damaged one, and is not worth exact numbers.
         elements = min(elements * max(dim, 0), 1 << 63)
-    kind = BY_NUMBER.get(tensor.data_type)
-    return kind.count_bytes(elements) if kind is not None else elements
+    data_type = BY_NUMBER.get(tensor.data_type)
+    return data_type.count_bytes(elements) if data_type is not None else elements

@@ -74,7 +74,7 @@ def save(
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
     overwrite: allow to replace files that hold more than the data of the old model at the path.
-    New files take their places after the last byte of all is on the disk, the model last; where that fails, the old
+    New files get their names after the last byte of all is on the disk, the model last; where that fails, the old
     ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
     data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
     is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that

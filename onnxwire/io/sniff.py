@@ -46,8 +46,8 @@ _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r")
 def foreign_format(document: Document) -> str | None:
     """Say which other format a document is in, judged by its first bytes; None where it is none that is known."""
     head = bytes_at(document, 0, min(len(document), _HEAD))
-    for place, magic, name in _MAGIC:
-        if head[place : place + len(magic)] == magic:
+    for offset, magic, name in _MAGIC:
+        if head[offset : offset + len(magic)] == magic:
             return f"this is not an ONNX file but {name}"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html")):

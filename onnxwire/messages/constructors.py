@@ -31,15 +31,15 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
     if array.dtype.kind in "OUS":
         strings = [_encoded(value, name or "") for value in array.reshape(-1).tolist()]
         return TensorProto(dims=array.shape, data_type=STRING.number, string_data=strings, name=name or None)
-    kind = BY_DTYPE_NAME.get(array.dtype.name)
-    if kind is None:
+    data_type = BY_DTYPE_NAME.get(array.dtype.name)
+    if data_type is None:
         raise TensorError(f"numpy's {array.dtype} is not an ONNX type; cast the array to one that is", name or "")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     shape = array.shape
     flat = np.ascontiguousarray(array).reshape(-1)
-    flat = packed_bytes(flat, kind.bits) if kind.is_packed else little_endian(flat, kind).view(np.uint8)
-    tensor = TensorProto(dims=shape, data_type=kind.number, name=name or None)
+    flat = packed_bytes(flat, data_type.bits) if data_type.is_packed else little_endian(flat, data_type).view(np.uint8)
+    tensor = TensorProto(dims=shape, data_type=data_type.number, name=name or None)
     tensor._share("raw_data", flat.data)
     return tensor
 
@@ -58,7 +58,7 @@ def _encoded(value: object, name: str) -> bytes:
 def from_coo(
     values: npt.ArrayLike, indices: npt.ArrayLike, shape: tuple[int, ...], name: str | None = None
 ) -> SparseTensorProto:
-    """Make a SparseTensorProto of values and their places; as for `from_array`, memory is shared where it can be.
+    """Make a SparseTensorProto of values and their coordinates; as for `from_array`, memory is shared where it can be.
 
     values: shape (nnz,), of a dtype that from_array takes. indices: integers, coordinates of shape (nnz, rank) or
     linear ones of shape (nnz,); they are sorted where they are not. shape: of the dense tensor. name: becomes that of
@@ -70,22 +70,25 @@ def from_coo(
 
     from onnxwire.messages import SparseTensorProto
 
-    values, places, rank = np.asarray(values), np.asarray(indices), len(shape)
-    if not places.size:
-        places = places.astype(np.int64)
-    if places.dtype.kind not in "iu":
-        raise TensorError(f"indices are integers, not {places.dtype}", name or "")
-    if values.ndim != 1 or places.shape not in ((len(values),), (len(values), rank)):
+    values, coordinates, rank = np.asarray(values), np.asarray(indices), len(shape)
+    if not coordinates.size:
+        coordinates = coordinates.astype(np.int64)
+    if coordinates.dtype.kind not in "iu":
+        raise TensorError(f"indices are integers, not {coordinates.dtype}", name or "")
+    if values.ndim != 1 or coordinates.shape not in ((len(values),), (len(values), rank)):
         raise TensorError(
-            f"values of shape {values.shape} and indices of shape {places.shape} do not fit together; "
+            f"values of shape {values.shape} and indices of shape {coordinates.shape} do not fit together; "
             f"they are (nnz,) and (nnz, {rank}) or (nnz,)",
             name or "",
         )
-    places = places.astype(np.int64, copy=False)
-    if rank and first_fault(places.reshape(len(values), -1) if places.size else places[:, None]) is not None:
-        order = np.lexsort([places] if places.ndim == 1 else list(places.T[::-1]))
-        values, places = values[order], places[order]
-    sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(places))
+    coordinates = coordinates.astype(np.int64, copy=False)
+    if (
+        rank
+        and first_fault(coordinates.reshape(len(values), -1) if coordinates.size else coordinates[:, None]) is not None
+    ):
+        order = np.lexsort([coordinates] if coordinates.ndim == 1 else list(coordinates.T[::-1]))
+        values, coordinates = values[order], coordinates[order]
+    sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(coordinates))
     sparse.to_coo(strings="bytes")  # raises for what is outside the shape or stands twice
     return sparse
 
@@ -98,5 +101,5 @@ def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorPro
     import numpy as np
 
     array = np.asarray(array)
-    places = np.nonzero(array)
-    return from_coo(array[places], np.stack(places, axis=1), array.shape, name)
+    coordinates = np.nonzero(array)
+    return from_coo(array[coordinates], np.stack(coordinates, axis=1), array.shape, name)

@@ -1,7 +1,7 @@
 /* Elements of 2, 4 or 6 bits, packed low bits first, <-> one byte an element.
  *
  * Eight elements of b bits are b whole bytes. Taken as one little-endian number they are spread over eight bytes by
- * three moves, each of which puts the upper half of every group in its place: 4 elements to 32 bits, 2 to 16, 1 to 8.
+ * three moves, each of which puts the upper half of every group where it belongs: 4 elements to 32 bits, 2 to 16, 1 to 8.
  * With b a constant that is some ten instructions, the same for every width and on every processor, and backwards they
  * pack. Where the compiler has vector types (SSE2 is part of x86-64, NEON of aarch64) two such numbers go at once.
  *
@@ -35,7 +35,7 @@ OW_INLINE uint64_t ow_little(uint64_t word) {
 #endif
 }
 
-/* Loads 8 bytes a word, from places that lie `stride` bytes apart. */
+/* Loads 8 bytes a word, from addresses `stride` bytes apart. */
 OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
     uint64_t each[OW_WORDS];
     ow_words words;

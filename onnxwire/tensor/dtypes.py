@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Kind:
+class DataType:
     """One data type.
 
     number, name: as in TensorProto.DataType. bits: of an element in raw_data, 0 for strings. dtype_name: the numpy
@@ -48,7 +48,7 @@ class Kind:
 
     @property
     def word(self) -> int:
-        """The bytes that change places on machines of the other byte order: of a number, of a half of a complex one."""
+        """The bytes that are swapped on machines of the other byte order: of a number, of a half of a complex one."""
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:
@@ -63,42 +63,42 @@ class Kind:
         return self.count_bytes(elements) if self.bits in (2, 4) else elements
 
 
-KINDS = [
-    Kind(1, "FLOAT", 32, "float32", "float_data"),
-    Kind(2, "UINT8", 8, "uint8", "int32_data"),
-    Kind(3, "INT8", 8, "int8", "int32_data"),
-    Kind(4, "UINT16", 16, "uint16", "int32_data"),
-    Kind(5, "INT16", 16, "int16", "int32_data"),
-    Kind(6, "INT32", 32, "int32", "int32_data"),
-    Kind(7, "INT64", 64, "int64", "int64_data"),
-    Kind(8, "STRING", 0, "object_", "string_data"),
-    Kind(9, "BOOL", 8, "bool_", "int32_data"),
-    Kind(10, "FLOAT16", 16, "float16", "int32_data"),
-    Kind(11, "DOUBLE", 64, "float64", "double_data"),
-    Kind(12, "UINT32", 32, "uint32", "uint64_data"),
-    Kind(13, "UINT64", 64, "uint64", "uint64_data"),
-    Kind(14, "COMPLEX64", 64, "complex64", "float_data"),
-    Kind(15, "COMPLEX128", 128, "complex128", "double_data"),
-    Kind(16, "BFLOAT16", 16, "bfloat16", "int32_data"),
-    Kind(17, "FLOAT8E4M3FN", 8, "float8_e4m3fn", "int32_data"),
-    Kind(18, "FLOAT8E4M3FNUZ", 8, "float8_e4m3fnuz", "int32_data"),
-    Kind(19, "FLOAT8E5M2", 8, "float8_e5m2", "int32_data"),
-    Kind(20, "FLOAT8E5M2FNUZ", 8, "float8_e5m2fnuz", "int32_data"),
-    Kind(21, "UINT4", 4, "uint4", "int32_data"),
-    Kind(22, "INT4", 4, "int4", "int32_data"),
-    Kind(23, "FLOAT4E2M1", 4, "float4_e2m1fn", "int32_data"),
-    Kind(24, "FLOAT8E8M0", 8, "float8_e8m0fnu", "int32_data"),
-    Kind(25, "UINT2", 2, "uint2", "int32_data"),
-    Kind(26, "INT2", 2, "int2", "int32_data"),
-    Kind(27, "FLOAT6E2M3", 6, "float6_e2m3fn", "int32_data"),
-    Kind(28, "FLOAT6E3M2", 6, "float6_e3m2fn", "int32_data"),
+DATA_TYPES = [
+    DataType(1, "FLOAT", 32, "float32", "float_data"),
+    DataType(2, "UINT8", 8, "uint8", "int32_data"),
+    DataType(3, "INT8", 8, "int8", "int32_data"),
+    DataType(4, "UINT16", 16, "uint16", "int32_data"),
+    DataType(5, "INT16", 16, "int16", "int32_data"),
+    DataType(6, "INT32", 32, "int32", "int32_data"),
+    DataType(7, "INT64", 64, "int64", "int64_data"),
+    DataType(8, "STRING", 0, "object_", "string_data"),
+    DataType(9, "BOOL", 8, "bool_", "int32_data"),
+    DataType(10, "FLOAT16", 16, "float16", "int32_data"),
+    DataType(11, "DOUBLE", 64, "float64", "double_data"),
+    DataType(12, "UINT32", 32, "uint32", "uint64_data"),
+    DataType(13, "UINT64", 64, "uint64", "uint64_data"),
+    DataType(14, "COMPLEX64", 64, "complex64", "float_data"),
+    DataType(15, "COMPLEX128", 128, "complex128", "double_data"),
+    DataType(16, "BFLOAT16", 16, "bfloat16", "int32_data"),
+    DataType(17, "FLOAT8E4M3FN", 8, "float8_e4m3fn", "int32_data"),
+    DataType(18, "FLOAT8E4M3FNUZ", 8, "float8_e4m3fnuz", "int32_data"),
+    DataType(19, "FLOAT8E5M2", 8, "float8_e5m2", "int32_data"),
+    DataType(20, "FLOAT8E5M2FNUZ", 8, "float8_e5m2fnuz", "int32_data"),
+    DataType(21, "UINT4", 4, "uint4", "int32_data"),
+    DataType(22, "INT4", 4, "int4", "int32_data"),
+    DataType(23, "FLOAT4E2M1", 4, "float4_e2m1fn", "int32_data"),
+    DataType(24, "FLOAT8E8M0", 8, "float8_e8m0fnu", "int32_data"),
+    DataType(25, "UINT2", 2, "uint2", "int32_data"),
+    DataType(26, "INT2", 2, "int2", "int32_data"),
+    DataType(27, "FLOAT6E2M3", 6, "float6_e2m3fn", "int32_data"),
+    DataType(28, "FLOAT6E3M2", 6, "float6_e3m2fn", "int32_data"),
 ]
 """Every data type of ONNX 1.23.2 but UNDEFINED."""
 
-BY_NUMBER = {kind.number: kind for kind in KINDS}
-BY_NAME = {kind.name: kind for kind in KINDS}
+BY_NUMBER = {data_type.number: data_type for data_type in DATA_TYPES}
+BY_NAME = {data_type.name: data_type for data_type in DATA_TYPES}
 STRING = BY_NAME["STRING"]
-BY_DTYPE_NAME = {kind.dtype_name.rstrip("_"): kind for kind in KINDS}
+BY_DTYPE_NAME = {data_type.dtype_name.rstrip("_"): data_type for data_type in DATA_TYPES}
 
 FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 """The repeated fields that hold elements."""
@@ -111,8 +111,13 @@ PADDING = 64064
 
 LITTLE_ENDIAN = sys.byteorder == "little"
 
+EXTERNAL = 1
+"""TensorProto.DataLocation.EXTERNAL."""
+MAX_COUNT = (1 << 63) - 1
+"""The elements that a tensor can have, the bytes that a file can have, and the greatest offset in one."""
+
 
 def name_of(number: int) -> str:
     """A data type's name, or its number where it has none."""
-    kind = BY_NUMBER.get(number)
-    return kind.name if kind is not None else "UNDEFINED" if number == 0 else str(number)
+    data_type = BY_NUMBER.get(number)
+    return data_type.name if data_type is not None else "UNDEFINED" if number == 0 else str(number)

@@ -6,16 +6,16 @@ from onnxwire.errors import TensorError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.messages import TensorProto
+    from onnxwire.tensor.fields import TensorFields
 
 
-def tensor_error(tensor: TensorProto, reason: str, kind: type[TensorError] = TensorError) -> TensorError:
+def tensor_error(tensor: TensorFields, reason: str, error_class: type[TensorError] = TensorError) -> TensorError:
     """The error about a tensor: it says where it stands."""
     from onnxwire.engine.field_path import field_path
 
     span, document = tensor._span, tensor._document
     if span is None or document.root is None:
-        return kind(reason, tensor.name)
+        return error_class(reason, tensor.name)
     # The byte before is that of its length, which is not in a field of its own.
     path = field_path(document, span[0] - 1) if span[0] else ""
-    return kind(reason, tensor.name, path, document.name, span[0])
+    return error_class(reason, tensor.name, path, document.name, span[0])

@@ -6,13 +6,14 @@ import sys
 from collections import namedtuple
 
 from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.tensor.dtypes import MAX_COUNT
 from onnxwire.tensor.external_file import ExternalFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from onnxwire.messages import TensorProto
+    from onnxwire.tensor.fields import TensorFields
 
     class Files(Protocol):
         """A protocol of the files of a model: opens the file at a location."""
@@ -25,8 +26,6 @@ _NO_FOLDER = (
     "the model was not read from a file, so that no folder is known to be its own; name one with external_root=, or "
     "give external_data="
 )
-_LARGEST = (1 << 63) - 1  # the greatest offset that a file can have
-
 _LONGEST = 4096  # bytes of a location, and of any path on Linux
 
 _WINDOWS = sys.platform == "win32"
@@ -51,7 +50,7 @@ class Reference(namedtuple("Reference", ("location", "offset", "length", "checks
     checksum: str | None
 
 
-def reference_of(tensor: TensorProto) -> Reference:
+def reference_of(tensor: TensorFields) -> Reference:
     """Read a tensor's `external_data`; other keys than those of a Reference mean nothing.
 
     Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is not a plain
@@ -70,7 +69,7 @@ def reference_of(tensor: TensorProto) -> Reference:
     return Reference(values["location"], offset or 0, length, values.get("checksum"))
 
 
-def payload(tensor: TensorProto, files: Files | None) -> tuple[ExternalFile, int, int]:
+def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
     """The file that an EXTERNAL tensor's data is in, the byte at which it begins, and its length in bytes.
 
     files: those of the tensor's document. Nothing is read yet. Raises ExternalDataError for a reference that is wrong,
@@ -99,13 +98,13 @@ def payload(tensor: TensorProto, files: Files | None) -> tuple[ExternalFile, int
     return file, offset, file.size - offset if length is None else length
 
 
-def _error(tensor: TensorProto, reason: str) -> ExternalDataError:
+def _error(tensor: TensorFields, reason: str) -> ExternalDataError:
     from onnxwire.tensor.error import tensor_error
 
     return tensor_error(tensor, reason, ExternalDataError)  # type: ignore[return-value]
 
 
-def _number(tensor: TensorProto, key: str, text: str | None) -> int | None:
+def _number(tensor: TensorFields, key: str, text: str | None) -> int | None:
     if text is None:
         return None
     number = plain_number(text)
@@ -119,7 +118,7 @@ def plain_number(text: str) -> int | None:
     """The number that an offset or length says; None where it is not a plain decimal number below 2**63."""
     digits = text.lstrip("0") or text[:1]
     # int() takes much that is not a number here: signs, blanks, underscores, the digits of other scripts.
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST)) and int(digits) <= _LARGEST):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(MAX_COUNT)) and int(digits) <= MAX_COUNT):
         return None
     return int(digits)
 

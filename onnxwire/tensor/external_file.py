@@ -22,7 +22,7 @@ _WINDOWS = sys.platform == "win32"
 
 
 class ExternalFile:
-    """A file that tensors have their data in, or a buffer in place of one.
+    """A file that tensors have their data in, or a buffer instead of one.
 
     document: its bytes, mapped or in memory; with `size`, instead, what has only the open descriptor of a file that is
     to be read, of so many bytes. name: what errors call it; size: in bytes, as it was opened.

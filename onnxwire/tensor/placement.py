@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxwire.tensor.dtypes import FIELDS
-from onnxwire.tensor.storage import EXTERNAL, Storage
+from onnxwire.tensor.dtypes import EXTERNAL, FIELDS
+from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

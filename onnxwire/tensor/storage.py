@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxwire.errors import Error, FieldTypeError, TensorError
-from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS, LITTLE_ENDIAN, STRING
+from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, LITTLE_ENDIAN, MAX_COUNT, STRING
 from onnxwire.tensor.error import tensor_error
 
 TYPE_CHECKING = False
@@ -17,31 +17,27 @@ if TYPE_CHECKING:
     import numpy as np
 
     from onnxwire.engine.file_writer import FileWriter
-    from onnxwire.messages import TensorProto
-    from onnxwire.tensor.dtypes import Kind
+    from onnxwire.tensor.dtypes import DataType
     from onnxwire.tensor.external_file import ExternalFile
+    from onnxwire.tensor.fields import TensorFields
 
     Array = np.ndarray[Any, Any]
-    Part = SupportsIndex | slice | EllipsisType
-    Index = Part | tuple[Part, ...]
-
-EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-
-_MAX_COUNT = (1 << 63) - 1
+    IndexItem = SupportsIndex | slice | EllipsisType
+    Index = IndexItem | tuple[IndexItem, ...]
 
 _NEAR = 1 << 12  # bytes between wanted elements that are read along rather than stepped over
 
 
-def kind_of(tensor: TensorProto) -> Kind:
+def data_type_of(tensor: TensorFields) -> DataType:
     """A tensor's data type; raises TensorError where it is none."""
-    kind = BY_NUMBER.get(tensor.data_type)
-    if kind is None:
+    data_type = BY_NUMBER.get(tensor.data_type)
+    if data_type is None:
         found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
         raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
-    return kind
+    return data_type
 
 
-def count_elements(tensor: TensorProto, kind: Kind) -> int:
+def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     """The elements that the dims call for; raises TensorError for dims that no array can have.
 
     Source: IR.md, "Tensor Definition"; onnx.proto, TensorProto.dims.
@@ -53,17 +49,17 @@ def count_elements(tensor: TensorProto, kind: Kind) -> int:
             raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
         # numpy counts the bytes that there were without the dims of 0, too.
         count *= max(dim, 1)
-        if max(kind.count_bytes(count), count) > _MAX_COUNT:
+        if max(data_type.count_bytes(count), count) > MAX_COUNT:
             raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
     return 0 if 0 in dims else count
 
 
-def stored_part(tensor: TensorProto, kind: Kind) -> tuple[int, tuple[int, ...]]:
+def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
     """How many elements are stored, and as which shape: all, or those of a segment.
 
     Raises TensorError for dims that no array can have, and a segment that is none of its elements.
     """
-    count, shape = count_elements(tensor, kind), tensor.shape
+    count, shape = count_elements(tensor, data_type), tensor.shape
     if not tensor.HasField("segment"):
         return count, shape
     begin, end = tensor.segment.begin, tensor.segment.end
@@ -76,15 +72,14 @@ class Storage:
     """Where a tensor's elements are, once it is sure that they fit its type and dims.
 
     shape: of the array, that of a chunk where the tensor has a segment; count: its elements; field: "raw_data", one of
-    FIELDS, "external_data", or "" where there are no elements. is_fresh: the last array was made anew.
+    FIELDS, "external_data", or "" where there are no elements.
     """
 
-    def __init__(self, tensor: TensorProto) -> None:
+    def __init__(self, tensor: TensorFields) -> None:
         self.tensor = tensor
-        self.kind = kind_of(tensor)
-        self.count, self.shape = stored_part(tensor, self.kind)
+        self.data_type = data_type_of(tensor)
+        self.count, self.shape = stored_part(tensor, self.data_type)
         self.field = self._find_field()
-        self.is_fresh = False
         self._external: tuple[ExternalFile, int, int] | None = None
         if self.field == "external_data":
             self._open_external()
@@ -95,7 +90,7 @@ class Storage:
         return tensor_error(self.tensor, reason)
 
     def _calls_for(self, what: str) -> str:
-        return f"dims {list(self.tensor.dims)} of {self.kind.name} call for {what}"
+        return f"dims {list(self.tensor.dims)} of {self.data_type.name} call for {what}"
 
     def _find_field(self) -> str:
         tensor = self.tensor
@@ -108,7 +103,7 @@ class Storage:
                 raise self._error(
                     f"the data_location is EXTERNAL, and {filled[0]} holds data too; clear one of the two"
                 )
-            if self.kind is STRING:
+            if self.data_type is STRING:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
             return "external_data"
         if len(filled) > 1:
@@ -118,24 +113,23 @@ class Storage:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
                 raise self._error(f"{self._calls_for(f'{self.count:,} elements')}; it holds none{hint}")
             return ""
-        if filled[0] == "raw_data" and self.kind is STRING:
+        if filled[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
-        if filled[0] not in ("raw_data", self.kind.field):
-            raise self._error(
-                f"elements of {self.kind.name} belong in {self.kind.field} or raw_data, and are in {filled[0]}"
-            )
+        if filled[0] not in ("raw_data", self.data_type.field):
+            fits = f"{self.data_type.field} or raw_data"
+            raise self._error(f"elements of {self.data_type.name} belong in {fits}, and are in {filled[0]}")
         return filled[0]
 
     def _check_count(self) -> None:
         if self.field == "raw_data":
             self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
             return
-        entries, held = self.kind.count_entries(self.count), len(getattr(self.tensor, self.field))
+        entries, held = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
         if entries != held:
             raise self._error(f"{self._calls_for(f'{entries:,} entries')} of {self.field}; it holds {held:,}")
 
     def _check_bytes(self, held: int, where: str) -> None:
-        size = self.kind.count_bytes(self.count)
+        size = self.data_type.count_bytes(self.count)
         if size != held:
             raise self._error(f"{self._calls_for(f'{size:,} bytes')}; {where} holds {held:,}")
 
@@ -157,7 +151,7 @@ class Storage:
         return self._external
 
     @property
-    def place(self) -> tuple[ExternalFile, int] | None:
+    def source(self) -> tuple[ExternalFile, int] | None:
         """The open file that the payload can be read from, and the byte it begins at there; None for one in memory."""
         if self._external is not None:
             file, offset, _ = self._external
@@ -177,7 +171,7 @@ class Storage:
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
         if self.field == "raw_data":
             return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
-        return self.bytes_array().data.toreadonly()[start:end]
+        return self.decoded_bytes().toreadonly()[start:end]
 
     def write(self, target: FileWriter) -> None:
         """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
@@ -190,26 +184,31 @@ class Storage:
             write_payload(target, self.payload())
 
     def bytes_array(self) -> Array:
-        """The bytes as raw_data has them, uint8, shape (nbytes,)."""
+        """The payload as an array: uint8, shape (nbytes,)."""
         import numpy as np
 
-        if self.field in ("raw_data", "external_data"):
-            return np.frombuffer(self.payload(), np.uint8) if self.count else np.empty(0, np.uint8)
-        if self.kind is STRING:
-            raise self._error("strings have no bytes as raw_data; ask for strings='bytes'")
-        self.is_fresh = True
-        if not self.field:
-            return np.empty(0, np.uint8)
-        if self.kind.field == "int32_data":
-            if self.kind.bits == 6:
-                return packed_bytes(self._codes(), 6)
-            if self.kind.is_packed:
-                return self._entries().astype(np.uint8)
-        array = little_endian(self.array(), self.kind)
-        return np.frombuffer(array.tobytes(), np.uint8) if not self.is_fresh else array.reshape(-1).view(np.uint8)
+        payload = self.payload()
+        return np.frombuffer(payload, np.uint8) if len(payload) else np.empty(0, np.uint8)
 
-    def array(self, strings: str = "str") -> Array:
-        """The elements, of the shape and the kind's dtype; sets `is_fresh`."""
+    def decoded_bytes(self) -> memoryview:
+        """The bytes as raw_data would have them, of elements in a typed field, whose own they are where it has them so.
+
+        Also of no elements.
+        """
+        import numpy as np
+
+        if self.data_type is STRING:
+            raise self._error("strings have no bytes as raw_data; ask for strings='bytes'")
+        if not self.field:
+            return memoryview(b"")
+        if self.data_type.bits == 6:
+            return packed_bytes(self._codes(), 6).data
+        if self.data_type.is_packed:
+            return self._entries().astype(np.uint8).data
+        return little_endian(self._typed()[0], self.data_type).view(np.uint8).data
+
+    def array(self, strings: str = "str") -> tuple[Array, bool]:
+        """The elements, of the shape and the data type's dtype; and whether they are memory of their own."""
         try:
             return self._array(strings)
         except ValueError as error:
@@ -217,24 +216,19 @@ class Storage:
                 raise
             raise self._error(f"numpy has no array of dims {list(self.shape)}: {error}") from None
 
-    def _array(self, strings: str) -> Array:
+    def _array(self, strings: str) -> tuple[Array, bool]:
         import numpy as np
 
-        kind = self.kind
+        data_type = self.data_type
         if not self.count or not self.field:
-            self.is_fresh = True
-            return np.empty(self.shape, kind.dtype)
-        if kind is STRING:
-            return self._strings(strings)
+            return np.empty(self.shape, data_type.dtype), True
+        if data_type is STRING:
+            return self._strings(strings), True
         if self.field not in ("raw_data", "external_data"):
-            return self._typed().reshape(self.shape)
-        if kind.is_packed:
-            self.is_fresh = True
-            return unpacked(self.payload(), 0, self.count, kind).reshape(self.shape)
-        self.is_fresh = self.is_remote
-        # frombuffer keeps the buffer, and so the mapping; an ndarray made of one would let go of it.
-        array: Array = np.frombuffer(self.payload(), kind.dtype, self.count).reshape(self.shape)
-        return array if LITTLE_ENDIAN else little_endian(array, kind)
+            array, is_own = self._typed()
+        else:
+            array, is_own = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_remote
+        return array.reshape(self.shape), is_own
 
     def _entries(self) -> Array:
         entries: Array = getattr(self.tensor, self.field).numpy()
@@ -246,25 +240,24 @@ class Storage:
 
         return self._entries().astype(np.uint8) & np.uint8(0x3F)
 
-    def _typed(self) -> Array:
-        """The elements of the repeated field of the kind; shape (count,)."""
+    def _typed(self) -> tuple[Array, bool]:
+        """The elements of the repeated field of the data type, shape (count,); and whether they are not the field's."""
         import numpy as np
 
-        kind, entries = self.kind, self._entries()
-        if kind.dtype_name.startswith("complex"):
-            return entries.view(kind.dtype)
-        if entries.dtype == kind.dtype:
-            return entries
-        self.is_fresh = True
-        if kind.bits == 6:
-            return self._codes().view(kind.dtype)
-        if kind.is_packed:
-            return unpacked(entries.astype(np.uint8), 0, self.count, kind)
-        if kind.name == "BOOL":
+        data_type, entries = self.data_type, self._entries()
+        if data_type.dtype_name.startswith("complex"):
+            return entries.view(data_type.dtype), False
+        if entries.dtype == data_type.dtype:
+            return entries, False
+        if data_type.bits == 6:
+            return self._codes().view(data_type.dtype), True
+        if data_type.is_packed:
+            return elements_of(entries.astype(np.uint8), self.count, data_type), True
+        if data_type.name == "BOOL":
             truths: Array = entries.astype(np.uint8) != 0
-            return truths
+            return truths, True
         # The entries hold the bits of 16- and 8-bit floats as integers, and whole integers; both keep the low bits.
-        return entries.astype(f"u{kind.bits // 8}").view(kind.dtype)
+        return entries.astype(f"u{data_type.bits // 8}").view(data_type.dtype), True
 
     def _strings(self, strings: str) -> Array:
         import numpy as np
@@ -280,7 +273,6 @@ class Storage:
                     ) from None
         elif strings != "bytes":
             raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
-        self.is_fresh = True
         array = np.empty(self.count, object)
         array[:] = values
         return array.reshape(self.shape)
@@ -290,44 +282,38 @@ class Storage:
         import numpy as np
 
         ranges, shape = expand_index(index, self.shape)
-        out = np.empty([len(axis) for axis in ranges], self.kind.dtype)
+        out = np.empty([len(axis) for axis in ranges], self.data_type.dtype)
         if out.size:
-            flat, place = out.reshape(-1), 0
-            for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.kind.bits):
+            flat, end = out.reshape(-1), 0
+            for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.data_type.bits):
                 length = (count - 1) * step
-                flat[place : place + count] = self._elements(start + min(length, 0), abs(length) + 1)[::step]
-                place += count
+                flat[end : end + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
+                end += count
         return out.reshape(shape)
 
-    def _elements(self, start: int, count: int) -> Array:
-        """Elements that stand one after another, from place `start`; shape (count,)."""
-        import numpy as np
-
-        kind = self.kind
+    def elements(self, start: int, count: int) -> Array:
+        """Elements that are stored one after another, from index `start`; shape (count,)."""
+        data_type = self.data_type
         if self.field not in ("raw_data", "external_data"):
-            return self._typed()[start : start + count]
+            return self._typed()[0][start : start + count]
         # From an element on that begins with a byte: of those with 6 bits each fourth does.
-        skipped = start % (8 // math.gcd(8, kind.bits)) if kind.is_packed else 0
-        first, end = (start - skipped) * kind.bits // 8, kind.count_bytes(start + count)
-        payload = self.payload(first, end)
-        if kind.is_packed:
-            return unpacked(payload, skipped, count, kind)
-        array = np.frombuffer(payload, kind.dtype, count)
-        return array if LITTLE_ENDIAN else little_endian(array, kind)
+        skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
+        first, end = (start - skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
+        return elements_of(self.payload(first, end), count, data_type, skipped)
 
 
 def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
-    """The places that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
+    """The coordinates that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if sum(part is Ellipsis for part in parts) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if Ellipsis not in [part for part in parts if part is Ellipsis]:
         parts.append(Ellipsis)
-    place = next(i for i, part in enumerate(parts) if part is Ellipsis)
+    ellipsis = next(i for i, part in enumerate(parts) if part is Ellipsis)
     missing = len(shape) - len(parts) + 1
     if missing < 0:
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
-    parts[place : place + 1] = [slice(None)] * missing
+    parts[ellipsis : ellipsis + 1] = [slice(None)] * missing
     ranges: list[range] = []
     result: list[int] = []
     for axis, (part, dim) in enumerate(zip(parts, shape, strict=True)):
@@ -345,7 +331,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
 
 
 def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tuple[int, int, int]]:
-    """(start, step, count) of what is read at once, in order: flat places of the elements.
+    """(start, step, count) of what is read at once, in order: flat indices of the elements.
 
     near: elements between two wanted ones, from which on they are read one by one.
     """
@@ -362,26 +348,32 @@ def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tu
     chosen, block = ranges[last], strides[last]
     starts = [0]
     for outer, stride in zip(ranges[:last], strides[:last], strict=True):
-        starts = [start + place * stride for start in starts for place in outer]
+        starts = [start + coordinate * stride for start in starts for coordinate in outer]
     for start in starts:
         if chosen.step == 1:
             yield start + chosen.start * block, 1, len(chosen) * block
         elif block == 1 and abs(chosen.step) <= near:
             yield start + chosen.start, chosen.step, len(chosen)
         else:
-            for place in chosen:
-                yield start + place * block, 1, block
+            for coordinate in chosen:
+                yield start + coordinate * block, 1, block
 
 
-def unpacked(packed: Any, start: int, count: int, kind: Kind) -> Array:
-    """Elements of less than a byte, from the place `start` of a packed stream; shape (count,), the kind's dtype."""
+def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> Array:
+    """Elements of which `data` holds the bytes as raw_data has them; shape (count,), the data type's dtype.
+
+    start: those of less than a byte before the first, in its byte. They are unpacked; others are the memory of `data`.
+    """
     import numpy as np
 
+    if not data_type.is_packed:
+        # frombuffer keeps the buffer, and so the mapping; an ndarray made of one would let go of it.
+        return little_endian(np.frombuffer(data, data_type.dtype, count), data_type)
     from onnxwire.tensor.bits import unpack
 
     out = np.empty(count, np.uint8)
-    unpack(packed, out.data, kind.bits, start)
-    return out.view(kind.dtype)
+    unpack(data, out.data, data_type.bits, start)
+    return out.view(data_type.dtype)
 
 
 def packed_bytes(array: Array, bits: int) -> Array:
@@ -395,9 +387,9 @@ def packed_bytes(array: Array, bits: int) -> Array:
     return out
 
 
-def little_endian(array: Array, kind: Kind) -> Array:
+def little_endian(array: Array, data_type: DataType) -> Array:
     """The array with its bytes in file order, or from file order in this machine's: the same act both ways."""
-    if LITTLE_ENDIAN or kind.word == 1:
+    if LITTLE_ENDIAN or data_type.word == 1:
         return array
-    swapped = array.view(f"u{kind.word}") if array.ndim else array.reshape(1).view(f"u{kind.word}")
-    return swapped.byteswap().view(kind.dtype).reshape(array.shape)
+    swapped = array.view(f"u{data_type.word}") if array.ndim else array.reshape(1).view(f"u{data_type.word}")
+    return swapped.byteswap().view(data_type.dtype).reshape(array.shape)

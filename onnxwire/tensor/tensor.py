@@ -8,8 +8,8 @@ from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import (
     Storage,
     count_elements,
+    data_type_of,
     expand_index,
-    kind_of,
     stored_part,
 )
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from onnxwire.messages import TensorProto
+    from onnxwire.tensor.fields import TensorFields
     from onnxwire.tensor.storage import Array, Index
 
 
@@ -31,39 +31,39 @@ class Tensor:
     __slots__ = ()
 
     @property
-    def shape(self: TensorProto) -> tuple[int, ...]:  # type: ignore[misc]
+    def shape(self: TensorFields) -> tuple[int, ...]:
         """The dims, as numpy has them: () for a scalar."""
         return tuple(self.dims)
 
     @property
-    def dtype(self: TensorProto) -> np.dtype[Any]:  # type: ignore[misc]
+    def dtype(self: TensorFields) -> np.dtype[Any]:
         """The numpy dtype of `numpy()`; one of ml_dtypes where numpy has none, object for strings.
 
         Raises TensorError for a data type that ONNX does not have.
         """
-        return kind_of(self).dtype
+        return data_type_of(self).dtype
 
     @property
-    def nbytes(self: TensorProto) -> int:  # type: ignore[misc]
+    def nbytes(self: TensorFields) -> int:
         """The bytes of the payload: what raw_data has, or would have; of strings their lengths together.
 
         Known from dims and data type, without a look at the payload. Raises TensorError where these are none.
         """
-        kind = kind_of(self)
-        if kind is STRING:
+        data_type = data_type_of(self)
+        if data_type is STRING:
             return sum(map(len, self.string_data))
-        return kind.count_bytes(stored_part(self, kind)[0])
+        return data_type.count_bytes(stored_part(self, data_type)[0])
 
     @property
-    def raw_view(self: TensorProto) -> memoryview:  # type: ignore[misc]
+    def raw_view(self: TensorFields) -> memoryview:
         """The payload as raw_data has it, a read-only memoryview of `nbytes` bytes.
 
         Of raw_data and of external data it is a window, of the other fields a copy. Raises as `numpy` does.
         """
         return Storage(self).payload()
 
-    def numpy(  # type: ignore[misc]
-        self: TensorProto,
+    def numpy(
+        self: TensorFields,
         *,
         copy: bool = False,
         writable: bool = False,
@@ -84,13 +84,13 @@ class Tensor:
         data that can't be had. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
-        array = storage.bytes_array() if packed else storage.array(strings)
+        array, is_own = (storage.bytes_array(), False) if packed else storage.array(strings)
         if copy or writable:
-            return array.copy() if copy or not storage.is_fresh else array
+            return array.copy() if copy or not is_own else array
         array.flags.writeable = False
         return array
 
-    def read(self: TensorProto, index: Index) -> Array:  # type: ignore[misc]
+    def read(self: TensorFields, index: Index) -> Array:
         """`numpy()[index]` as an array of its own, for which only those elements' bytes are read.
 
         index: ints, slices and an Ellipsis, as numpy takes them. Of a file that is not mapped (`load(..., mmap=False)`)
@@ -100,29 +100,27 @@ class Tensor:
         import numpy as np
 
         storage = Storage(self)
-        if storage.kind is STRING or not (storage.is_remote or storage.kind.is_packed):
+        if storage.data_type is STRING or not (storage.is_remote or storage.data_type.is_packed):
             expand_index(index, storage.shape)
-            return np.array(storage.array()[index], storage.kind.dtype)
+            return np.array(storage.array()[0][index], storage.data_type.dtype)
         return storage.read(index)
 
-    def __array__(  # type: ignore[misc]
-        self: TensorProto, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> Array:
+    def __array__(self: TensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         import numpy as np
 
         storage = Storage(self)
-        array = storage.array()
+        array, is_own = storage.array()
         wanted = array.dtype if dtype is None else np.dtype(dtype)
-        if copy is False and (storage.is_fresh or array.dtype != wanted):
+        if copy is False and (is_own or array.dtype != wanted):
             raise ValueError(f"the tensor's bytes are not an array of {wanted} as they stand; allow the copy")
         if array.dtype != wanted:
             return array.astype(wanted)
         if copy:
-            return array if storage.is_fresh else array.copy()
+            return array if is_own else array.copy()
         array.flags.writeable = False
         return array
 
-    def __dlpack__(self: TensorProto, **options: Any) -> object:  # type: ignore[misc]
+    def __dlpack__(self: TensorFields, **options: Any) -> object:
         """A DLPack capsule of `numpy()`, for `from_dlpack` of any library; raises BufferError for strings."""
         from onnxwire.tensor.dlpack import to_capsule
 
@@ -133,7 +131,7 @@ class Tensor:
         return 1, 0
 
 
-def join_segments(tensors: Iterable[TensorProto]) -> Array:
+def join_segments(tensors: Iterable[TensorFields]) -> Array:
     """The whole of a tensor that was stored in chunks.
 
     tensors: of one data type and dims, each with the segment that it holds; together all elements, none of them twice.
@@ -144,15 +142,15 @@ def join_segments(tensors: Iterable[TensorProto]) -> Array:
     chunks = sorted(tensors, key=lambda tensor: (tensor.segment.begin, tensor.segment.end))
     if not chunks:
         raise TensorError("there are no chunks to join")
-    kind, shape, end = kind_of(chunks[0]), chunks[0].shape, 0
+    data_type, shape, end = data_type_of(chunks[0]), chunks[0].shape, 0
     for chunk in chunks:
-        if kind_of(chunk) is not kind or chunk.shape != shape:
-            raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(kind.number)} {shape}")
+        if data_type_of(chunk) is not data_type or chunk.shape != shape:
+            raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(data_type.number)} {shape}")
         if chunk.segment.begin != end:
             raise tensor_error(
                 chunk, f"the chunk begins at {chunk.segment.begin:,}, and the one before it ends at {end:,}"
             )
         end = chunk.segment.end
-    if end != count_elements(chunks[0], kind):
+    if end != count_elements(chunks[0], data_type):
         raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor is longer")
     return np.concatenate([chunk.numpy() for chunk in chunks]).reshape(shape)

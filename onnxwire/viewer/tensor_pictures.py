@@ -196,14 +196,14 @@ class _Values:
         self.storage = Storage(tensor)
         self.shape = self.storage.shape
         self.count = self.storage.count
-        self.kind_bits = self.storage.kind.bits
-        if self.storage.kind is STRING:
+        self.kind_bits = self.storage.data_type.bits
+        if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
         # As they stand in the file, or decoded once; elements of less than a byte are decoded where they are drawn.
         in_place = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
-        if not self.count or not (in_place and (self.storage.kind.is_packed or self.storage.is_remote)):
-            self.array = self.storage.array()
+        if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_remote)):
+            self.array = self.storage.array()[0]
 
     def samples(self) -> list[Array]:
         """Blocks of elements at equal distances, of the tensor's dtype; the first and the last are the ends."""
@@ -211,7 +211,7 @@ class _Values:
         if self.array is not None:
             flat = self.array.reshape(-1)
             return [flat[start : start + _BLOCK] for start in starts]
-        return [self.storage._elements(start, _BLOCK) for start in starts]
+        return [self.storage.elements(start, _BLOCK) for start in starts]
 
     def read(
         self,

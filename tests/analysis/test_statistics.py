@@ -14,9 +14,9 @@ from onnx import numpy_helper
 import onnxwire
 from onnxwire.analysis.statistics import BLOCK, Statistics, measure, measure_all, split_index
 from onnxwire.errors import TensorError
-from onnxwire.tensor.dtypes import BY_NAME, KINDS
+from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
-NUMERIC = [kind for kind in KINDS if kind.name != "STRING"]
+NUMERIC = [kind for kind in DATA_TYPES if kind.name != "STRING"]
 COUNT = 3 * BLOCK + 7  # not a whole number of blocks
 
 

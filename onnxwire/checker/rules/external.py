@@ -19,13 +19,11 @@ from onnxwire.checker.payload_values import payload_sizes, products
 from onnxwire.checker.registry import rule
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
-from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS, STRING
+from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, MAX_COUNT, STRING
 from onnxwire.tensor.external_data import fault_of, plain_number
 
-_EXTERNAL = 1
 _KEYS = ("location", "offset", "length", "checksum")
 _ABSENT, _UNCLEAR = -1, -2
-_LARGEST = (1 << 63) - 1
 _PAGE, _WINDOWS_PAGE = 4096, 65536
 
 
@@ -39,7 +37,7 @@ class External:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         tensors, entries = facts.TensorProto, facts.StringStringEntryProto
-        self.is_external = tensors.data_location == _EXTERNAL
+        self.is_external = tensors.data_location == EXTERNAL
         rows = np.flatnonzero(entries.under("TensorProto.external_data"))
         self.is_entry = np.zeros(entries.n, bool)
         self.is_entry[rows] = self.is_external[entries.parent[rows]]
@@ -74,7 +72,7 @@ class Ranges:
         bits[list(BY_NUMBER)] = [kind.bits for kind in BY_NUMBER.values()]
         is_known = (tensors.data_type > 0) & (tensors.data_type < len(bits)) & ~tensors.has("segment")
         each = bits[np.where(is_known, tensors.data_type, 0)]
-        is_known &= (each > 0) & (elements >= 0) & (elements <= (_LARGEST - 7) // np.maximum(each, 1))
+        is_known &= (each > 0) & (elements >= 0) & (elements <= (MAX_COUNT - 7) // np.maximum(each, 1))
         self.nbytes = np.where(is_known, (np.where(is_known, elements, 0) * each + 7) // 8, -1)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from onnxwire.checker.facts import ANGLE, EMPTY, IDENTIFIER, LATEST_IR_VERSION, UTF8, Facts, Found
 from onnxwire.checker.registry import rule
-
-INLINE_LIMIT = (1 << 31) - 1  # bytes that protobuf-based tools can read
+from onnxwire.io.save import INLINE_LIMIT
 
 _REVERSE_DNS = re.compile(r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+")
 _MARKUP = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--")

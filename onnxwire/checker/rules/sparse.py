@@ -13,10 +13,9 @@ import numpy as np
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
 from onnxwire.checker.registry import rule
-from onnxwire.tensor.dtypes import BY_NUMBER, STRING, Kind
+from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
 
 _INT64 = 7
-_EXTERNAL = 1
 
 
 class Parts:
@@ -185,7 +184,7 @@ class Indices:
         if not sparse.n:
             return
         self.dims = facts.lists("SparseTensorProto.dims").value
-        is_inline = (tensors.data_type == _INT64) & (tensors.data_location != _EXTERNAL)
+        is_inline = (tensors.data_type == _INT64) & (tensors.data_location != EXTERNAL)
         is_read = (parts.is_linear | parts.is_coordinates) & (parts.rank > 0) & (parts.size > 0) & (parts.nnz > 0)
         is_read &= np.append(is_inline, False)[sparse.indices]
         self.holder = np.full(tensors.n, -1, np.int64)
@@ -271,7 +270,7 @@ def _compare(left: Any, right: Any) -> Any:
 
 
 def _is_first(keys: Any) -> Any:
-    """Whether each of some sorted keys is the first of its kind."""
+    """Whether each of some sorted keys is the first of its like."""
     return np.append(True, keys[1:] != keys[:-1])[: len(keys)]
 
 
@@ -297,16 +296,18 @@ def indices_unique(facts: Facts) -> Iterator[Found]:
 def values_nondefault(facts: Facts) -> Iterator[Found]:
     """No value is what is there without it, 0 or the empty string; of small payloads, with elements of whole bytes."""
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
-    is_inline = np.append(tensors.data_location != _EXTERNAL, False)
+    is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
     found: dict[int, str] = {}
-    for kind in [BY_NUMBER[number] for number in np.unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER]:
-        some = rows[tensors.data_type[rows] == kind.number]
-        if kind is STRING:
+    for data_type in [
+        BY_NUMBER[number] for number in np.unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER
+    ]:
+        some = rows[tensors.data_type[rows] == data_type.number]
+        if data_type is STRING:
             empty = {row: lengths.count(0) for row, lengths in string_lengths(facts, some)}
             found.update({row: _wasted(count, "empty") for row, count in empty.items() if count})
-        elif kind.bits >= 8:
-            for portion, counts, is_zero in _zeros(facts, kind, some):
+        elif data_type.bits >= 8:
+            for portion, counts, is_zero in _zeros(facts, data_type, some):
                 owner = np.repeat(portion.rows, counts)[is_zero]
                 for row, count in zip(*map(np.ndarray.tolist, np.unique(owner, return_counts=True)), strict=True):
                     found[row] = _wasted(count, "0")
@@ -319,10 +320,10 @@ def _wasted(count: int, what: str) -> str:
     )
 
 
-def _zeros(facts: Facts, kind: Kind, rows: Any) -> Iterator[tuple[Portion, Any, Any]]:
-    """Of tensors of a kind, a portion at a time: how many elements each has, and whether each element is 0."""
-    width = kind.bits // 8
-    for field in ("raw_data", kind.field):
+def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Portion, Any, Any]]:
+    """Of tensors of a type, a portion at a time: how many elements each has, and whether each element is 0."""
+    width = data_type.bits // 8
+    for field in ("raw_data", data_type.field):
         if field in ("raw_data", "float_data", "double_data"):
             for portion in portions(facts, field, rows[payload_sizes(facts, field)[rows] % width == 0]):
                 yield portion, portion.lengths // width, ~portion.data.reshape(-1, width).any(axis=1)

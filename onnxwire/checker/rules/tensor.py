@@ -10,7 +10,7 @@ import numpy as np
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, PLACES, TWO_BITS, Payloads, type_names
 from onnxwire.checker.registry import rule
-from onnxwire.tensor.dtypes import BY_NUMBER, KINDS
+from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
 
 @rule("tensor-data-type-present")
@@ -30,7 +30,7 @@ def data_type_known(facts: Facts) -> Iterator[Found]:
     tensors = facts.TensorProto
     yield tensors.at(
         (tensors.data_type != 0) & ~np.isin(tensors.data_type, list(BY_NUMBER)),
-        f"the data_type of tensor {{0!r}} is {{1}}, which is not a type; the types are 1 to {KINDS[-1].number}",
+        f"the data_type of tensor {{0!r}} is {{1}}, which is not a type; the types are 1 to {DATA_TYPES[-1].number}",
         tensors.texts(tensors.name),
         tensors.data_type,
     )
@@ -203,7 +203,9 @@ def complex128_data_count(facts: Facts) -> Iterator[Found]:
 @rule("tensor-int32-data-count")
 def int32_data_count(facts: Facts) -> Iterator[Found]:
     """An element of 8 bits or more is one entry of int32_data; more than 1 MiB is judged by its bytes."""
-    yield _miscounted(facts, *(kind.name for kind in KINDS if kind.field == "int32_data" and kind.bits >= 8))
+    yield _miscounted(
+        facts, *(data_type.name for data_type in DATA_TYPES if data_type.field == "int32_data" and data_type.bits >= 8)
+    )
 
 
 @rule("tensor-int32-data-count-4bit")

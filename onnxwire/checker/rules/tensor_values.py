@@ -20,7 +20,7 @@ from onnxwire.checker.payloads import (
     uint64_numbers,
 )
 from onnxwire.checker.registry import rule
-from onnxwire.tensor.dtypes import KINDS
+from onnxwire.tensor.dtypes import DATA_TYPES
 
 _BYTES = (0, 255)
 _PATTERNS = (0, 65535)
@@ -32,7 +32,11 @@ _RANGES = {
     "INT16": (-32768, 32767),
     "FLOAT16": _PATTERNS,
     "BFLOAT16": _PATTERNS,
-} | {kind.name: _BYTES for kind in KINDS if kind.name.startswith("FLOAT8") or kind.name in FOUR_BITS + TWO_BITS}
+} | {
+    data_type.name: _BYTES
+    for data_type in DATA_TYPES
+    if data_type.name.startswith("FLOAT8") or data_type.name in FOUR_BITS + TWO_BITS
+}
 
 
 def _beyond(facts: Facts, is_some: Any, least: Any, greatest: Any) -> Found:
@@ -61,11 +65,11 @@ def int32_data_range(facts: Facts) -> Iterator[Found]:
     least = np.zeros(len(payloads.numbers), np.int64)
     greatest = np.zeros(len(payloads.numbers), np.int64)
     is_some = np.zeros(len(payloads.numbers), bool)
-    for kind in KINDS:
-        if kind.name in _RANGES:
-            is_kind = payloads.numbers == kind.number
-            least[is_kind], greatest[is_kind] = _RANGES[kind.name]
-            is_some |= is_kind
+    for data_type in DATA_TYPES:
+        if data_type.name in _RANGES:
+            is_type = payloads.numbers == data_type.number
+            least[is_type], greatest[is_type] = _RANGES[data_type.name]
+            is_some |= is_type
     yield _beyond(facts, is_some, least, greatest)
 
 

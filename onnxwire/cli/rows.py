@@ -1,0 +1,58 @@
+"""The rows of listings: how commands choose and sort them, and what they say of where a tensor is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+
+from onnxwire.analysis.listing import Row, name_matcher, row_filter, sort_rows
+from onnxwire.cli.options import whole_number
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose and sort rows; `select` does what they say."""
+    parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
+    parser.add_argument(
+        "--filter",
+        metavar="COND",
+        action="append",
+        default=[],
+        help="list what fulfils this, such as bytes>=1M; all do",
+    )
+    parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
+    parser.add_argument("-r", "--reverse", action="store_true", help="in the reverse order")
+    parser.add_argument("--limit", metavar="N", type=whole_number, help="the first N")
+
+
+def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
+    """The rows that have a name and fulfil conditions."""
+    return list(filter(row_test(pattern, is_regex, conditions), rows))
+
+
+def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
+    """The test of whether a row has a name and fulfils conditions."""
+    tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
+    if pattern is not None:
+        is_meant = name_matcher(pattern, is_regex)
+        # A row without a name is found by its path.
+        tests.append(lambda row: is_meant(row["name"] or row["path"]))
+    return lambda row: all(test(row) for test in tests)
+
+
+def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
+    """The rows in the order that the options ask for, as many as they do."""
+    if options.sort is not None:
+        rows = sort_rows(rows, options.sort)
+    if options.reverse:
+        rows = rows[::-1]
+    return rows[: options.limit]
+
+
+def location_of(row: Row, model: str) -> str:
+    """Where a tensor's payload is, for people."""
+    if row["offset"] is None:
+        return f"in {row['stored']}" if row["stored"] else "-"
+    if row["stored"] == "external_data":
+        return f"{os.path.relpath(row['file'], os.path.dirname(model) or '.')} at {row['offset']:,}"
+    return f"inline at {row['offset']:,}"
