@@ -73,6 +73,6 @@ def _is_faulty(tensor: TensorProto) -> bool:
     if is_external(tensor):
         return False
     try:
-        return Storage(tensor).kind is STRING or tensor.HasField("segment")
+        return Storage(tensor).data_type is STRING or tensor.HasField("segment")
     except TensorError:
         return True
