@@ -48,6 +48,12 @@ cdef struct Damage:
     uint64_t length
     uint32_t number          # of the record with the fault; 0 where the tag could not be read
 
+cdef struct Record:          # as `read_record` reads it
+    const uint8_t* start     # its tag
+    const uint8_t* value     # the value; after the length of a WIRE_LEN
+    uint64_t n               # length of a WIRE_LEN, raw bits of a number; 0 of a group
+    uint32_t tag
+
 cdef enum Packed:            # how the varints of a packed run become numbers
     PACKED_64 = 0            # int64, uint64
     PACKED_32 = 1            # int32, uint32, enum: the low 32 bits
@@ -182,22 +188,46 @@ cdef inline const uint8_t* skip_group(
     return p
 
 
-cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint32_t tag, int depth) noexcept nogil:
-    """Skip the value after a tag; a group may open `depth` levels."""
-    cdef uint64_t value
+cdef inline const uint8_t* read_value(
+    const uint8_t* p, const uint8_t* end, uint32_t tag, int depth, const uint8_t** value, uint64_t* n
+) noexcept nogil:
+    """Read the value after a tag, as a Record has it; a group may open `depth` levels."""
     cdef int wire = tag & 7
-    if wire == WIRE_VARINT:
-        return read_varint(p, end, &value)
+    value[0] = p
+    n[0] = 0
     if wire == WIRE_LEN:
-        p = read_length(p, end, &value)
-        return p if p == NULL else p + value
+        p = read_length(p, end, n)
+        value[0] = p
+        return p if p == NULL else p + n[0]
+    if wire == WIRE_VARINT:
+        return read_varint(p, end, n)
     if wire == WIRE_FIXED32:
-        return p + 4 if end - p >= 4 else NULL
+        if end - p < 4:
+            return NULL
+        n[0] = load32(p)
+        return p + 4
     if wire == WIRE_FIXED64:
-        return p + 8 if end - p >= 8 else NULL
+        if end - p < 8:
+            return NULL
+        n[0] = load64(p)
+        return p + 8
     if wire == WIRE_START_GROUP:
         return skip_group(p, end, tag >> 3, depth)
     return NULL
+
+
+cdef inline const uint8_t* read_record(const uint8_t* p, const uint8_t* end, int depth, Record* record) noexcept nogil:
+    """Read a record of a message, which begins at p; a group may open `depth` levels."""
+    record.start = p
+    p = read_tag(p, end, &record.tag)
+    return p if p == NULL else read_value(p, end, record.tag, depth, &record.value, &record.n)
+
+
+cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint32_t tag, int depth) noexcept nogil:
+    """Skip the value after a tag; a group may open `depth` levels."""
+    cdef const uint8_t* value
+    cdef uint64_t n
+    return read_value(p, end, tag, depth, &value, &n)
 
 
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil

@@ -35,7 +35,7 @@ cdef struct List:
     int32_t n
     int32_t capacity
     int32_t* parent      # row of the message
-    int32_t* index       # place in the field
+    int32_t* index       # index in the field
     int64_t* start       # offset of the value
     int64_t* value       # id of the string, or the number
 
@@ -53,7 +53,7 @@ cdef struct Sheet:
     const uint8_t** p
     uint64_t* length
     int32_t* parent      # row in the sheet of the parent's type; -1 of the root
-    int32_t* index       # place in the repeated field, 0 of a singular one
+    int32_t* index       # index in the repeated field, 0 of a singular one
     int16_t* edge        # which field of which type it stands in; -1 of the root
     uint8_t* depth
     uint8_t* flags
@@ -66,7 +66,7 @@ cdef struct Sheet:
     Sheet** subs         # of message fields
     int16_t* edges       # of message fields
 
-cdef struct Foreign:
+cdef struct Unknown:
     # A record that is not a known field's.
     int64_t start        # offset of its tag
     int64_t value        # of a varint
@@ -83,16 +83,16 @@ cdef class Facts:
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive
-    cdef dict places                    # full name without the package -> sheet
+    cdef dict sheet_numbers                # full name without the package -> sheet
     cdef list names                     # of sheets
     cdef list edge_names                # "GraphProto.node"
     cdef list edge_owners               # (sheet, slot) of an edge
     cdef Part* parts
     cdef int32_t n_parts
     cdef int32_t parts_capacity
-    cdef Foreign* foreign
-    cdef int32_t n_foreign
-    cdef int32_t foreign_capacity
+    cdef Unknown* unknown
+    cdef int32_t n_unknown
+    cdef int32_t unknown_capacity
     cdef Texts texts
 
     cdef Sheet* sheet(self, str name) except NULL

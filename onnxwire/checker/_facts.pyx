@@ -12,8 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, load32, load64, read_length,
-    read_long_tag, read_varint, skip_value,
+    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
 from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
@@ -187,26 +186,24 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
     return 0
 
 
-cdef int add_foreign(
-    Facts self, Sheet* sheet, int32_t row, const uint8_t* record, uint32_t tag, uint64_t value
-) noexcept nogil:
-    cdef int32_t i = self.n_foreign
+cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record) noexcept nogil:
+    cdef int32_t i = self.n_unknown
     cdef int32_t capacity
-    if i == self.foreign_capacity:
+    if i == self.unknown_capacity:
         if i >= 1 << 29:
             return -1
         capacity = i * 2 if i else 16
-        if widen(<void**>&self.foreign, capacity, sizeof(Foreign)):
+        if widen(<void**>&self.unknown, capacity, sizeof(Unknown)):
             return -1
-        self.foreign_capacity = capacity
-    self.foreign[i].start = record - self.document.start
-    self.foreign[i].value = <int64_t>value
-    self.foreign[i].row = row
-    self.foreign[i].number = <int32_t>(tag >> 3)
-    self.foreign[i].sheet = <int16_t>(sheet - self.sheets)
-    self.foreign[i].wire = tag & 7
+        self.unknown_capacity = capacity
+    self.unknown[i].start = record.start - self.document.start
+    self.unknown[i].value = <int64_t>record.n if record.tag & 7 == WIRE_VARINT else 0
+    self.unknown[i].row = row
+    self.unknown[i].number = <int32_t>(record.tag >> 3)
+    self.unknown[i].sheet = <int16_t>(sheet - self.sheets)
+    self.unknown[i].wire = record.tag & 7
     sheet.flags[row] |= UNKNOWN
-    self.n_foreign = i + 1
+    self.n_unknown = i + 1
     return 0
 
 
@@ -234,64 +231,35 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
     """Fill a row from one span."""
     cdef const Table* table = sheet.table
     cdef const uint8_t* base = self.document.start
-    cdef const uint8_t* record
     cdef const uint8_t* value
+    cdef Record record
     cdef Field* field
     cdef Sheet* sub
     cdef Run* run
     cdef Records* records
-    cdef uint64_t n = 0
+    cdef uint64_t n
     cdef uint32_t bit
-    cdef uint32_t tag, i
+    cdef uint32_t i
     cdef uint32_t slot
     cdef int wire, outcome
     cdef int32_t child, id
     cdef Column kind
     while p < end:
-        record = p
-        tag = p[0]
-        p += 1
-        if tag >= 0x80:
-            p = read_long_tag(record, end, &tag)
-            if p == NULL:
-                return DAMAGED
-        if tag < 8:
+        p = read_record(p, end, MAX_DEPTH - sheet.depth[row], &record)
+        if p == NULL:
             return DAMAGED
-        wire = tag & 7
-        value = p
-        if wire == WIRE_LEN:
-            p = read_length(p, end, &n)
-            if p == NULL:
-                return DAMAGED
-            value = p
-            p += n
-            if n >= FAR and p < end:
-                advise_far(&self.document.far, p)
-        elif wire == WIRE_VARINT:
-            p = read_varint(p, end, &n)
-            if p == NULL:
-                return DAMAGED
-        elif wire == WIRE_FIXED32:
-            if end - p < 4:
-                return DAMAGED
-            n = load32(p)
-            p += 4
-        elif wire == WIRE_FIXED64:
-            if end - p < 8:
-                return DAMAGED
-            n = load64(p)
-            p += 8
-        else:
-            p = skip_value(p, end, tag, MAX_DEPTH - sheet.depth[row])
-            if p == NULL:
-                return DAMAGED
-        field = find_field(table, tag >> 3)
+        wire = record.tag & 7
+        value = record.value
+        n = record.n
+        if wire == WIRE_LEN and n >= FAR and p < end:
+            advise_far(&self.document.far, p)
+        field = find_field(table, record.tag >> 3)
         if (
             field == NULL
             or (wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size))
             or (field.closed and has_value(field, <int32_t>n) == 0)
         ):
-            if add_foreign(self, sheet, row, record, tag, n if wire == WIRE_VARINT else 0):
+            if add_unknown(self, sheet, row, &record):
                 return TOO_MUCH
             continue
         slot = field.slot
@@ -356,7 +324,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
         else:
             records = &(<Records*>sheet.columns[slot])[row]
             if records.records == 0:
-                records.first = record - base
+                records.first = record.start - base
             records.records += 1
             records.size += p - value
             if field.type == BYTES or wire != WIRE_LEN:
@@ -370,7 +338,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
 
 
 cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
-    """Empty a field that another member of its oneof takes the place of."""
+    """Empty a field that another member of its oneof replaces."""
     cdef Sheet* sub
     cdef Column kind = sheet.kinds[slot]
     if kind == NUMBER:
@@ -441,7 +409,7 @@ cdef class Facts:
         self.is_placed = is_placed
         self.tables = ref.owner
         self.names = []
-        self.places = {}
+        self.sheet_numbers = {}
         self.edge_names = []
         self.edge_owners = []
         self.texts.seed = int.from_bytes(os.urandom(8), "little")
@@ -454,7 +422,7 @@ cdef class Facts:
             sheet.table = &ref.owner.tables[i]
             name = (<object>sheet.table.descriptor).full_name.partition(".")[2]
             self.names.append(name)
-            self.places[name] = i
+            self.sheet_numbers[name] = i
             sheet.kinds = <Column*>calloc(sheet.table.n_fields + 1, sizeof(Column))
             sheet.columns = <void**>calloc(sheet.table.n_fields + 1, sizeof(void*))
             sheet.lists = <List*>calloc(sheet.table.n_fields + 1, sizeof(List))
@@ -518,13 +486,13 @@ cdef class Facts:
                 free(sheet.part)
         free(self.sheets)
         free(self.parts)
-        free(self.foreign)
+        free(self.unknown)
         free_texts(&self.texts)
 
     # What passes over the columns ask for, by name.
 
     cdef Sheet* sheet(self, str name) except NULL:
-        return &self.sheets[<Py_ssize_t>self.places[name]]
+        return &self.sheets[<Py_ssize_t>self.sheet_numbers[name]]
 
     cdef int slot(self, Sheet* sheet, str name) except -1:
         return (<dict><object>sheet.table.names)[name]
@@ -614,9 +582,9 @@ cdef class Facts:
             return self.buffer(elements.start, elements.n, 8), "i8"
         return self.buffer(elements.value, elements.n, 8), "i8"
 
-    def foreign_records(self):
+    def unknown_fields(self):
         """Records of no known field: (payload of structs)."""
-        return self.buffer(self.foreign, self.n_foreign, sizeof(Foreign))
+        return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     def trait_column(self):
         """The kinds of characters of each string."""
@@ -625,7 +593,7 @@ cdef class Facts:
     @property
     def base(self):
         """The address of the document's first byte, as `start` columns count from it."""
-        return <size_t>self.sheets[self.places[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
+        return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
         return new_payload(None, <const uint8_t*>p, n * size, 1, b"B", self)
@@ -657,7 +625,7 @@ cdef class Facts:
         sheet, slot = self.edge_owners[edge]
         return self.names[sheet], slot
 
-    def place(self, str name, int32_t row):
+    def locate(self, str name, int32_t row):
         """The parent of a row: (type of the parent, its row, edge, index), or None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:

@@ -7,7 +7,7 @@ bounded: so many bytes of a message, and so many in all, whatever the document h
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, count_varints, read_any_tag, read_length, read_varint, skip_value,
+    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, count_varints, read_record, read_varint,
 )
 from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
 from onnxwire.engine.table cimport INT32, Slot
@@ -51,8 +51,7 @@ cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk
 cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
     """Step to the field's next record, packed or of the wire type; False after the last one."""
     cdef const uint8_t* p
-    cdef uint32_t tag = 0
-    cdef uint64_t n = 0
+    cdef Record record
     while walk.left > 0:
         if walk.p >= walk.end:
             if walk.part == NULL:
@@ -61,22 +60,12 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
             walk.end = walk.p + walk.part.n
             walk.part = &walk.parts[walk.part.next] if walk.part.next >= 0 else NULL
             continue
-        p = read_any_tag(walk.p, walk.end, &tag)
+        p = read_record(walk.p, walk.end, MAX_DEPTH, &record)
         if p == NULL:
             return False
-        value.p = p
-        if tag & 7 == WIRE_LEN:
-            p = read_length(p, walk.end, &n)
-            if p == NULL:
-                return False
-            value.p = p
-            p += n
-        else:
-            p = skip_value(p, walk.end, tag, MAX_DEPTH)
-            if p == NULL:
-                return False
         walk.p = p
-        if tag >> 3 == walk.number and (tag & 7 == WIRE_LEN or tag & 7 == wire):
+        if record.tag >> 3 == walk.number and (record.tag & 7 == WIRE_LEN or record.tag & 7 == wire):
+            value.p = record.value
             value.end = p
             walk.left -= 1
             return True

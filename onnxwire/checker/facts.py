@@ -39,7 +39,7 @@ IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 
 _OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
 _NUMPY = {"TEXT": "<i4", "NUMBER": "<i8", "CHILD": "<i4"}
-_FOREIGN = np.dtype(
+_UNKNOWN = np.dtype(
     [("start", "<i8"), ("value", "<i8"), ("row", "<i4"), ("number", "<i4"), ("sheet", "<i2"), ("wire", "<i2")],
     align=True,
 )
@@ -239,13 +239,13 @@ class List(Table):
         return self.start[rows]
 
 
-class Foreign(Table):
+class UnknownFields(Table):
     """Records of no known field: start (of the tag), value (of a varint), row, number, sheet, wire."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.type_name = "unknown fields"
-        records = np.frombuffer(facts.columns.foreign_records(), _FOREIGN)
+        records = np.frombuffer(facts.columns.unknown_fields(), _UNKNOWN)
         self.n = len(records)
         self.start, self.value, self.row = records["start"], records["value"], records["row"]
         self.number, self.sheet, self.wire = records["number"], records["sheet"], records["wire"]
@@ -339,9 +339,9 @@ class Facts:
         return self._lists[name]
 
     @cached_property
-    def foreign(self) -> Foreign:
+    def unknown_fields(self) -> UnknownFields:
         """Records of no known field."""
-        return Foreign(self)
+        return UnknownFields(self)
 
     @cached_property
     def traits(self) -> Rows:
@@ -388,7 +388,7 @@ class Facts:
 
     def path(self, name: str, row: int) -> str:
         """The path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
-        place = self.columns.place(name, row)
+        place = self.columns.locate(name, row)
         if place is None:
             return ""
         name, row, edge, index = place
@@ -400,11 +400,11 @@ class Facts:
 
     def _whole_path(self, name: str, row: int) -> str:
         steps = []
-        place = self.columns.place(name, row)
+        place = self.columns.locate(name, row)
         while place is not None:
             name, row, edge, index = place
             steps.append(self._step(edge, index))
-            place = self.columns.place(name, row)
+            place = self.columns.locate(name, row)
         return ".".join(reversed(steps))
 
     def _step(self, edge: int, index: int) -> str:

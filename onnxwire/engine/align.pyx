@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memset
 
 from onnxwire._varint cimport (
-    FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_length, read_tag, skip_value, varint_size, write_varint,
+    FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_tag, read_value, varint_size, write_varint,
 )
 from onnxwire.engine.damage cimport damage_error, decode_error
 from onnxwire.engine.document cimport FAR, Document, advise_far
@@ -152,13 +152,11 @@ cdef class Layout:
             record = p
             p = length = read_tag(p, end, &tag)
             if p != NULL:
-                p = read_length(p, end, &n) if tag & 7 == WIRE_LEN else skip_value(p, end, tag, depth)
+                p = read_value(p, end, tag, depth, &value, &n)
             if p == NULL:
                 raise decode_error(document, record, end, depth)
             if tag & 7 != WIRE_LEN:
                 continue
-            value = p
-            p += n
             field = find_field(table, tag >> 3)
             if field == NULL:
                 if tag >> 3 == aim.padding:

@@ -8,8 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_END_GROUP, WIRE_FIXED32, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, load32, load64, read_any_tag,
-    read_length, read_varint, skip_value,
+    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, read_any_tag, read_value,
 )
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport unknown_fields
@@ -163,18 +162,20 @@ cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
     The value is an int, bytes, or for a group the sorted list of its records; an end of group is (number, wire type).
     """
     cdef const uint8_t* start
+    cdef const uint8_t* value
     cdef uint32_t tag = 0
-    cdef uint64_t value = 0
+    cdef uint64_t n = 0
     cdef list records
     start = read_any_tag(p[0], end, &tag)
-    p[0] = start if start == NULL or tag & 7 == WIRE_END_GROUP else skip_value(start, end, tag, MAX_DEPTH)
+    p[0] = start
+    if start != NULL and tag & 7 != WIRE_END_GROUP:
+        p[0] = read_value(start, end, tag, MAX_DEPTH, &value, &n)
     if p[0] == NULL:
         raise DecodeError("bytes that changed while they were read")
     if tag & 7 == WIRE_END_GROUP:
         return tag >> 3, WIRE_END_GROUP
     if tag & 7 == WIRE_LEN:
-        start = read_length(start, p[0], &value)
-        return tag >> 3, WIRE_LEN, PyBytes_FromStringAndSize(<const char*>start, p[0] - start)
+        return tag >> 3, WIRE_LEN, PyBytes_FromStringAndSize(<const char*>value, <Py_ssize_t>n)
     if tag & 7 == WIRE_START_GROUP:
         records = []
         record = unknown_record(&start, p[0])
@@ -183,11 +184,7 @@ cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
             record = unknown_record(&start, p[0])
         records.sort(key=number_and_wire)
         return tag >> 3, WIRE_START_GROUP, records
-    if tag & 7 == WIRE_VARINT:
-        read_varint(start, p[0], &value)
-    else:
-        value = load32(start) if tag & 7 == WIRE_FIXED32 else load64(start)
-    return tag >> 3, tag & 7, value
+    return tag >> 3, tag & 7, n
 
 
 def number_and_wire(tuple record):

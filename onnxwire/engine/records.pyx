@@ -3,8 +3,8 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport (
-    FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, explain, load32, load64,
-    read_any_tag, read_length, read_tag, read_varint, skip_value,
+    FAULT_LENGTH_PAST_END, MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, explain, read_any_tag, read_tag, read_value,
+    read_varint,
 )
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.payload cimport new_payload
@@ -21,6 +21,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     """
     cdef const uint8_t* p
     cdef const uint8_t* stop
+    cdef const uint8_t* after_tag
     cdef const uint8_t* value
     cdef uint32_t tag = 0
     cdef uint64_t n = 0
@@ -33,26 +34,16 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
     if p == NULL:
         return 0, 0, offset, None, None
-    value = p
-    if tag & 7 == WIRE_LEN:
-        p = read_length(value, stop, &n)
-        if p == NULL and explain(document.start + offset, stop, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END:
+    after_tag = p
+    p = read_value(p, stop, tag, MAX_DEPTH, &value, &n)
+    if p == NULL:
+        value = after_tag
+        if tag & 7 == WIRE_LEN and explain(document.start + offset, stop, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END:
             value = read_varint(value, stop, &n)
             return tag >> 3, WIRE_LEN, value - document.start, None, n
-        if p != NULL:
-            value = p
-            p += n
-    elif tag & 7 == WIRE_VARINT:
-        p = read_varint(p, stop, &n)
-        raw = n
-    else:
-        p = skip_value(p, stop, tag, MAX_DEPTH)
-        if p != NULL and tag & 7 == WIRE_FIXED32:
-            raw = load32(value)
-        elif p != NULL and tag & 7 == WIRE_FIXED64:
-            raw = load64(value)
-    if p == NULL:
         return tag >> 3, tag & 7, value - document.start, None, None
+    if tag & 7 != WIRE_LEN and tag & 7 != WIRE_START_GROUP:
+        raw = n
     return tag >> 3, tag & 7, value - document.start, p - document.start, raw
 
 

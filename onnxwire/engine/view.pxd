@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._varint cimport WIRE_LEN, load32, load64, read_length, read_tag, read_varint, skip_value
+from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Field, Slot, Table
@@ -38,13 +38,6 @@ cdef struct Cursor:
     const uint8_t* end
     const Span* part             # the one that p is in; they belong to the message, which must outlive the cursor
     const Span* last_part        # part == last_part where there is but one span
-
-
-cdef struct Record:
-    const uint8_t* start         # its tag
-    const uint8_t* value         # the value; after the length of a WIRE_LEN
-    uint64_t n                   # length of a WIRE_LEN, raw bits of a number
-    uint32_t tag
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)

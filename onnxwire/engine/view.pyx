@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, read_long_tag, zigzag32, zigzag64,
+    MAX_DEPTH, WIRE_LEN, Record, read_record, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, PARTS, SLOTS, advise_far
@@ -119,54 +119,22 @@ cdef const uint8_t* scan_slots(
     The rules of presence live here: the last value of a singular field wins, the last member of a oneof wins, and what
     has another wire type than its field, or an enum value that a closed enum does not have, is an unknown field.
     """
-    cdef const uint8_t* record
-    cdef const uint8_t* value
+    cdef const uint8_t* start
+    cdef Record record
     cdef Field* field
     cdef Slot* slot
-    cdef uint64_t n = 0
-    cdef uint32_t tag
     cdef uint32_t i
     cdef int wire
     while p < end:
-        record = p
-        tag = p[0]
-        p += 1
-        if tag >= 0x80:
-            p = read_long_tag(record, end, &tag)
-            if p == NULL:
-                return record
-        if tag < 8:
-            return record
-        wire = tag & 7
-        value = p
-        if wire == WIRE_LEN:
-            p = read_length(p, end, &n)
-            if p == NULL:
-                return record
-            value = p
-            p += n
-            if n >= FAR and p < end:
-                advise_far(far, p)
-        elif wire == WIRE_VARINT:
-            p = read_varint(p, end, &n)
-            if p == NULL:
-                return record
-        elif wire == WIRE_FIXED32:
-            if end - p < 4:
-                return record
-            n = load32(p)
-            p += 4
-        elif wire == WIRE_FIXED64:
-            if end - p < 8:
-                return record
-            n = load64(p)
-            p += 8
-        else:
-            p = skip_value(p, end, tag, MAX_DEPTH)
-            if p == NULL:
-                return record
+        start = p
+        p = read_record(p, end, MAX_DEPTH, &record)
+        if p == NULL:
+            return start
+        wire = record.tag & 7
+        if wire == WIRE_LEN and record.n >= FAR and p < end:
+            advise_far(far, p)
         records[0] += 1
-        field = find_field(table, tag >> 3)
+        field = find_field(table, record.tag >> 3)
         if field == NULL:
             flags[0] |= HAS_UNKNOWN
             continue
@@ -176,18 +144,18 @@ cdef const uint8_t* scan_slots(
                 flags[0] |= HAS_UNKNOWN
                 continue
             if slot.p == NULL:
-                slot.p = record
+                slot.p = start
             slot.n += 1
             continue
-        if wire != field.wire or (field.closed and not has_value(field, <int32_t>n)):
+        if wire != field.wire or (field.closed and not has_value(field, <int32_t>record.n)):
             flags[0] |= HAS_UNKNOWN
             continue
         if slot.p != NULL and field.type == MESSAGE:
             flags[0] |= HAS_MERGE
         for i in range(field.n_peers):
             slots[field.peers[i]].p = NULL
-        slot.p = value
-        slot.n = n
+        slot.p = record.value
+        slot.n = record.n
     return NULL
 
 
@@ -344,7 +312,6 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
     Returns 1 and the record; 0 at the end; -1 on damage, with the cursor still at the faulty record.
     """
     cdef const uint8_t* p
-    cdef const uint8_t* end
     while True:
         while cursor.p >= cursor.end:
             if cursor.part == cursor.last_part or cursor.part == NULL:
@@ -352,29 +319,7 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        end = cursor.end
-        record.start = cursor.p
-        record.n = 0
-        p = read_tag(cursor.p, end, &record.tag)
-        if p == NULL:
-            return -1
-        record.value = p
-        if record.tag & 7 == WIRE_LEN:
-            p = read_length(p, end, &record.n)
-            if p == NULL:
-                return -1
-            record.value = p
-            p += record.n
-        elif record.tag & 7 == WIRE_VARINT:
-            p = read_varint(p, end, &record.n)
-        elif record.tag & 7 == WIRE_FIXED32 and end - p >= 4:
-            record.n = load32(p)
-            p += 4
-        elif record.tag & 7 == WIRE_FIXED64 and end - p >= 8:
-            record.n = load64(p)
-            p += 8
-        else:
-            p = skip_value(p, end, record.tag, MAX_DEPTH)
+        p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
         if p == NULL:
             return -1
         cursor.p = p

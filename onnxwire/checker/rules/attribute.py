@@ -62,10 +62,10 @@ class Populated:
 
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
     """Attributes that have no type but a number that is none: rows, numbers."""
-    foreign, attributes = facts.foreign, facts.AttributeProto
-    places = np.flatnonzero(foreign.under("AttributeProto") & (foreign.number == _TYPE_NUMBER) & (foreign.wire == 0))
-    places = places[~attributes.has("type")[foreign.row[places]]]
-    return foreign.row[places], foreign.value[places]
+    unknown, attributes = facts.unknown_fields, facts.AttributeProto
+    places = np.flatnonzero(unknown.under("AttributeProto") & (unknown.number == _TYPE_NUMBER) & (unknown.wire == 0))
+    places = places[~attributes.has("type")[unknown.row[places]]]
+    return unknown.row[places], unknown.value[places]
 
 
 def is_untyped(facts: Facts) -> Any:

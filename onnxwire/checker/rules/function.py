@@ -422,10 +422,10 @@ def value_info_before_ir10(facts: Facts) -> Iterator[Found]:
 @rule("function-status-withdrawn")
 def status_withdrawn(facts: Facts) -> Iterator[Found]:
     """since_version and status are not written any more."""
-    foreign = facts.foreign
+    unknown = facts.unknown_fields
     for number, name in ((2, "since_version"), (3, "status")):
-        yield foreign.at(
-            foreign.under("FunctionProto") & (foreign.number == number),
+        yield unknown.at(
+            unknown.under("FunctionProto") & (unknown.number == number),
             f"field {number} of functions, {name}, was withdrawn; remove it",
         )
 

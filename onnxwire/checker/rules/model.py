@@ -150,51 +150,51 @@ def text_lists(facts: Facts) -> Iterator[Any]:
 @rule("model-unknown-fields")
 def unknown_fields(facts: Facts) -> Iterator[Found]:
     """There are no fields that the schema does not have."""
-    foreign = facts.foreign
-    if not foreign.n:
+    unknown = facts.unknown_fields
+    if not unknown.n:
         return
     is_other = ~_is_reserved(facts) & ~_is_known_number(facts)
-    yield foreign.at(
-        is_other, "field {0} with wire type {1} is not in the schema; it is kept and not interpreted", foreign.number,
-        foreign.wire,
+    yield unknown.at(
+        is_other, "field {0} with wire type {1} is not in the schema; it is kept and not interpreted", unknown.number,
+        unknown.wire,
     )  # fmt: skip
 
 
 @rule("model-reserved-fields")
 def reserved_fields(facts: Facts) -> Iterator[Found]:
     """Numbers that were withdrawn are not used again."""
-    foreign = facts.foreign
-    if foreign.n:
-        yield foreign.at(_is_reserved(facts), "field {0} was withdrawn from the schema; remove it", foreign.number)
+    unknown = facts.unknown_fields
+    if unknown.n:
+        yield unknown.at(_is_reserved(facts), "field {0} was withdrawn from the schema; remove it", unknown.number)
 
 
 def _is_reserved(facts: Facts) -> Any:
-    foreign = facts.foreign
-    result = np.zeros(foreign.n, bool)
+    unknown = facts.unknown_fields
+    result = np.zeros(unknown.n, bool)
     for name, numbers in RESERVED.items():
-        result |= foreign.under(name) & np.isin(foreign.number, numbers)
+        result |= unknown.under(name) & np.isin(unknown.number, numbers)
     return result
 
 
 def _is_known_number(facts: Facts) -> Any:
     """Enum values that a closed enum does not have: the field is known, and rules of its own speak of the value."""
-    foreign = facts.foreign
-    result = np.zeros(foreign.n, bool)
+    unknown = facts.unknown_fields
+    result = np.zeros(unknown.n, bool)
     for name, numbers in {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}.items():
-        result |= foreign.under(name) & np.isin(foreign.number, numbers) & (foreign.wire == 0)
+        result |= unknown.under(name) & np.isin(unknown.number, numbers) & (unknown.wire == 0)
     return result
 
 
 @rule("model-prerelease-layout")
 def prerelease_layout(facts: Facts) -> Iterator[Found]:
     """Before release 1.0 graphs and sparse tensors were laid out differently."""
-    foreign = facts.foreign
-    if foreign.n:
-        yield foreign.at(
-            (foreign.under("GraphProto") & np.isin(foreign.number, (3, 4)))
-            | (foreign.under("SparseTensorProto") & (foreign.number == 1)),
+    unknown = facts.unknown_fields
+    if unknown.n:
+        yield unknown.at(
+            (unknown.under("GraphProto") & np.isin(unknown.number, (3, 4)))
+            | (unknown.under("SparseTensorProto") & (unknown.number == 1)),
             "field {0} is laid out as before release 1.0; convert the model with a tool of its time",
-            foreign.number,
+            unknown.number,
         )
 
 

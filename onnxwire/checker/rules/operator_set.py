@@ -158,21 +158,21 @@ def since_version_bound(facts: Facts) -> Iterator[Found]:
 @rule("operator-status-valid")
 def status_valid(facts: Facts) -> Iterator[Found]:
     """The status is one that there is."""
-    foreign = facts.foreign
-    if foreign.n:
-        yield foreign.at(
-            foreign.under("OperatorProto") & (foreign.number == _STATUS) & (foreign.wire == _VARINT),
+    unknown = facts.unknown_fields
+    if unknown.n:
+        yield unknown.at(
+            unknown.under("OperatorProto") & (unknown.number == _STATUS) & (unknown.wire == _VARINT),
             "status {0} is neither EXPERIMENTAL (0) nor STABLE (1); set one of them",
-            foreign.value,
+            unknown.value,
         )
 
 
 def _function_versions(facts: Facts) -> Any:
     """The since_version that FunctionProto had before IR version 8, 0 where there is none."""
-    foreign, versions = facts.foreign, np.zeros(facts.FunctionProto.n, np.int64)
-    if foreign.n:
-        is_version = foreign.under("FunctionProto") & (foreign.number == _SINCE_VERSION) & (foreign.wire == _VARINT)
-        versions[foreign.row[is_version]] = foreign.value[is_version]
+    unknown, versions = facts.unknown_fields, np.zeros(facts.FunctionProto.n, np.int64)
+    if unknown.n:
+        is_version = unknown.under("FunctionProto") & (unknown.number == _SINCE_VERSION) & (unknown.wire == _VARINT)
+        versions[unknown.row[is_version]] = unknown.value[is_version]
     return versions
 
 

@@ -319,10 +319,10 @@ def segment_unsupported(facts: Facts) -> Iterator[Found]:
 @rule("tensor-data-location-valid")
 def data_location_valid(facts: Facts) -> Iterator[Found]:
     """The elements are in the message or in a file."""
-    foreign = facts.foreign
+    unknown = facts.unknown_fields
     number = 14
-    yield foreign.at(
-        foreign.under("TensorProto") & (foreign.number == number) & (foreign.wire == 0),
+    yield unknown.at(
+        unknown.under("TensorProto") & (unknown.number == number) & (unknown.wire == 0),
         "data_location is {0}, which is neither DEFAULT (0) nor EXTERNAL (1); remove it or set it to one of them",
-        foreign.value,
+        unknown.value,
     )
