@@ -1,0 +1,15 @@
+from onnxwire.arrow._columns import Columns
+from onnxwire.arrow.tables import TableSpec
+from onnxwire.engine.document import Document
+from onnxwire.engine.message import Message
+
+def fill_table(
+    document: Document,
+    root: type[Message],
+    start: int,
+    end: int,
+    spec: TableSpec,
+    copies: bool,
+    is_placed: bool = True,
+    sizes: dict[int, int] | None = None,
+) -> Columns: ...
