@@ -10,7 +10,7 @@ from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
 from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
-from onnxwire.tensor.placement import clear_elements, refer, take_in
+from onnxwire.tensor.placement import refer, share_elements, take_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,14 +182,7 @@ class Frame:
                 tensor.name,
                 path,
             )
-        around = TensorProto()
-        around.CopyFrom(tensor)
-        clear_elements(around)
-        around.DiscardUnknownFields()  # which the source has
-        tensor.CopyFrom(source)
-        for field in _AROUND:
-            tensor.ClearField(field)  # type: ignore[arg-type]
-        tensor.MergeFrom(around)
+        share_elements(tensor, source)
 
     def _look_at(self, path: str, tensor: TensorProto) -> None:
         """Refuse a tensor that lost its elements, and give one that was read from a file its reference again."""
@@ -203,10 +196,6 @@ class Frame:
             )
         if name in self._read and tensor == self._read[name][1]:
             tensor.CopyFrom(self._read[name][0])
-
-
-_AROUND = ("dims", "data_type", "segment", "name", "doc_string", "metadata_props")
-"""The fields of a tensor that are not about its elements."""
 
 
 def _size(tensor: TensorProto) -> int:

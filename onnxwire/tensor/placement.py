@@ -24,6 +24,18 @@ def clear_elements(tensor: TensorProto) -> None:
         tensor.ClearField(field)  # type: ignore[arg-type]
 
 
+def share_elements(tensor: TensorProto, source: TensorProto) -> None:
+    """Give a tensor the elements of another, in the field that they are in there; all else of it stays as it is."""
+    around = type(tensor)()
+    around.CopyFrom(tensor)
+    clear_elements(around)
+    around.DiscardUnknownFields()  # which the source has
+    tensor.CopyFrom(source)
+    for field in ("dims", "data_type", "segment", "name", "doc_string", "metadata_props"):
+        tensor.ClearField(field)
+    tensor.MergeFrom(around)
+
+
 def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
     """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
     clear_elements(tensor)

@@ -1,0 +1,211 @@
+"""onnx-ir: its models of ours, whose tensors read ours when they are asked for, and ours of its models."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from onnxwire.errors import FieldTypeError, MissingPackageError
+from onnxwire.io.external_files import ExternalFiles
+from onnxwire.io.index import find_tensors, is_external
+from onnxwire.messages import ModelProto, StringStringEntryProto, TensorProto
+from onnxwire.tensor.placement import clear_elements
+from onnxwire.tensor.storage import Storage
+
+try:
+    import onnx_ir as ir
+except ImportError:
+    raise MissingPackageError("this needs onnx-ir, which is not installed; `pip install onnx-ir`") from None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import numpy as np
+
+# While a model is made of one of onnx-ir: the tensors whose elements were asked for, by what was given instead.
+_asked: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_asked", default=None)
+
+
+class Tensor:
+    """A tensor of onnx-ir (its TensorProtocol) that reads one of onnxwire when its elements are asked for.
+
+    Its name, doc_string and metadata_props are its own: to change them does not change the message. The model that it
+    is from must stay open as long as elements are read.
+    """
+
+    def __init__(self, tensor: TensorProto) -> None:
+        self.name: str | None = tensor.name
+        self.doc_string: str | None = tensor.doc_string if tensor.HasField("doc_string") else None
+        self.metadata_props: dict[str, str] = _mapping(tensor)
+        self.meta: dict[str, Any] = {}
+        self._tensor = tensor
+
+    @property
+    def shape(self) -> ir.Shape:
+        """The dims."""
+        return ir.Shape(self._tensor.dims, frozen=True)
+
+    @property
+    def dtype(self) -> ir.DataType:
+        """The data type."""
+        return ir.DataType(self._tensor.data_type)
+
+    @property
+    def raw(self) -> TensorProto:
+        """The message."""
+        return self._tensor
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._tensor.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements as raw_data has them."""
+        return self._tensor.nbytes
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements, as `TensorProto.numpy` gives them: read-only, and without a copy where that can be."""
+        return self._tensor.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self._tensor.__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._tensor.__dlpack_device__()
+
+    def tobytes(self) -> bytes:
+        """The elements as raw_data has them."""
+        asked = _asked.get()
+        if asked is None:
+            return bytes(self._tensor.raw_view)
+        stand_in = secrets.token_bytes(16)
+        asked[stand_in] = self
+        return stand_in
+
+    def fill(self, message: TensorProto) -> None:
+        """Make a message this tensor, by reference."""
+        source = self._tensor
+        elements = Storage(source).payload() if is_external(source) else None
+        message.CopyFrom(source)
+        if elements is not None:
+            clear_elements(message)
+            message._share("raw_data", elements)
+        for field in ("name", "doc_string"):
+            text = getattr(self, field) or ""
+            if text != getattr(source, field):
+                setattr(message, field, text)
+        if self.metadata_props != _mapping(source):
+            message.ClearField("metadata_props")
+            message.metadata_props.extend(
+                StringStringEntryProto(key=key, value=text) for key, text in self.metadata_props.items()
+            )
+
+    def tofile(self, file: Any) -> None:
+        """Write the elements, as raw_data has them, to a binary file object, without making bytes of them."""
+        file.write(self._tensor.raw_view)
+
+    def __repr__(self) -> str:
+        return f"Tensor<{self.dtype},{self.shape}>(name={self.name!r})"
+
+
+def _mapping(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.metadata_props}
+
+
+def to_ir(model: ModelProto) -> ir.Model:
+    """Make a model of onnx-ir; no payload of a tensor is read before it is asked for.
+
+    model: is not changed by what is done to the result, and must stay open as long as tensors are read. What onnx-ir
+    has no place for, such as sparse initializers and training_info, is not in the result, as with `onnx_ir.load`.
+    Tensors are `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, where the model was read from a folder.
+    Raises onnx_ir.serde.SerdeError for what onnx-ir refuses, MissingPackageError without it.
+    """
+    if not isinstance(model, ModelProto):
+        raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
+    made = ir.serde.deserialize_model(model)
+    folder = getattr(model._document.files, "folder", None)
+
+    def ours(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        if isinstance(tensor, ir.TensorProtoTensor):
+            return Tensor(tensor.raw)
+        if isinstance(tensor, ir.ExternalTensor) and folder is not None:
+            tensor.base_dir = folder
+        return tensor
+
+    _exchange(made, ours)
+    return made
+
+
+def from_ir(model: ir.Model) -> ModelProto:
+    """Make a message of a model of onnx-ir; tensors that are of `to_ir` are put into it by reference.
+
+    model: any onnx_ir.Model, of any size. Of other tensors the elements become raw_data, as onnx-ir writes them;
+    external data stays where it is.
+    Raises onnx_ir.serde.SerdeError for what onnx-ir refuses.
+    """
+    if not isinstance(model, ir.Model):
+        raise FieldTypeError(f"expected an onnx_ir.Model, not {type(model).__name__}")
+    made = ModelProto.FromString(b"")
+    folders: set[str] = set()
+
+    def look(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        if isinstance(tensor, ir.ExternalTensor):
+            folders.add(os.fspath(tensor.base_dir))
+        return tensor
+
+    _exchange(model, look)
+    if len(folders) == 1:
+        made._document.files = ExternalFiles(None, root=folders.pop() or ".")
+    asked: dict[bytes, Tensor] = {}
+    reset = _asked.set(asked)
+    try:
+        ir.serde.serialize_model_into(made, model)
+    finally:
+        _asked.reset(reset)
+    for _, tensor in find_tensors(made) if asked or made._document.files else ():
+        if is_external(tensor):
+            # As bytes of a document, which knows the files also where the tensor is copied to another model.
+            tensor.ParseFromString(tensor.SerializeToString())
+        payload = tensor._payload("raw_data")
+        source = asked.get(bytes(payload)) if payload is not None and len(payload) == 16 else None
+        if source is not None:
+            source.fill(tensor)
+    return made
+
+
+def _exchange(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
+    """Put what a function returns for each tensor of a model into its place."""
+    waiting: list[Any] = [model.graph, *model.functions.values()]
+    while waiting:
+        graph = waiting.pop()
+        for value in getattr(graph, "initializers", {}).values():
+            tensor = value.const_value
+            if tensor is not None and (new := exchange(tensor)) is not tensor:
+                value.const_value = new
+        for node in graph:
+            for old in list(node.attributes.values()):
+                if old.value is None or old.is_ref():
+                    continue
+                if old.type == ir.AttributeType.TENSOR:
+                    if (new := exchange(old.value)) is not old.value:
+                        _put(node, old, new)
+                elif old.type == ir.AttributeType.TENSORS:
+                    parts = [exchange(tensor) for tensor in old.value]
+                    if any(new is not tensor for new, tensor in zip(parts, old.value, strict=True)):
+                        _put(node, old, parts)
+                elif old.type == ir.AttributeType.GRAPH:
+                    waiting.append(old.value)
+                elif old.type == ir.AttributeType.GRAPHS:
+                    waiting += old.value
+
+
+def _put(node: ir.Node, old: ir.Attr, value: Any) -> None:
+    node.attributes[old.name] = ir.Attr(old.name, old.type, value, doc_string=old.doc_string)
