@@ -10,7 +10,6 @@ import stat
 import sys
 import time
 import warnings
-from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from onnxwire.cli.options import add_command, add_progress, add_type, refuse_terminal
@@ -142,10 +141,12 @@ def _refuse_stream(path: str) -> None:
     """Raise SourceError for one of several files that is none: to wait for a pipe would keep the others waiting."""
     if path == "-":
         return
-    with suppress(OSError):
+    try:
         mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise SourceError(errno.EINVAL, "this is a pipe or device; name it alone to have it read", path)
+    except OSError:
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise SourceError(errno.EINVAL, "this is a pipe or device; name it alone to have it read", path)
 
 
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
