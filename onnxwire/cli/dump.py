@@ -7,10 +7,11 @@ import sys
 from typing import IO, Any
 
 from onnxwire.cli.options import add_command, add_output, add_type, whole_number
-from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
+from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
 from onnxwire.io.load import load
+from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import to_text

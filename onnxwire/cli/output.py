@@ -9,35 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from onnxwire.engine.message import Message
-from onnxwire.errors import Error, SourceError
+from onnxwire.errors import SourceError
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
-from onnxwire.io.folder import identity_of
-from onnxwire.io.index import find_tensors, is_external
 
 
 def refuse_same(path: str, output: str) -> None:
     """Raise SourceError where the file to write is the one that is read."""
     if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
         raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
-
-
-def refuse_weights(message: Message, output: str) -> None:
-    """Raise SourceError where the file to write is one that tensors of the message have their data in."""
-    if output == "-" or not os.path.isfile(output):
-        return
-    files, wanted = message._document.files, identity_of(os.stat(output))
-    if files is None:
-        return
-    tensors = (tensor for _, tensor in find_tensors(message) if is_external(tensor))
-    for location in {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}:
-        try:
-            with files.look_at(location) as file:
-                is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
-        except Error:
-            continue  # it is not there, or may not be read
-        if is_same:
-            raise SourceError(errno.EINVAL, "the model's weights are in this file; name another one after -o", output)
 
 
 @contextmanager

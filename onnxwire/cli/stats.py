@@ -14,13 +14,14 @@ from onnxwire.analysis.listing import Row, filter_key, tensor_rows
 from onnxwire.analysis.statistics import TensorStatistics, measure_all
 from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type
-from onnxwire.cli.output import open_output, refuse_same, refuse_weights
+from onnxwire.cli.output import open_output, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import add_selection, arrange, choose, row_test
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.io.index import find_tensors
 from onnxwire.io.load import load
+from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from onnxwire.cli.options import add_command
-from onnxwire.cli.output import open_text_output, refuse_same, refuse_weights
+from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.errors import InUseError, SourceError
 from onnxwire.io.load import load
+from onnxwire.io.save import refuse_weights
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat

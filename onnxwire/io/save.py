@@ -73,7 +73,8 @@ def save(
     `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
-    overwrite: allow to replace files that hold more than the data of the old model at the path.
+    overwrite: allow to replace files that hold more than the data of the old model at the path, or that the message's
+    own tensors have their data in.
     New files get their names after the last byte of all is on the disk, the model last; where that fails, the old
     ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
     data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
@@ -92,6 +93,9 @@ def save(
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
+    if file is not None and not overwrite:
+        _refuse_cut(message._document)
+        refuse_weights(message, file.path)
     if isinstance(external, EllipsisType):
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if file is not None:
@@ -106,6 +110,26 @@ def save(
             total = _save(message, file or path, moved, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
     _warn_of_size(total)
     return total
+
+
+def refuse_weights(message: Message, path: str) -> None:
+    """Raise SaveError where the file to write is one that tensors of the message have their data in."""
+    from onnxwire.io.folder import identity_of
+    from onnxwire.io.index import find_tensors, is_external
+
+    files = message._document.files
+    if files is None or not os.path.isfile(path):
+        return
+    wanted = identity_of(os.stat(path))
+    tensors = (tensor for _, tensor in find_tensors(message) if is_external(tensor))
+    for location in {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}:
+        try:
+            with files.look_at(location) as file:
+                is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
+        except Error:
+            continue  # it is not there, or may not be read
+        if is_same:
+            raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)
 
 
 def _save(
