@@ -13,6 +13,7 @@ from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
+from onnxwire.engine.fold cimport FOLD, fold_elements
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport MESSAGE, STRING, Slot
@@ -538,6 +539,9 @@ cdef class RepeatedSpan(Repeated):
             set_fields(view, fields)
         elements = self.start_edit()
         overlay = <Overlay>(<View>view).overlay
+        elements.folded = min(elements.folded, elements.n)
+        if elements.n - elements.folded > FOLD:
+            fold_elements(elements, self.message)
         elements.insert(elements.n, set_mark(), 0, overlay)
         update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)

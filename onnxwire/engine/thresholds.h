@@ -21,6 +21,7 @@
 #define OW_LONG_RUN OW_LIMIT(1 << 16, 4)  /* bytes of numbers whose decoding lets other threads run */
 #define OW_LONG OW_LIMIT(1 << 16, 16)     /* bytes that are handed on where they stand */
 #define OW_SMALL OW_LIMIT(1 << 12, 24)    /* bytes of a message that is copied by encoding it */
+#define OW_FOLD OW_LIMIT(32, 2)           /* elements that were added, and are encoded together when nobody holds them */
 #define OW_AT_ONCE OW_LIMIT(1 << 24, 64)  /* bytes of a message that is not measured first */
 #define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of engine/table.pxd */
 
