@@ -29,8 +29,8 @@ from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
+from onnxwire.text.fields import shortest_floats
 from onnxwire.text.json_writer import to_json
-from onnxwire.text.text_writer import shortest_floats
 
 _DESCRIPTION = """\
 Print any part of a model: a message, a node, an attribute, a value, or a tensor with what its elements are like. Only

@@ -15,23 +15,14 @@ from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
-from onnxwire.text.json_writer import _json_name
-from onnxwire.text.text_reader import (
-    INTEGER_RANGES,
-    PIECE,
-    Text,
-    Window,
-    closing_quote,
-    new_message,
-    safe_cut,
-    show,
-    unknown_field,
-)
-from onnxwire.text.text_writer import BATCH
+from onnxwire.text.fields import BATCH
+from onnxwire.text.json_writer import json_name
+from onnxwire.text.values import INTEGER_RANGES, UnknownNameError, enum_reader, integer_reader
+from onnxwire.text.window import CHUNK, Text, Window, closing_quote, new_message, safe_cut, show, unknown_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.text.text_reader import MessageT
+    from onnxwire.text.window import MessageT
 
 
 def from_json(
@@ -110,19 +101,9 @@ def _decode_base64(data: bytes) -> bytes:
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-def _integer_converter(field: Any) -> Callable[[Any], int]:
-    name, least, greatest = INTEGER_RANGES[field.type]
-
-    def convert(value: Any) -> int:
-        number = value if value.__class__ is int else _integer_of(value)
-        if least <= number <= greatest:
-            return number
-        raise ValueError(f"{_found(value)} is out of the range of {name}")
-
-    return convert
-
-
 def _integer_of(value: Any) -> int:
+    if value.__class__ is int:
+        return int(value)
     number = 0.5
     with suppress(ValueError):
         if isinstance(value, float):
@@ -163,32 +144,6 @@ def _convert_bool(value: Any) -> bool:
     if value.__class__ is not bool:
         raise ValueError(f"expected true or false, found {_found(value)}")
     return value
-
-
-class _UnknownNameError(ValueError):
-    """A name that an enum does not have."""
-
-
-def _enum_converter(field: Any) -> Callable[[Any], int]:
-    enum = field.enum_type
-    numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
-    known = set(numbers.values())
-    _, least, greatest = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
-
-    def convert(value: Any) -> int:
-        number = numbers.get(value) if value.__class__ is str else None
-        if number is not None:
-            return number
-        try:
-            number = int(value)
-        except (ValueError, TypeError, OverflowError):
-            kind = _UnknownNameError if value.__class__ is str else ValueError
-            raise kind(f"{enum.full_name} has no value {_found(value)}") from None
-        if number in known or (not enum.is_closed and least <= number <= greatest):
-            return number
-        raise ValueError(f"{enum.full_name} has no value with the number {_found(value)}")
-
-    return convert
 
 
 def _convert_integers(values: list[Any], entry: _Entry) -> list[int]:
@@ -248,7 +203,7 @@ class _JsonParser:
         self.ignore_unknown = ignore_unknown
         self.tables: dict[Any, _Table] = {}
         self.path: list[str] = []
-        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its place
+        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its position
 
     def parse(self, root: Any) -> None:
         """Read everything into the root message."""
@@ -261,7 +216,7 @@ class _JsonParser:
     def _read_at_once(self, fill: Callable[..., None], *arguments: Any) -> bool:
         """Fill a message or repeated field with a value that lies in the window; False where it needs a closer look."""
         window = self.window
-        if not window.is_last and len(window.buf) - window.pos < PIECE // 2:
+        if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
             window.more()
         try:
             value, end = _DECODER.raw_decode(window.buf, window.pos)
@@ -420,9 +375,9 @@ class _JsonParser:
             window.pos += 1
             return
         values: list[Any] = []
-        place = len(self.path) - 1
+        last = len(self.path) - 1
         while True:
-            self.path[place] = f"{name}[{len(repeated) + len(values)}]"
+            self.path[last] = f"{name}[{len(repeated) + len(values)}]"
             if self._is_null():
                 raise self._error("null can't be an element of a repeated field")
             if entry.is_message:
@@ -445,7 +400,7 @@ class _JsonParser:
         window = self.window
         if self.has_fault or entry.field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
             return False
-        if not window.is_last and len(window.buf) - window.pos < PIECE // 2:
+        if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
             window.more()
         buf, start = window.buf, window.pos
         end = buf.find("]", start)
@@ -456,7 +411,7 @@ class _JsonParser:
         try:
             numbers = self._convert_all(_DECODER.decode(f"[{buf[start:end]}]"), entry)
         except (ValueError, RecursionError):
-            # No number has a comma or bracket in it: it is not that the text was cut in the wrong place.
+            # No number has a comma or bracket in it: it is not that the text was cut at the wrong character.
             self.has_fault = True
             return False
         values += numbers
@@ -468,7 +423,7 @@ class _JsonParser:
         window = self.window
         sign = self._peek()
         if sign == '"':
-            value, end = self._string(PIECE // 2)
+            value, end = self._string(CHUNK // 2)
             if end < 0:
                 return self._read_long(entry)
         elif sign == "{" or sign == "[":
@@ -480,16 +435,16 @@ class _JsonParser:
         window.pos = end
         return values
 
-    def _convert(self, value: Any, entry: _Entry, place: str = "") -> tuple[Any, ...]:
-        """The field's value that JSON's value stands for, or none; `place`: of JSON's, by default the window's."""
+    def _convert(self, value: Any, entry: _Entry, position: str = "") -> tuple[Any, ...]:
+        """The field's value that JSON's value stands for, or none; `position`: of JSON's, by default the window's."""
         try:
             return (entry.convert(value),)
-        except _UnknownNameError as error:
+        except UnknownNameError as error:
             if self.ignore_unknown:
                 return ()
-            raise self._error(str(error), place) from None
+            raise self._error(str(error), position) from None
         except ValueError as error:
-            raise self._error(str(error), place) from None
+            raise self._error(str(error), position) from None
 
     # --- values of fields that the message does not have
 
@@ -540,17 +495,17 @@ class _JsonParser:
         self.window.pos += 1
 
     def _skip_string(self) -> None:
-        place = self.window.place(self.window.pos)
+        position = self.window.position(self.window.pos)
         try:
             for _ in self._pieces():
                 pass
         except JSONDecodeError as error:
-            raise self._error(_reason(error), place) from None
+            raise self._error(_reason(error), position) from None
 
     # --- strings
 
     def _string(self, longest: int) -> tuple[str, int]:
-        """The string that begins here and the offset after it; -1 as the place of what is cut off and that long."""
+        """The string that begins here and the offset after it; -1 as the offset of what is cut off and that long."""
         window = self.window
         while True:
             buf, start = window.buf, window.pos
@@ -567,7 +522,7 @@ class _JsonParser:
 
     def _read_long(self, entry: _Entry) -> tuple[Any, ...]:
         """Read a value, or none, from a string that is longer than the window."""
-        place = self.window.place(self.window.pos)
+        position = self.window.position(self.window.pos)
         try:
             if entry.field.type == FieldDescriptor.TYPE_BYTES:
                 return (self._read_long_base64(),)
@@ -575,12 +530,12 @@ class _JsonParser:
             for piece in self._pieces():
                 out.write(piece)
         except JSONDecodeError as error:
-            raise self._error(_reason(error), place) from None
+            raise self._error(_reason(error), position) from None
         except UnicodeEncodeError:
-            raise self._error(_NO_TEXT, place) from None
+            raise self._error(_NO_TEXT, position) from None
         except ValueError as error:
-            raise self._error(str(error), place) from None
-        return self._convert(out.getvalue(), entry, place)
+            raise self._error(str(error), position) from None
+        return self._convert(out.getvalue(), entry, position)
 
     def _read_long_base64(self) -> bytes:
         out, rest = io.BytesIO(), io.BytesIO()
@@ -678,11 +633,11 @@ class _JsonParser:
             convert = _converter_of(field)
             entries.append(_Entry(field.name, convert, field.is_repeated, is_message, oneof, field, child))
         table.update((entry.name, (*entry, entry)) for entry in entries)
-        table.update((_json_name(entry.name), (*entry, entry)) for entry in entries)
+        table.update((json_name(entry.name), (*entry, entry)) for entry in entries)
 
-    def _error(self, reason: str, place: str = "") -> DecodeError:
-        """The error for what stands at a place, by default that of the window."""
-        return self.window.error(reason, place or self.window.place(self.window.pos), ".".join(self.path))
+    def _error(self, reason: str, position: str = "") -> DecodeError:
+        """The error for what is at a position, by default that of the window."""
+        return self.window.error(reason, position or self.window.position(self.window.pos), ".".join(self.path))
 
 
 def _reason(error: JSONDecodeError) -> str:
@@ -696,7 +651,11 @@ def _converter_of(field: Any) -> Callable[[Any], Any]:
         return _CONVERTERS[kind]
     if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
         return _float_converter(field)
-    return _enum_converter(field) if kind == FieldDescriptor.TYPE_ENUM else _integer_converter(field)
+    return (
+        enum_reader(field, int, _found)
+        if kind == FieldDescriptor.TYPE_ENUM
+        else integer_reader(field, _integer_of, _found)
+    )
 
 
 _CONVERTERS: dict[int, Callable[[Any], Any]] = {

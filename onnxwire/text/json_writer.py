@@ -14,12 +14,14 @@ from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
-from onnxwire.text.text_writer import (
+from onnxwire.text.fields import (
     BATCH,
     Format,
     LongValue,
     byte_count,
     check_arguments,
+    format_bools,
+    format_plainly,
     present_fields,
     shortest_floats,
 )
@@ -36,7 +38,7 @@ def to_json(
 
     message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
     without one the JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
-    elements, are elided: the objects that stand in their place ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
+    elements, are elided: the objects that stand for them ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
     no values of such fields, and no parser of messages takes them. indent: spaces a level; None for one line.
     Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
     which JSON can't hold; what stands before that is written.
@@ -50,7 +52,7 @@ def to_json(
     return text.getvalue()
 
 
-def _json_name(name: str) -> str:
+def json_name(name: str) -> str:
     """The lowerCamelCase form of a field's name."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
@@ -58,14 +60,6 @@ def _json_name(name: str) -> str:
 
 def _quote_plainly(values: Sequence[Any]) -> list[str]:
     return [f'"{value}"' for value in values]
-
-
-def _format_plainly(values: Sequence[Any]) -> list[str]:
-    return list(map(str, values))
-
-
-def _format_bools(values: Sequence[bool]) -> list[str]:
-    return ["true" if value else "false" for value in values]
 
 
 def _format_floats(values: Sequence[float]) -> list[str]:
@@ -79,7 +73,7 @@ def _format_doubles(values: Sequence[float]) -> list[str]:
 
 _NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 _FORMATS: dict[int, Format] = {
-    FieldDescriptor.TYPE_BOOL: _format_bools,
+    FieldDescriptor.TYPE_BOOL: format_bools,
     FieldDescriptor.TYPE_FLOAT: _format_floats,
     FieldDescriptor.TYPE_DOUBLE: _format_doubles,
     FieldDescriptor.TYPE_INT64: _quote_plainly,
@@ -122,9 +116,9 @@ class _JsonPrinter:
                 if field.is_repeated:
                     element_break = inner + self.step
                     bracket = "[" + element_break
-                    for place, value in enumerate(values):
+                    for index, value in enumerate(values):
                         write(bracket)
-                        self._print_child(field, place, value, depth + 1, element_break)
+                        self._print_child(field, index, value, depth + 1, element_break)
                         bracket = self.comma + element_break
                     write(inner + "]")
                 else:
@@ -136,15 +130,15 @@ class _JsonPrinter:
                 self._print_numbers(field, values, inner)
         write("{}" if before[0] == "{" else outer + "}")
 
-    def _print_child(self, field: FieldDescriptor, place: int, value: Message, depth: int, line_break: str) -> None:
-        self.path.append((field, place))
+    def _print_child(self, field: FieldDescriptor, index: int, value: Message, depth: int, line_break: str) -> None:
+        self.path.append((field, index))
         self.print_message(value, depth, line_break)
         self.path.pop()
 
     def _key(self, field: FieldDescriptor) -> str:
         key = self.keys.get(field)
         if key is None:
-            key = self.keys[field] = encode_basestring_ascii(_json_name(field.name)) + ": "
+            key = self.keys[field] = encode_basestring_ascii(json_name(field.name)) + ": "
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:
@@ -154,19 +148,19 @@ class _JsonPrinter:
             return
         element_break = line_break + self.step
         before = "[" + element_break
-        for place, value in enumerate(values):
-            self._print_payload(before, message, field, value, place)
+        for index, value in enumerate(values):
+            self._print_payload(before, message, field, value, index)
             before = self.comma + element_break
         self.write(line_break + "]")
 
     def _print_payload(
-        self, before: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, place: int
+        self, before: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
         if self.max_bytes is not None and byte_count(value) > self.max_bytes:
             self.write(f'{before}{{"elidedBytes": {byte_count(value)}}}')
         elif isinstance(value, str):
             if not value.isascii():
-                self._check_text(value, message, field, place)
+                self._check_text(value, message, field, index)
             self.write(before + encode_basestring_ascii(value))
         elif isinstance(value, bytes):
             self.write(f'{before}"{b2a_base64(value, newline=False).decode("ascii")}"')
@@ -174,7 +168,7 @@ class _JsonPrinter:
             self.write(before + '"')
             if field.type == FieldDescriptor.TYPE_STRING:
                 for text in value.read_text():
-                    self._check_text(text, message, field, place)
+                    self._check_text(text, message, field, index)
                     self.write(encode_basestring_ascii(text)[1:-1])
             else:
                 for piece in value.read():
@@ -183,7 +177,7 @@ class _JsonPrinter:
 
     def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
         if field.enum_type is None:
-            form = _FORMATS.get(field.type, _format_plainly)
+            form = _FORMATS.get(field.type, format_plainly)
         else:
             form = self.enum_formats.get(field.enum_type) or _enum_format(field.enum_type)
             self.enum_formats[field.enum_type] = form
@@ -201,8 +195,8 @@ class _JsonPrinter:
             before = between
         self.write(line_break + "]")
 
-    def _check_text(self, text: str, message: Message, field: FieldDescriptor, place: int) -> None:
-        """Raise DecodeError for the text of a string that is not valid UTF-8, with its place."""
+    def _check_text(self, text: str, message: Message, field: FieldDescriptor, index: int) -> None:
+        """Raise DecodeError for the text of a string that is not valid UTF-8, with its path."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -211,12 +205,12 @@ class _JsonPrinter:
             return
         from onnxwire.engine.field_path import field_path
 
-        payload = getattr(message, field.name)._payloads()[place] if field.is_repeated else message._payload(field.name)
+        payload = getattr(message, field.name)._payloads()[index] if field.is_repeated else message._payload(field.name)
         document = self.document
-        steps = [*self.path, (field, place)]
+        steps = [*self.path, (field, index)]
         path = ".".join(step.name + (f"[{at}]" if step.is_repeated else "") for step, at in steps)
         offset = None
-        # A string that was put in has a place in the message, and none in its file.
+        # A string that was put in has a path in the message, and no offset in its file.
         if payload is not None and payload.span is not None and payload.document is document and document.root:
             offset = payload.span[0]
             path = field_path(document, offset)

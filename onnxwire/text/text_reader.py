@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import io
 import re
-from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import FieldDescriptor
-from onnxwire.engine.message import Message
-from onnxwire.errors import DecodeError, did_you_mean
+from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
-from onnxwire.text.text_writer import BATCH
+from onnxwire.text.fields import BATCH
+from onnxwire.text.values import INTEGER_RANGES, enum_reader, integer_reader
+from onnxwire.text.window import AHEAD, Text, Window, closing_quote, new_message, safe_cut, show, unknown_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from onnxwire.text.window import MessageT
 
-    MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
-Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
-"""A text, or a file object that gives one; bytes are UTF-8."""
-
-PIECE = 1 << 18  # characters of the text that are read at a time
-AHEAD = 8192  # characters of the text that are in memory, if there are so many, where a field or message begins
 _RUN = 64  # numbers of a field after which there will be more of them
 
 
@@ -45,7 +38,7 @@ def from_text(
 
     text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
     to its end. type: the class of the message. ignore_unknown: skip fields that the message does not have, such as
-    those of a newer ONNX, and the numbers that `onnxwire dump` prints in place of their names.
+    those of a newer ONNX, and the numbers that `onnxwire dump` prints instead of their names.
     Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
     Fields that are retired or reserved are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for a text that is none of such a message, or nested more than 100 deep;
@@ -69,177 +62,6 @@ def parse_text(message: Any, text: Text, *, ignore_unknown: bool = False) -> Non
 # --- what both text forms need for reading
 
 
-def new_message(cls: type[MessageT]) -> MessageT:
-    """An empty message of a class; raises TypeError for what is not a message class of onnxwire."""
-    if not isinstance(cls, type) or not issubclass(cls, Message):
-        raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
-    return cls()
-
-
-class Window:
-    """The part of a text that is in memory: `buf`, of which `pos` and what follows has not been read yet.
-
-    is_last: the text ends where `buf` ends. is_clean: there is no surrogate in what has been in `buf` so far.
-    """
-
-    __slots__ = ("_column", "_line", "_pieces", "buf", "is_clean", "is_last", "pos", "source")
-
-    def __init__(self, text: Text) -> None:
-        self.buf = ""
-        self.pos = 0
-        self.is_last = False
-        self.is_clean = True
-        self._line = self._column = 0  # of the first character of `buf`
-        self.source = f"<{type(text).__name__}>"
-        if isinstance(text, str):
-            self._pieces = _slices(text)
-        elif isinstance(text, bytes | bytearray | memoryview):
-            self._pieces = self._decoded(_slices(memoryview(text).cast("B")))
-        elif hasattr(text, "read"):
-            name = getattr(text, "name", None)
-            self.source = name if isinstance(name, str) else self.source
-            self._pieces = self._decoded(iter(lambda: text.read(PIECE), None))
-        else:
-            raise TypeError(f"expected a str, bytes or a file object, not {type(text).__name__}")
-        self.more()
-
-    def more(self) -> None:
-        """Drop what has been read, and add more of the text where there is more."""
-        buf, pos = self.buf, self.pos
-        lines = buf.count("\n", 0, pos)
-        self._line += lines
-        self._column = pos - 1 - buf.rfind("\n", 0, pos) if lines else self._column + pos
-        rest = [buf[pos:]]
-        self.buf, self.pos = rest[0], 0
-        # What is left has not been enough. Doubling it keeps the work linear, however long a value is.
-        wanted = max(len(rest[0]), 1)
-        try:
-            while wanted > 0:
-                piece = next(self._pieces, None)
-                if piece is None:
-                    self.is_last = True
-                    break
-                self.is_clean = self.is_clean and (piece.isascii() or _is_text(piece))
-                rest.append(piece)
-                wanted -= len(piece)
-        except UnicodeDecodeError as error:
-            sound = error.object[: error.start].decode(error.encoding, "replace")
-            self.buf = "".join([*rest, sound])
-            reason = f"the byte 0x{error.object[error.start]:02x} is not valid {error.encoding} here ({error.reason})"
-            raise self.error(reason, self.place(len(self.buf))) from None
-        self.buf = "".join(rest)
-
-    def place(self, pos: int) -> str:
-        """Where in the text a place of `buf` is."""
-        lines = self.buf.count("\n", 0, pos)
-        column = pos - self.buf.rfind("\n", 0, pos) if lines else self._column + pos + 1
-        return f"line {self._line + lines + 1:,}, column {column:,}"
-
-    def error(self, reason: str, place: str, path: str = "") -> DecodeError:
-        """The DecodeError for a fault at a place, in the field of a path."""
-        return DecodeError(f"{place}: {reason}", path=path, source=self.source)
-
-    def _decoded(self, pieces: Iterator[Any]) -> Iterator[str]:
-        decoder = getincrementaldecoder("utf-8")()
-        for piece in pieces:
-            if isinstance(piece, str):
-                if not piece:
-                    return
-                yield piece
-            elif isinstance(piece, bytes | memoryview):
-                yield decoder.decode(piece, not piece)
-                if not piece:
-                    return
-            else:
-                raise TypeError(f"{self.source} gives {type(piece).__name__}, not str or bytes")
-
-
-def _slices(text: Any) -> Iterator[Any]:
-    for start in range(0, len(text), PIECE):
-        yield text[start : start + PIECE]
-    if not isinstance(text, str):
-        yield b""
-
-
-def _is_text(piece: str) -> bool:
-    try:
-        piece.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def show(token: str) -> str:
-    """A token as error messages quote it."""
-    if not token:
-        return "the end of the text"
-    return repr(token if len(token) <= 40 else token[:37] + "...")
-
-
-def unknown_field(descriptor: Any, name: str, names: Any) -> str:
-    """The reason for refusing a field that the message has not; `names`: those that it has."""
-    return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"
-
-
-def _run_start(buf: str, start: int, end: int) -> int:
-    """Where the backslashes begin that stand before `end`."""
-    if end == start or buf[end - 1] != "\\":
-        return end
-    return start + len(buf[start:end].rstrip("\\"))
-
-
-def closing_quote(buf: str, start: int, quote: str) -> int:
-    """The place of the quote that ends a string literal; len(buf) where there is none."""
-    end = buf.find(quote, start)
-    while end >= 0:
-        if (end - _run_start(buf, start, end)) % 2 == 0:
-            return end
-        start, end = end + 1, buf.find(quote, end + 1)
-        if 0 <= end - start < 32:  # where there are many, one match is faster
-            end = _BODIES[quote].match(buf, start).end()  # type: ignore[union-attr]
-            return end if buf[end : end + 1] == quote else len(buf)
-    return len(buf)
-
-
-_BODIES = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'"}
-
-
-def safe_cut(buf: str, start: int, end: int) -> int:
-    """A place where a string literal may be cut, so that both parts can be decoded alone; `start` where there is none.
-
-    start: the beginning of the literal, or where it was cut before. end: the end of what there is of it.
-    No escape is cut apart, and the escape of a low surrogate is not parted from what may be that of its high one. There
-    are 12 characters or more after the place, so that the escape that stands there is whole.
-    """
-    last = end - 12
-    while last > start:
-        slash = buf.rfind("\\", start, last)
-        if slash < 0 or last - slash > 256:  # longer than any escape
-            return last
-        first = _run_start(buf, start, slash)
-        if first > start and not (buf[first + 1] == "u" and buf[first + 2] in "dD" and buf[first + 3] in "cdefCDEF"):
-            return first
-        if slash - first > 1:  # pairs, which are escaped backslashes
-            return first + (slash - first) // 2 * 2
-        last = first
-    return start
-
-
-INTEGER_RANGES = {
-    FieldDescriptor.TYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_SINT32: ("sint32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_SFIXED32: ("sfixed32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_INT64: ("int64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_SINT64: ("sint64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_SFIXED64: ("sfixed64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_UINT32: ("uint32", 0, (1 << 32) - 1),
-    FieldDescriptor.TYPE_FIXED32: ("fixed32", 0, (1 << 32) - 1),
-    FieldDescriptor.TYPE_UINT64: ("uint64", 0, (1 << 64) - 1),
-    FieldDescriptor.TYPE_FIXED64: ("fixed64", 0, (1 << 64) - 1),
-    FieldDescriptor.TYPE_ENUM: ("an enum", -(1 << 31), (1 << 31) - 1),
-}
-
-
 # --- values
 
 
@@ -257,16 +79,8 @@ def _parse_integer(token: str) -> int:
 _OCTAL = re.compile("(-?)0([0-7]+)")
 
 
-def _integer_reader(field: Any) -> Callable[[str], int]:
-    name, least, greatest = INTEGER_RANGES[field.type]
-
-    def read(token: str) -> int:
-        number = _parse_integer(token)
-        if least <= number <= greatest:
-            return number
-        raise ValueError(f"{show(token)} is out of the range of {name}")
-
-    return read
+def _read_enum_number(token: str) -> int:
+    return int(token, 0)
 
 
 def _read_float(token: str) -> float:
@@ -297,27 +111,6 @@ def _read_bool(token: str) -> bool:
     if value is None:
         raise ValueError(f"expected true or false, found {show(token)}")
     return value
-
-
-def _enum_reader(field: Any) -> Callable[[str], int]:
-    enum = field.enum_type
-    numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
-    known = set(numbers.values())
-    _, least, greatest = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
-
-    def read(token: str) -> int:
-        number = numbers.get(token)
-        if number is not None:
-            return number
-        try:
-            number = int(token, 0)
-        except ValueError:
-            raise ValueError(f"{enum.full_name} has no value {show(token)}") from None
-        if number in known or (not enum.is_closed and least <= number <= greatest):
-            return number
-        raise ValueError(f"{enum.full_name} has no value with the number {show(token)}")
-
-    return read
 
 
 def _unescape(text: str) -> bytes:
@@ -399,7 +192,7 @@ class _TextParser:
         self.stack: list[_Frame] = []
         self.tables: dict[Any, _Table] = {}
         self.runs: dict[tuple[str, str], re.Pattern[str]] = {}
-        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its place
+        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its position
 
     # --- the short cut
 
@@ -826,7 +619,7 @@ class _TextParser:
             table[field.name] = (*entry, entry)
 
     def _error(self, reason: str, frame: _Frame, entry: _Entry | None = None) -> DecodeError:
-        """The error for what stands at the window's place; `entry`: the field of the message that it belongs to."""
+        """The error for what stands at the window's position; `entry`: the field of the message that it belongs to."""
         path = []
         message = None
         for child, _, _, _, child_entry in [*self.stack, frame]:
@@ -838,10 +631,10 @@ class _TextParser:
             name = entry.field.name
             if entry.is_repeated:
                 values = frame[2].get(name)
-                place = len(getattr(message, name)) + (len(values) if isinstance(values, list) else 0)
-                name = f"{name}[{place}]"
+                index = len(getattr(message, name)) + (len(values) if isinstance(values, list) else 0)
+                name = f"{name}[{index}]"
             path.append(name)
-        return self.window.error(reason, self.window.place(self.window.pos), ".".join(path))
+        return self.window.error(reason, self.window.position(self.window.pos), ".".join(path))
 
 
 def _form_of(field: Any) -> tuple[int, Any]:
@@ -857,7 +650,9 @@ def _form_of(field: Any) -> tuple[int, Any]:
         return _WORD, _read_float
     if kind == FieldDescriptor.TYPE_BOOL:
         return _WORD, _read_bool
-    return _WORD, _enum_reader(field) if kind == FieldDescriptor.TYPE_ENUM else _integer_reader(field)
+    return _WORD, enum_reader(field, _read_enum_number, show) if kind == FieldDescriptor.TYPE_ENUM else integer_reader(
+        field, _parse_integer, show
+    )
 
 
 def _item_of(field: Any) -> str:

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import io
 import json
-import random
 from pathlib import Path
 from unittest import mock
 
@@ -19,11 +18,10 @@ from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
 from test_json import mend
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_broken_text
-from test_text_parser import Readers, Repeating, Slow, kinds_of_text, mutated, peak_of
+from test_text_parser import Readers, Repeating, Slow, peak_of
 
 import onnxwire
-from onnxwire.text import json_reader, text_reader
-from onnxwire.text.text_writer import BATCH
+from onnxwire.text import json_reader, window
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
@@ -59,23 +57,13 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def pieces(request, monkeypatch):
     """The text is read so many characters at a time."""
     if request.param:
-        for module in (text_reader, json_reader):
-            monkeypatch.setattr(module, "PIECE", request.param)
+        for module in (window, json_reader):
+            monkeypatch.setattr(module, "CHUNK", request.param)
 
 
 # --- what is printed is read
 
 STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}, {"indent": 0}]
-
-
-@EVERY_MESSAGE
-@settings(max_examples=10)
-@given(data=st.data())
-def test_what_the_official_runtime_prints_is_read(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
-    for style in STYLES:
-        check(PAIRS[name], json_format.MessageToJson(message, **style))
 
 
 @EVERY_MESSAGE
@@ -245,39 +233,6 @@ SNIPPETS = (
 )
 
 
-@pytest.mark.parametrize("pair_of_classes", [EVERYTHING, SPARSE, HOLDER], ids=["Everything", "Sparse", "Holder"])
-@settings(max_examples=40)
-@given(seed=st.integers(0, 1 << 32))
-def test_any_text_is_read_or_refused_as_by_the_official_runtime(pair_of_classes, seed):
-    draw = random.Random(seed)
-    for _ in range(20):
-        check(pair_of_classes, mutated(draw, random_text(draw, pair_of_classes[0].DESCRIPTOR, 3), SNIPPETS))
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 1 << 32))
-def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
-    draw = random.Random(seed)
-    for _ in range(10):
-        text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
-        wanted = reading(EVERYTHING, text)
-        size = draw.choice([1, 2, 3, 10, 30, 200])
-        with mock.patch.object(text_reader, "PIECE", size), mock.patch.object(json_reader, "PIECE", size):
-            assert reading(EVERYTHING, text) == wanted
-
-
-@EVERY_MESSAGE
-@settings(max_examples=15)
-@given(data=st.data(), seed=st.integers(0, 1 << 32))
-def test_mutations_of_printed_json_are_read_or_refused_as_by_the_official_runtime(name, data, seed):
-    ours, official = PAIRS[name]
-    draw = random.Random(seed)
-    text = json_format.MessageToJson(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
-    if len(text) < 5000:
-        for _ in range(5):
-            check(PAIRS[name], mutated(draw, text, SNIPPETS))
-
-
 # --- numbers in batches
 
 
@@ -289,21 +244,6 @@ def test_floats_read_back(values):
     tensor = TENSOR[1](float_data=values, double_data=values)
     # The official runtime refuses what it prints of the greatest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
-
-
-@pytest.mark.parametrize("size", [1000, text_reader.PIECE])
-@pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
-def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
-    n = BATCH + extra
-    values = range(-5, n - 5)
-    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
-    message.many_bool.extend(value % 3 == 0 for value in values)
-    message.many_shade.extend([0, 70] * (n // 2))
-    for module in (text_reader, json_reader):
-        monkeypatch.setattr(module, "PIECE", size)
-    for style in STYLES:
-        text = json_format.MessageToJson(message, **style)
-        assert onnxwire.from_json(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
 
 
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2", "null", "[]", "1,"])
@@ -320,18 +260,6 @@ def test_a_fault_behind_many_numbers_has_its_place(fault, pieces):
 # --- what a text may be
 
 
-def test_text_may_be_a_str_bytes_or_a_file(tmp_path):
-    text = '{"oneString": "é€𝄞",\n"manyInt32": [1, 2]}\n'
-    wanted = official_reading(EVERYTHING[1], text)
-    for kind in kinds_of_text(text):
-        assert reading(EVERYTHING, kind) == wanted
-    path = tmp_path / "text.json"
-    path.write_text(text, encoding="utf-8")
-    for mode, encoding in (("rb", None), ("r", "utf-8")):
-        with open(path, mode, encoding=encoding) as file:
-            assert reading(EVERYTHING, file) == wanted
-
-
 def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING[1], data) is None
@@ -340,12 +268,6 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
                 onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
             ):
                 onnxwire.from_json(kind, EVERYTHING[0])
-
-
-def test_without_a_type_it_is_a_model():
-    model = onnxwire.from_json(onnxwire.to_json(onnxwire.load(DIGITS)))
-    assert type(model) is onnxwire.ModelProto
-    assert model == onnxwire.load(DIGITS)
 
 
 def test_numbers_of_enums_are_not_taken_modulo_two_to_the_32nd():
@@ -512,8 +434,8 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    for module in (text_reader, json_reader):
-        monkeypatch.setattr(module, "PIECE", 10_000)
+    for module in (window, json_reader):
+        monkeypatch.setattr(module, "CHUNK", 10_000)
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import random
 import re
 import subprocess
 import sys
@@ -22,8 +21,7 @@ from test_bundled_files import FILES, pair, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
 
 import onnxwire
-from onnxwire.text import text_reader
-from onnxwire.text.text_writer import BATCH
+from onnxwire.text import text_reader, window
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE = PAIRS["test.Sparse"]
@@ -101,7 +99,7 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def pieces(request, monkeypatch):
     """The text is read so many characters at a time, and no more than is needed."""
     if request.param:
-        monkeypatch.setattr(text_reader, "PIECE", request.param)
+        monkeypatch.setattr(window, "CHUNK", request.param)
         monkeypatch.setattr(text_reader, "AHEAD", 0)
 
 
@@ -115,16 +113,6 @@ STYLES = [
     {"as_utf8": False, "force_colon": True},
     {"use_index_order": True},
 ]
-
-
-@EVERY_MESSAGE
-@settings(max_examples=20)
-@given(data=st.data())
-def test_what_the_official_runtime_prints_is_read(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
-    for style in STYLES:
-        check(PAIRS[name], text_format.MessageToString(message, **style))
 
 
 @EVERY_MESSAGE
@@ -291,38 +279,6 @@ def mutated(draw, text, snippets):
     return text
 
 
-@pytest.mark.parametrize("pair_of_classes", [EVERYTHING, SPARSE], ids=["Everything", "Sparse"])
-@settings(max_examples=40)
-@given(seed=st.integers(0, 1 << 32))
-def test_any_text_is_read_or_refused_as_by_the_official_runtime(pair_of_classes, seed):
-    draw = random.Random(seed)
-    for _ in range(20):
-        check(pair_of_classes, mutated(draw, random_text(draw, pair_of_classes[0].DESCRIPTOR, 3), SNIPPETS))
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 1 << 32))
-def test_where_the_text_is_cut_into_pieces_makes_no_difference(seed):
-    draw = random.Random(seed)
-    for _ in range(10):
-        text = mutated(draw, random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), SNIPPETS)
-        wanted = reading(EVERYTHING, text)
-        with mock.patch.multiple(text_reader, PIECE=draw.choice([1, 2, 3, 10, 30, 200]), AHEAD=draw.choice([0, 5])):
-            assert reading(EVERYTHING, text) == wanted
-
-
-@EVERY_MESSAGE
-@settings(max_examples=15)
-@given(data=st.data(), seed=st.integers(0, 1 << 32))
-def test_mutations_of_printed_text_are_read_or_refused_as_by_the_official_runtime(name, data, seed):
-    ours, official = PAIRS[name]
-    draw = random.Random(seed)
-    text = text_format.MessageToString(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
-    if len(text) < 5000:
-        for _ in range(5):
-            check(PAIRS[name], mutated(draw, text, SNIPPETS))
-
-
 # --- numbers in batches
 
 
@@ -333,20 +289,6 @@ def test_floats_read_back(values):
     tensor = TENSOR[1](float_data=values, double_data=values)
     for style in STYLES:
         assert check(TENSOR, text_format.MessageToString(tensor, **style))
-
-
-@pytest.mark.parametrize("size", [1000, text_reader.PIECE])
-@pytest.mark.parametrize("extra", [-1, 0, 1, BATCH + 3])
-def test_more_numbers_than_a_batch_are_all_read(extra, size, monkeypatch):
-    n = BATCH + extra
-    values = range(-5, n - 5)
-    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
-    message.many_bool.extend(value % 3 == 0 for value in values)
-    message.many_shade.extend([0, 70] * (n // 2))
-    monkeypatch.setattr(text_reader, "PIECE", size)
-    for style in STYLES[:3]:
-        text = text_format.MessageToString(message, **style)
-        assert onnxwire.from_text(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
 
 
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2"])
@@ -370,29 +312,17 @@ class Slow:
 
     def __init__(self, content):
         self.content = content
-        self.place = 0
+        self.offset = 0
 
     def read(self, n=-1):
-        self.place += 1
-        return self.content[self.place - 1 : self.place]
+        self.offset += 1
+        return self.content[self.offset - 1 : self.offset]
 
 
 def kinds_of_text(text):
     """A text in all the forms that it may have."""
     data = text.encode()
     return [text, data, bytearray(data), memoryview(data), io.StringIO(text), io.BytesIO(data), Slow(text), Slow(data)]
-
-
-def test_text_may_be_a_str_bytes_or_a_file(tmp_path):
-    text = 'one_string: "é€𝄞" # é\nmany_int32: [1, 2]\n'
-    wanted = official_reading(EVERYTHING[1], text)
-    for kind in kinds_of_text(text):
-        assert reading(EVERYTHING, kind) == wanted
-    path = tmp_path / "text.txt"
-    path.write_text(text, encoding="utf-8")
-    for mode, encoding in (("rb", None), ("r", "utf-8")):
-        with open(path, mode, encoding=encoding) as file:
-            assert reading(EVERYTHING, file) == wanted
 
 
 def test_a_file_is_read_from_where_it_stands():
@@ -426,12 +356,6 @@ def test_wrong_arguments_are_refused(read_text):
 
     with pytest.raises(TypeError, match="gives int, not str or bytes"):
         read_text(Numbers())
-
-
-def test_without_a_type_it_is_a_model():
-    model = onnxwire.from_text(onnxwire.to_text(onnxwire.load(DIGITS)))
-    assert type(model) is onnxwire.ModelProto
-    assert model == onnxwire.load(DIGITS)
 
 
 def test_the_parsers_are_imported_when_they_are_asked_for():
@@ -653,7 +577,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(text_reader, "PIECE", 10_000)
+    monkeypatch.setattr(window, "CHUNK", 10_000)
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

@@ -1,0 +1,133 @@
+"""The fields that text and JSON print: which are there, long values, and numbers in as few digits as tell them."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Any
+
+from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.payload import Payload
+from onnxwire.engine.repeated import RepeatedSpan
+
+SMALL = 1 << 16  # bytes of a message, or of a value, that is read at once
+CHUNK = 3 << 14  # bytes of a longer value that are read at a time: a multiple of 3 for base64, little for the caches
+BATCH = 4096  # numbers that are formatted at a time
+
+Format = Callable[[Sequence[Any]], list[str]]
+
+
+def check_arguments(message: object, max_bytes: int | None) -> None:
+    """Raise TypeError for what is not a message, ValueError for a negative limit."""
+    if not isinstance(message, Message):
+        raise TypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    if max_bytes is not None and max_bytes < 0:
+        raise ValueError(f"max_bytes is {max_bytes}; it must not be negative")
+
+
+class LongValue:
+    """A string or bytes value that is too long to be read at once."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, payload: Payload | memoryview) -> None:
+        self._buffer = payload
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def read(self) -> Iterator[bytes]:
+        """The bytes, a multiple of 3 at a time."""
+        for start in range(0, len(self._buffer), CHUNK):
+            # The view is let go of in between, so that whoever reads can stop and close the document.
+            with memoryview(self._buffer) as view:
+                piece = bytes(view[start : start + CHUNK])
+            yield piece
+
+    def read_text(self) -> Iterator[str]:
+        """The characters, as a string field gives them: bytes that are not valid UTF-8 are escaped as surrogates."""
+        decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        for piece in self.read():
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", True)
+
+
+def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
+    """Each field that is there with its values, by number; of a singular field that is one.
+
+    Values are what the attribute gives, or a LongValue.
+    """
+    span = message._span
+    if span is not None and span[1] - span[0] <= SMALL:
+        for field, value in message.ListFields():
+            yield field, value if field.is_repeated else (value,)
+        return
+    for field in message.DESCRIPTOR.fields:
+        is_payload = field.type in (field.TYPE_STRING, field.TYPE_BYTES)
+        if field.is_repeated:
+            values = getattr(message, field.name)
+            if values:
+                yield field, _payloads(field, values) if is_payload else values
+        elif message.HasField(field.name):
+            payload = message._payload(field.name) if is_payload else None
+            if payload is not None and len(payload) > SMALL:
+                yield field, (LongValue(payload),)
+            else:
+                yield field, (getattr(message, field.name),)
+
+
+def _payloads(field: FieldDescriptor, values: RepeatedSpan[Any]) -> Iterator[str | bytes | LongValue]:
+    """The elements of a repeated string or bytes."""
+    for payload in values._payloads():
+        if len(payload) > SMALL:
+            yield LongValue(payload)
+        else:
+            data = bytes(payload)
+            yield data.decode("utf-8", "surrogateescape") if field.type == field.TYPE_STRING else data
+
+
+def byte_count(value: str | bytes | LongValue) -> int:
+    """How many bytes a string or bytes value has in the document."""
+    if isinstance(value, LongValue):
+        return len(value)
+    return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
+
+
+def shortest_floats(values: Sequence[float]) -> list[float]:
+    """Of each float32 the number with the fewest digits, but no less than 6, that rounds to it, as protobuf does."""
+    pack = Struct(f"{len(values)}f")
+    found = _rounded(values, 6)
+    if pack.pack(*found) == pack.pack(*values):
+        return found
+    singles = pack.unpack(pack.pack(*found))
+    wrong = [i for i, value in enumerate(values) if singles[i] != value == value]
+    for digits in (7, 8, 9):
+        if not wrong:
+            break
+        better = _rounded([values[i] for i in wrong], digits)
+        pack = Struct(f"{len(wrong)}f")
+        singles = pack.unpack(pack.pack(*better))
+        for i, number in zip(wrong, better, strict=True):
+            found[i] = number
+        wrong = [i for i, single in zip(wrong, singles, strict=True) if single != values[i]]
+    return found
+
+
+def _rounded(values: Sequence[float], digits: int) -> list[float]:
+    # One format for all: three times as fast as one call a number.
+    return list(map(float, (f"%.{digits}g " * len(values) % tuple(values)).split()))
+
+
+# --- the text format
+
+
+def format_plainly(values: Sequence[Any]) -> list[str]:
+    """Numbers as Python prints them."""
+    return list(map(str, values))
+
+
+def format_bools(values: Sequence[bool]) -> list[str]:
+    """Truth values as both formats have them."""
+    return ["true" if value else "false" for value in values]

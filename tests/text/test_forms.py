@@ -1,0 +1,211 @@
+"""Text and JSON alike: they are printed and read as by the official runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import pytest
+import test_json
+import test_json_parser
+import test_text
+import test_text_parser
+import wire
+from google.protobuf import json_format, text_format
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_bundled_files import FILES, pair, read
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, number_of
+from test_text_parser import kinds_of_text, mutated
+
+import onnxwire
+from onnxwire.text import fields, json_reader, text_reader, window
+
+# Both readers of text leave it to Python to say so.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
+]
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+
+
+@dataclass
+class Form:
+    """One of the two forms; printing, reading: the test modules of its printer and its reader."""
+
+    printing: ModuleType
+    reading: ModuleType
+    to_form: Any
+    from_form: Any
+    official: Any
+    sample: str
+
+    def cut(self, size, ahead=None):
+        """Read the text so many characters at a time, and `ahead` more than is needed."""
+        patches = contextlib.ExitStack()
+        for module, name, value in (
+            (window, "CHUNK", size), (json_reader, "CHUNK", size), (text_reader, "AHEAD", ahead),
+        ):  # fmt: skip
+            if value is not None:
+                patches.enter_context(mock.patch.object(module, name, value))
+        return patches
+
+
+FORMS = {
+    "text": Form(
+        test_text, test_text_parser, onnxwire.to_text, onnxwire.from_text, text_format.MessageToString,
+        'one_string: "é€𝄞" # é\nmany_int32: [1, 2]\n',
+    ),
+    "json": Form(
+        test_json, test_json_parser, onnxwire.to_json, onnxwire.from_json, json_format.MessageToJson,
+        '{"oneString": "é€𝄞",\n"manyInt32": [1, 2]}\n',
+    ),
+}  # fmt: skip
+EACH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+# --- printing
+
+
+@EACH
+@EVERY_MESSAGE
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_message_is_printed_as_officially(form, name, data):
+    form.printing.check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
+
+
+@EACH
+def test_every_bundled_file_is_printed_as_officially(form):
+    for file in FILES:
+        form.printing.check(pair(file), read(file))
+
+
+@EACH
+@settings(max_examples=80)
+@given(values=st.lists(FLOATS, max_size=60))
+@example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+@example(values=[struct.unpack("<f", struct.pack("<I", bits))[0] for bits in range(0x7F7FFF00, 0x7F800001)])
+def test_floats_have_the_official_digits(form, values):
+    form.printing.check(TENSOR, TENSOR[1](float_data=values, double_data=values).SerializeToString())
+
+
+@EACH
+def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
+    values = range(-5, 2 * fields.BATCH + 5)
+    tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
+    form.printing.check(TENSOR, tensor.SerializeToString())
+
+
+@EACH
+@settings(max_examples=80)
+@given(texts=st.lists(st.text() | st.binary(), max_size=3))
+@example(texts=[bytes([byte]) for byte in range(256)])
+@example(texts=["".join(map(chr, range(0x250)))])
+@example(texts=["\u2028\U0010ffff\ud7ff\ue000", "a" * 100])
+@example(texts=[b"\xf0\x9f\x98A", b"\xed\xa0\x80", b"\xc0\x80", b"a\xff\xe2\x82", "\u0800\U0010ffff"])
+def test_strings_and_bytes_have_the_official_form(form, texts):
+    numbers = [number_of(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
+    values = [value if isinstance(value, bytes) else value.encode() for value in texts]
+    form.printing.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
+
+
+@EACH
+@pytest.mark.parametrize("piece", ["a", "ä", "€", "𝄞", "\0", "a𝄞€", b"a\xff", b"\xf0\x9f\x98"], ids=ascii)
+@pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
+def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, piece):
+    unit = piece if isinstance(piece, bytes) else piece.encode()
+    number = number_of(EVERYTHING[0], name)
+    for shift in range(4):
+        value = b"y" * (fields.CHUNK - 10 + shift) + unit * 8 + b"z" * fields.SMALL
+        form.printing.check(
+            EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
+        )
+
+
+# --- reading
+
+
+@EACH
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data())
+def test_what_the_official_runtime_prints_is_read(form, name, data):
+    message = PAIRS[name][1].FromString(data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
+    for style in form.reading.STYLES:
+        form.reading.check(PAIRS[name], form.official(message, **style))
+
+
+@EACH
+@pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_any_text_is_read_or_refused_as_by_the_official_runtime(form, name, seed):
+    draw = random.Random(seed)
+    for _ in range(20):
+        text = form.reading.random_text(draw, PAIRS[name][0].DESCRIPTOR, 3)
+        form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
+
+
+@EACH
+@EVERY_MESSAGE
+@settings(max_examples=15)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_mutations_of_printed_texts_are_read_or_refused_as_by_the_official_runtime(form, name, data, seed):
+    ours, official = PAIRS[name]
+    draw = random.Random(seed)
+    text = form.official(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
+    if len(text) < 5000:
+        for _ in range(5):
+            form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
+
+
+@EACH
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_where_the_text_is_cut_into_pieces_makes_no_difference(form, seed):
+    draw = random.Random(seed)
+    for _ in range(10):
+        text = mutated(draw, form.reading.random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
+        wanted = form.reading.reading(EVERYTHING, text)
+        with form.cut(draw.choice([1, 2, 3, 10, 30, 200]), draw.choice([0, 5])):
+            assert form.reading.reading(EVERYTHING, text) == wanted
+
+
+@EACH
+@pytest.mark.parametrize("size", [1000, window.CHUNK])
+@pytest.mark.parametrize("extra", [-1, 0, 1, fields.BATCH + 3])
+def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
+    n = fields.BATCH + extra
+    values = range(-5, n - 5)
+    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
+    message.many_bool.extend(value % 3 == 0 for value in values)
+    message.many_shade.extend([0, 70] * (n // 2))
+    with form.cut(size):
+        for style in form.reading.STYLES[:5]:
+            text = form.official(message, **style)
+            assert form.from_form(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
+
+
+@EACH
+def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
+    wanted = form.reading.official_reading(EVERYTHING[1], form.sample)
+    for kind in kinds_of_text(form.sample):
+        assert form.reading.reading(EVERYTHING, kind) == wanted
+    path = tmp_path / "sample"
+    path.write_text(form.sample, encoding="utf-8")
+    for mode, encoding in (("rb", None), ("r", "utf-8")):
+        with open(path, mode, encoding=encoding) as file:
+            assert form.reading.reading(EVERYTHING, file) == wanted
+
+
+@EACH
+def test_without_a_type_it_is_a_model(form):
+    model = form.from_form(form.to_form(onnxwire.load(DIGITS)))
+    assert type(model) is onnxwire.ModelProto
+    assert model == onnxwire.load(DIGITS)
