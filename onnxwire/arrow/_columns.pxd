@@ -77,6 +77,7 @@ cdef class Columns:
 cdef int widen(Values* values, int64_t extra) except -1
 cdef int mark_null(Values* values) except -1
 cdef int end_list(Column* column, bint is_null) except -1
+cdef int add_list(Column* column, int64_t row) except -1
 
 
 cdef inline int add_null(Values* values) except -1:
@@ -111,3 +112,14 @@ cdef inline int add_view(Values* values, const View* view) except -1:
     (<View*>values.data)[values.n] = view[0]
     values.n += 1
     return 0
+
+
+cdef inline int add_value(Values* values, int64_t i) except -1:
+    """Add the value that stands at an index again."""
+    cdef View view
+    if values.capacity == 0 or (values.valid != NULL and not values.valid[i >> 3] >> (i & 7) & 1):
+        return add_null(values)
+    if values.width == sizeof(View):
+        view = (<View*>values.data)[i]  # which may move
+        return add_view(values, &view)
+    return add_number(values, (<int64_t*>values.data)[i] if values.width == 8 else (<int32_t*>values.data)[i])

@@ -108,6 +108,20 @@ cdef int end_list(Column* column, bint is_null) except -1:
     return 0
 
 
+cdef int add_list(Column* column, int64_t row) except -1:
+    """Add the list that a row before has."""
+    cdef int32_t* ends
+    cdef int64_t i
+    cdef int64_t stop
+    if not is_valid(&column.rows, row):
+        return end_list(column, True)
+    ends = <int32_t*>column.rows.data
+    stop = ends[row + 1]
+    for i in range(ends[row], stop):
+        add_value(&column.items, i)
+    return end_list(column, False)
+
+
 cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
     """Put a short string into its view."""
     memset(view, 0, sizeof(View))

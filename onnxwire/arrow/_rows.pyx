@@ -10,7 +10,7 @@ from onnxwire.arrow._program cimport (
     SIZE, STORAGE, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
 )
 from onnxwire.arrow._storage cimport add_storage
-from onnxwire.arrow._types cimport add_type
+from onnxwire.arrow._types cimport Types, add_type
 from onnxwire.arrow._uses cimport Scope, add_uses, enter
 from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
@@ -36,7 +36,7 @@ cdef class Rows(Walk):
     cdef int64_t tensors
     cdef Texts enum_names
     cdef Texts type_names
-    cdef Texts tensor_types
+    cdef Types types
     cdef Scope scope
 
     def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes):
@@ -178,7 +178,7 @@ cdef class Rows(Walk):
                 else:
                     self.add_named(values, &self.type_names, <int32_t>slot.n, name_of)
             elif step.source == TYPE:
-                add_type(self, &self.tensor_types, column, step.field, message, slots, flags)
+                add_type(self, &self.types, column, step.field, message, slots, flags)
             elif step.source == STORAGE:
                 known = self.sizes.get(self.tensors) if self.sizes else None
                 self.tensors += 1

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The types of values, as operators write them, with their shapes."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
-from onnxwire._varint cimport MAX_DEPTH, Record
-from onnxwire.arrow._columns cimport Columns, Values, add_null, add_number, end_list
+from onnxwire._varint cimport MAX_DEPTH, Record, load64
+from onnxwire.arrow._columns cimport Columns, Values, add_list, add_null, add_number, add_value, end_list
 from onnxwire.arrow._program cimport WIDEST, field_of
 from onnxwire.arrow._walk cimport start_at
 from onnxwire.engine.table cimport Table
@@ -21,28 +22,61 @@ def tensor_type(number):
 
 
 cdef int add_type(
-    Walk walk, Texts* names, Column* column, Field* type_field, const Message* message, const Slot* slots,
+    Walk walk, Types* types, Column* column, Field* type_field, const Message* message, const Slot* slots,
     uint32_t flags
 ) except -1:
-    """Add the type, the shape and the dims of a value; names: the texts of types that were made."""
-    cdef Slot[WIDEST] inner
-    cdef uint32_t inner_flags
+    """Add the type, the shape and the dims of a value; types: those that were added."""
     cdef Message type
-    cdef Message tensor
-    cdef Field* field
+    cdef SeenType* seen
+    cdef uint64_t n
+    cdef int64_t row = column.rows.n
+    cdef int64_t repaired = walk.columns.repaired
     if slots[type_field.slot].p == NULL:
         return end_type(column, True)
     walk.child(walk.wanted, message, slots, flags, type_field, &type)
-    walk.scan(type_field.sub, &type, inner, &inner_flags)
+    if type.parts != NULL:
+        return read_type(walk, &types.names, column, type_field.sub, &type)
+    n = <uint64_t>(type.end - type.p)
+    seen = &types.seen[hash_of(type.p, n) & (SEEN - 1)]
+    if seen.p != NULL and seen.n == n and memcmp(seen.p, type.p, n) == 0:
+        add_value(&column.rows, seen.row)
+        add_list(column + 1, seen.row)
+        return add_list(column + 2, seen.row)
+    read_type(walk, &types.names, column, type_field.sub, &type)
+    if walk.columns.repaired == repaired:  # each string that is repaired is counted
+        seen.p = type.p
+        seen.n = n
+        seen.row = row
+    return 0
+
+
+cdef inline uint64_t hash_of(const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef uint64_t mixed = n
+    cdef uint64_t i
+    for i in range(n >> 3):
+        mixed = (mixed ^ load64(p + 8 * i)) * <uint64_t>0x9E3779B97F4A7C15
+        mixed ^= mixed >> 32
+    for i in range(n & ~<uint64_t>7, n):
+        mixed = (mixed ^ p[i]) * <uint64_t>0x9E3779B97F4A7C15
+    return mixed >> 32
+
+
+cdef int read_type(Walk walk, Texts* names, Column* column, Table* table, const Message* type) except -1:
+    """Add what a TypeProto says; names: the texts of tensor types that were made."""
+    cdef Slot[WIDEST] slots
+    cdef uint32_t flags
+    cdef Message tensor
+    cdef Field* field
+    walk.scan(table, type, slots, &flags)
     field = walk.known.tensor_type
-    if inner[field.slot].p != NULL:
-        walk.child(type_field.sub, &type, inner, inner_flags, field, &tensor)
+    if slots[field.slot].p != NULL:
+        walk.child(table, type, slots, flags, field, &tensor)
         return add_tensor_type(walk, names, column, field.sub, &tensor, True)
     field = walk.known.sparse_tensor_type
-    if inner[field.slot].p != NULL:
-        walk.child(type_field.sub, &type, inner, inner_flags, field, &tensor)
+    if slots[field.slot].p != NULL:
+        walk.child(table, type, slots, flags, field, &tensor)
         return add_tensor_type(walk, names, column, field.sub, &tensor, False)
-    text = type_text(walk, type_field.sub, &type, walk.depth)
+    text = type_text(walk, table, type, walk.depth)
     if text is None:
         return end_type(column, True)
     walk.add_word(&column.rows, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -587,3 +588,49 @@ def test_messages_of_other_schemas_are_refused():
         onnxwire.to_arrow(other(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):
         onnxwire.to_arrow(3, "nodes")
+
+
+def test_types_that_repeat_are_each_values_own():
+    choose = random.Random(5)
+    dims = [None, 0, -1, 7, 1 << 40, "batch", "a name that is longer than twelve bytes", ""]
+    types = [None]
+    for number in (0, 1, 7, 99):
+        for rank in (None, 0, 1, 2, 3):
+            shape = None if rank is None else [choose.choice(dims) for _ in range(rank)]
+            types.append((number, shape))
+    values, expected = [], []
+    for i in range(3_000):
+        kind = choose.choice(types)
+        value = onnxwire.ValueInfoProto(name=f"v{i}")
+        if kind is None:
+            expected.append((None, None, None))
+        else:
+            number, shape = kind
+            value.type.tensor_type.elem_type = number
+            if shape is not None:
+                value.type.tensor_type.shape.SetInParent()
+            for dim in shape or []:
+                added = value.type.tensor_type.shape.dim.add()
+                if isinstance(dim, int):
+                    added.dim_value = dim
+                elif dim is not None:
+                    added.dim_param = dim
+            name = onnx.TensorProto.DataType.Name(number).lower() if number != 99 else "99"
+            expected.append(
+                (
+                    f"tensor({name})",
+                    None if shape is None else [dim if isinstance(dim, int) else None for dim in shape],
+                    None if shape is None else [None if dim is None else str(dim) for dim in shape],
+                )
+            )
+        values.append(value)
+    model = onnxwire.ModelProto(graph={"value_info": values}).SerializeToString()
+    table = onnxwire.to_arrow(model, "values").to_pydict()
+    assert list(zip(table["type"], table["shape"], table["dims"], strict=True)) == expected
+
+
+def test_each_repaired_dim_of_equal_types_is_counted():
+    value = b"\x12\x0b\x0a\x09\x08\x01\x12\x05\x0a\x03\x12\x01\xff"
+    model = b"\x3a" + bytes([2 * (len(value) + 2)]) + 2 * (b"\x6a" + bytes([len(value)]) + value)
+    table = onnxwire.to_arrow(model, "values")
+    assert (table.to_pydict()["dims"], table.repaired_strings) == ([["\ufffd"], ["\ufffd"]], 2)
