@@ -22,12 +22,16 @@ _MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and prot
 def defined_names(scope: Scope) -> set[str]:
     """The names of the values that come from a graph or function itself: inputs, initializers, what its nodes make."""
     names: set[str] = set()
-    if isinstance(scope, GraphProto):
-        names.update(value.name for value in scope.input)
-        names.update(tensor.name for tensor in scope.initializer)
-        names.update(sparse.values.name for sparse in scope.sparse_initializer)
-    else:
+    # Most graphs of attributes lack most of these.
+    if not isinstance(scope, GraphProto):
         names.update(scope.input)
+    else:
+        if inputs := scope.input:
+            names.update([value.name for value in inputs])
+        if initializers := scope.initializer:
+            names.update([tensor.name for tensor in initializers])
+        if sparse_initializers := scope.sparse_initializer:
+            names.update([sparse.values.name for sparse in sparse_initializers])
     for node in scope.node:
         names.update(node.output)
     names.discard("")
