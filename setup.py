@@ -7,6 +7,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
@@ -33,6 +34,21 @@ def write_generated() -> None:
     generate.write(HERE)
 
 
+class BuildWithSwitch(build_py):
+    """Puts the line that reads ONNXWIRE_DROPIN at the start of Python beside the package, into site-packages."""
+
+    SWITCH = "onnxwire_dropin.pth"
+
+    def run(self) -> None:
+        """Build the package, then copy the line."""
+        super().run()
+        self.copy_file(self.SWITCH, os.path.join(self.build_lib, self.SWITCH), preserve_mode=False)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """Every file that is built."""
+        return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.SWITCH)]
+
+
 # On macOS and Windows the processes that translate the modules import this file first.
 if __name__ == "__main__":
     write_generated()
@@ -52,5 +68,6 @@ if __name__ == "__main__":
             compiler_directives={"language_level": 3},
             nthreads=os.cpu_count() or 1,
         ),
+        cmdclass={"build_py": BuildWithSwitch},
         options={"build_ext": {"parallel": True}},
     )

@@ -5,8 +5,9 @@
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program that was printed
 
 In lockstep each line is run in both worlds, and what it gives or raises is compared, and at the end all messages and
-their bytes. What the official runtime can't do, such as an edit or `close()` in the middle of something, is done alone:
-then errors must be our own, and the bytes sound. With threads, a reader runs beside an editor.
+their bytes; with identity, also which of the variables are one object. What the official runtime can't do, such as an
+edit or `close()` in the middle of something, is done alone: then errors must be our own, and the bytes sound. With
+threads, a reader runs beside an editor.
 
 Programs run in a process of their own. One that fails, by an error or by its death, is made shorter and printed.
 """
@@ -29,6 +30,7 @@ import traceback
 import warnings
 from collections import Counter
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 sys.path.extend(str(folder) for folder in (Path(__file__).parent, Path(__file__).with_name("engine")))
@@ -37,8 +39,9 @@ from edit_programs import Drawing
 from worlds import DIFFERENCES, Planned, Skipped, World, classes
 
 import onnxwire
+from onnxwire.engine.view import count_views, keep_identity
 
-MODES = ["lockstep", "alone", "threads"]
+MODES = ["lockstep", "identity", "alone", "threads"]
 LINES = 70
 BATCH = 50  # programs a process
 SECONDS = 20  # that a program may take
@@ -74,8 +77,11 @@ class Script:
         pass
 
 
-def lockstep(source, leader, trace) -> None:
-    """Run the same lines in both worlds and compare what comes of them."""
+def lockstep(source, leader, trace):
+    """Run the same lines in both worlds and compare what comes of them.
+
+    Returns our world, or None where the program ended before its end.
+    """
     gc.disable()  # what it finds acts at the same line in both
     ours, official = World(True), leader
     for line in traced(source, trace):
@@ -90,11 +96,35 @@ def lockstep(source, leader, trace) -> None:
             if ours.contents() != before[0]:
                 raise Finding("half done", line, repr(a), type(a).__name__)
             if official.contents() != before[1]:
-                return  # see `wholly` of DIFFERENCES
+                return None  # see `wholly` of DIFFERENCES
     for name in ours.variables():
         if name in official.names and name not in ours.gone and isinstance(ours.names[name], onnxwire.Message):
             compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (ours, official)))
             compare(f"sizes({name})", *(world.run(f"sizes({name})") for world in (ours, official)))
+    return ours
+
+
+def identity(source, leader, trace) -> None:
+    """The same with one view a message: also which variables are the same object is compared."""
+    keep_identity(True)
+    ours = lockstep(source, leader, trace)
+    if ours is None:
+        return
+    names = [
+        name
+        for name in ours.variables()
+        if name in leader.names and name not in ours.gone and isinstance(ours.names[name], onnxwire.Message)
+    ]
+    for one, other in combinations(names, 2):
+        line = f"{one} is {other}"
+        if (ours.names[one] is ours.names[other]) != (leader.names[one] is leader.names[other]):
+            raise Finding("differs", line, f"{ours.names[one] is ours.names[other]} in ours")
+    views = len({id(value) for value in ours.names.values() if isinstance(value, onnxwire.Message)})
+    ours.names.clear()
+    ours = None
+    gc.collect()
+    if count_views() >= views > 0:
+        raise Finding("kept", "", f"{count_views()} views are found though nobody has them")
 
 
 def compare(line, ours, official) -> None:
@@ -188,13 +218,18 @@ def traced(source, trace):
 
 def run(mode, seed, lines, trace) -> None:
     """Run one program: the lines, or what is drawn from the seed."""
-    leader = World(mode != "lockstep")
+    is_led = mode in ("lockstep", "identity")  # by the official runtime
+    leader = World(not is_led)
     chance = random.Random(seed)
-    source = Script(lines) if lines is not None else Drawing(chance, leader, mode, chance.choice([15, 30, LINES]))
+    source = (
+        Script(lines)
+        if lines is not None
+        else Drawing(chance, leader, "lockstep" if is_led else mode, chance.choice([15, 30, LINES]))
+    )
     seconds = SECONDS * (5 if IS_SANITIZED else 1)
     signal.alarm(seconds)
     faulthandler.dump_traceback_later(seconds - 1, file=2)  # where it hangs
-    {"lockstep": lockstep, "alone": alone, "threads": threads}[mode](source, leader, trace)
+    {"lockstep": lockstep, "identity": identity, "alone": alone, "threads": threads}[mode](source, leader, trace)
 
 
 # --- in processes of their own

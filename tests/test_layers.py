@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "arrow": IO | {"arrow"},
     "catalog": IO | {"arrow", "catalog", "checker"},
     "bridges": IO | {"arrow", "bridges", "catalog"},
+    "dropin": IO | {"dropin", "text"},
     "viewer": IO | {"analysis", "viewer"},
     "cli": IO
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "cli", "text", "transforms", "viewer"},

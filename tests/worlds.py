@@ -40,7 +40,7 @@ DIFFERENCES = {
     "indices": "An index whose `__index__` fails, or that is too large for the machine, raises what a list raises;"
     " officially always a TypeError. Drawn only where nothing is compared.",
     "doubt": "`load` refuses what looks like another kind of file; then FromString takes its place.",
-    "text": "`str` of a message is one short line; it is only called.",
+    "repr": "`repr` of a message is one short line; it is only called.",
     "buffers": "Sequences of numbers are buffers; officially a list stands for the buffer.",
     "close": "Nothing closes officially. What a document has is `gone` before `close`.",
 }
@@ -106,12 +106,13 @@ def order(value):
 
 
 def text(value):
-    """What is printed is not the same, and need not be: ours is one line."""
-    str(value), repr(value)
+    """The text of a message; what else is printed is not the same, and need not be: ours is one line."""
+    repr(value)
     if isinstance(value, onnxwire.Message):
         for form in (onnxwire.to_text, onnxwire.to_json):
             with contextlib.suppress(onnxwire.Error):
                 form(value)
+    return str(value) if hasattr(value, "DESCRIPTOR") else None
 
 
 def touch(value):

@@ -359,9 +359,9 @@ def _check_index(found: Found) -> tuple[list[range], list[int]]:
     """The coordinates that are asked for on each axis, and the shape of them together."""
     tensor: TensorProto = found.value
     try:
-        return expand_index(found.index if found.index is not None else ..., tensor.shape)
+        return expand_index(found.index if found.index is not None else ..., tuple(tensor.dims))
     except (IndexError, ValueError) as error:
-        reason = f"{error}; the shape is {list(tensor.shape)}"
+        reason = f"{error}; the shape is {list(tensor.dims)}"
         raise PathError(reason, f"{found.path}{_index_text(found.index)}", tensor._document.name) from None
 
 

@@ -15,10 +15,58 @@ if TYPE_CHECKING:
 WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXED32 = range(6)
 
 
-class EnumValueDescriptor:
-    """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in."""
+class Options:
+    """The options of a descriptor as protobuf's tools ask for them; none is set, but `packed` where a field is."""
 
-    __slots__ = ("doc", "name", "number", "since", "until")
+    __slots__ = ("packed",)
+
+    deprecated = False
+    map_entry = False
+    message_set_wire_format = False
+
+    def __init__(self, packed: bool = False) -> None:
+        self.packed = packed
+
+
+_NO_OPTIONS = Options()
+
+
+class _Described:
+    """The answers about options that all descriptors have in common."""
+
+    __slots__ = ()
+
+    has_options = False
+
+    def GetOptions(self) -> Options:
+        """The options, none of which is set."""
+        return _NO_OPTIONS
+
+
+class FileDescriptor(_Described):
+    """A file of messages: `name`, `package`, and what it declares at its top, by short names."""
+
+    __slots__ = ("enum_types_by_name", "message_types_by_name", "name", "package")
+
+    def __init__(self, name: str, package: str) -> None:
+        self.name = name
+        self.package = package
+        self.message_types_by_name: dict[str, Descriptor] = {}
+        self.enum_types_by_name: dict[str, EnumDescriptor] = {}
+
+    def __repr__(self) -> str:
+        return f"FileDescriptor({self.name})"
+
+
+class EnumValueDescriptor(_Described):
+    """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in.
+
+    type: the enum; index: its place in `type.values`, -1 of a retired one.
+    """
+
+    __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
+
+    type: EnumDescriptor
 
     def __init__(self, name: str, number: int, since: int | None, until: int | None, doc: str) -> None:
         self.name = name
@@ -26,17 +74,37 @@ class EnumValueDescriptor:
         self.since = since
         self.until = until
         self.doc = doc
+        self.index = -1
 
     def __repr__(self) -> str:
         return f"EnumValueDescriptor({self.name} = {self.number})"
 
 
-class EnumDescriptor:
-    """An enum: `values` by number, `retired_values`; a closed one takes no other values."""
+class EnumDescriptor(_Described):
+    """An enum: `values` by number, `retired_values`; a closed one takes no other values.
 
-    __slots__ = ("doc", "full_name", "is_closed", "name", "retired_values", "values", "values_by_name")
+    values_by_number: of several names for one number, the first. containing_type: the message that declares it, or
+    None; file: its FileDescriptor.
+    """
 
-    def __init__(self, full_name: str, doc: str, is_closed: bool, rows: list[EnumValueDescriptor]) -> None:
+    __slots__ = (
+        "containing_type",
+        "doc",
+        "file",
+        "full_name",
+        "is_closed",
+        "name",
+        "retired_values",
+        "values",
+        "values_by_name",
+        "values_by_number",
+    )
+
+    def __init__(
+        self, file: FileDescriptor, full_name: str, doc: str, is_closed: bool, rows: list[EnumValueDescriptor]
+    ) -> None:
+        self.file = file
+        self.containing_type: Descriptor | None = None
         self.full_name = full_name
         self.name = full_name.rpartition(".")[2]
         self.doc = doc
@@ -44,23 +112,24 @@ class EnumDescriptor:
         self.values = [row for row in rows if row.until is None]
         self.retired_values = [row for row in rows if row.until is not None]
         self.values_by_name = {row.name: row for row in self.values}
-
-    @property
-    def values_by_number(self) -> dict[int, EnumValueDescriptor]:
-        """The values by number; of several names for one number, the first."""
-        return {row.number: row for row in reversed(self.values)}
+        self.values_by_number = {row.number: row for row in reversed(self.values)}
+        for row in rows:
+            row.type = self
+        for index, row in enumerate(self.values):
+            row.index = index
 
     def __repr__(self) -> str:
         return f"EnumDescriptor({self.full_name})"
 
 
-class OneofDescriptor:
-    """A oneof: at most one of its `fields` is there at a time."""
+class OneofDescriptor(_Described):
+    """A oneof: at most one of its `fields` is there at a time; index: its place in `containing_type.oneofs`."""
 
-    __slots__ = ("containing_type", "fields", "name")
+    __slots__ = ("containing_type", "fields", "index", "name")
 
     def __init__(self, name: str, containing_type: Descriptor) -> None:
         self.name = name
+        self.index = len(containing_type.oneofs)
         self.containing_type = containing_type
         self.fields: list[FieldDescriptor] = []
 
@@ -73,7 +142,7 @@ class OneofDescriptor:
         return f"OneofDescriptor({self.full_name})"
 
 
-class FieldDescriptor:
+class FieldDescriptor(_Described):
     """A field of a message.
 
     number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
@@ -133,6 +202,7 @@ class FieldDescriptor:
 
     is_required = False
     is_extension = False
+    extension_scope = None
     has_default_value = False
 
     def __init__(
@@ -170,6 +240,32 @@ class FieldDescriptor:
     def label(self) -> int:
         """LABEL_REPEATED or LABEL_OPTIONAL."""
         return self.LABEL_REPEATED if self.is_repeated else self.LABEL_OPTIONAL
+
+    @property
+    def file(self) -> FileDescriptor:
+        """The file of the message."""
+        return self.containing_type.file
+
+    @property
+    def json_name(self) -> str:
+        """The name in JSON: without underscores, the letter after each in upper case."""
+        first, *rest = self.name.split("_")
+        return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+    @property
+    def camelcase_name(self) -> str:
+        """The same with the first letter in lower case."""
+        name = self.json_name
+        return name[:1].lower() + name[1:]
+
+    @property
+    def has_options(self) -> bool:  # type: ignore[override]
+        """Whether the field is packed, the one option that tables know."""
+        return self.is_packed
+
+    def GetOptions(self) -> Options:
+        """The options, of which `packed` may be set."""
+        return Options(self.is_packed)
 
     @property
     def wire_type(self) -> int:
@@ -215,10 +311,10 @@ _WIRE_TYPES = {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}
 _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
 
 
-class Descriptor:
+class Descriptor(_Described):
     """A message: `fields` and `retired_fields` by number, `oneofs`, nested types and enums, reserved numbers and names.
 
-    reserved_ranges: (first, last) of each, both included.
+    reserved_ranges: (first, last) of each, both included. file: its FileDescriptor. No message has extensions.
     """
 
     __slots__ = (
@@ -228,6 +324,7 @@ class Descriptor:
         "enum_types",
         "fields",
         "fields_by_name",
+        "file",
         "full_name",
         "is_retired",
         "name",
@@ -239,7 +336,12 @@ class Descriptor:
         "retired_fields",
     )
 
-    def __init__(self, full_name: str, doc: str, is_retired: bool = False) -> None:
+    is_extendable = False
+    extensions: tuple[FieldDescriptor, ...] = ()
+    extension_ranges: tuple[tuple[int, int], ...] = ()
+
+    def __init__(self, file: FileDescriptor, full_name: str, doc: str, is_retired: bool = False) -> None:
+        self.file = file
         self.full_name = full_name
         self.name = full_name.rpartition(".")[2]
         self.doc = doc
@@ -260,6 +362,16 @@ class Descriptor:
     def fields_by_number(self) -> dict[int, FieldDescriptor]:
         """The fields that still are, by number."""
         return {field.number: field for field in self.fields}
+
+    @property
+    def fields_by_camelcase_name(self) -> dict[str, FieldDescriptor]:
+        """The fields by their names in JSON with the first letter in lower case."""
+        return {field.camelcase_name: field for field in self.fields}
+
+    @property
+    def extensions_by_name(self) -> dict[str, FieldDescriptor]:
+        """{}: no message has extensions."""
+        return {}
 
     @property
     def retired_names(self) -> set[str]:

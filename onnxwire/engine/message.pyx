@@ -15,12 +15,17 @@ from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
+from onnxwire.engine.text_form cimport text_form
+from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
     new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
+
+# Whether what is parsed is looked at as a whole, so that damage inside is found at once, as protobuf finds it.
+cdef bint PARSES_WHOLE = False
 
 cdef enum:
     BRIEF = 60            # characters of one value in a repr
@@ -69,7 +74,11 @@ cdef class Message(View):
         Raises DecodeError where the message's own records are damaged; those of messages in it are looked at when
         they are asked for (`onnxwire.verify` looks at all).
         """
-        return root_view(Document(exact_bytes(cls, data)), cls)
+        cdef Document document = Document(exact_bytes(cls, data))
+        if PARSES_WHOLE:
+            document.root = cls
+            check_document(document, table_of(cls))
+        return root_view(document, cls)
 
     @property
     def _document(self):
@@ -296,6 +305,14 @@ cdef class Message(View):
                     fields.append(f"<{error}>")
         return f"{type(self).__qualname__}({', '.join(fields)})"
 
+    def __str__(self):
+        """The text form, as protobuf's messages have it; raises DecodeError where the message is damaged."""
+        return text_form(self)
+
+    def __contains__(self, field_name):
+        """HasField."""
+        return self.HasField(field_name)
+
     def __deepcopy__(self, memo=None):
         return detached_copy(self)
 
@@ -313,6 +330,12 @@ def root_view(Document document, cls):
     return view
 
 
+def parse_whole(bint turned_on):
+    """Have FromString, ParseFromString and MergeFromString look at all of the bytes at once, or no longer."""
+    global PARSES_WHOLE
+    PARSES_WHOLE = turned_on
+
+
 cdef object exact_bytes(cls, data):
     """The bytes to make a message of a class from: as they are, or copied from what can change."""
     if isinstance(data, bytes):
@@ -325,7 +348,10 @@ cdef object exact_bytes(cls, data):
 
 cdef Document own_part(View self, data):
     """A document of bytes that the message is to be made of."""
-    return part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
+    cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
+    if PARSES_WHOLE:
+        check_document(document, self.table)
+    return document
 
 
 cdef View detached_copy(View self):

@@ -320,6 +320,10 @@ cdef class RepeatedScalar(Repeated):
             return array.astype(array.dtype if dtype is None else dtype)
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __bytes__(self):
+        """One byte a number, as of any iterable of ints; the memory is `memoryview(self)`."""
+        return bytes(list(self))
+
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef Payload window
         cdef const uint8_t* items

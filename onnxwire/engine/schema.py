@@ -11,6 +11,7 @@ from onnxwire.engine.descriptor import (
     EnumTypeWrapper,
     EnumValueDescriptor,
     FieldDescriptor,
+    FileDescriptor,
     OneofDescriptor,
 )
 
@@ -42,12 +43,13 @@ class Schema:
         self.enums: dict[str, EnumTypeWrapper] = {}
         self.retired: dict[str, Descriptor] = {}
         descriptors: dict[str, Descriptor] = {}
-        for _, _, package, syntax, _, messages, enums in files:
+        for _, name, package, syntax, _, messages, enums in files:
             prefix = package + "." if package else ""
+            file = FileDescriptor(f"{package}/{name}" if package else name, package)
             for enum in enums:
-                self._add_enum(prefix, syntax, enum)
+                self._add_enum(file, prefix, syntax, enum)
             for name, doc, is_retired, _, _ in messages:
-                descriptors[prefix + name] = Descriptor(prefix + name, doc, is_retired)
+                descriptors[prefix + name] = Descriptor(file, prefix + name, doc, is_retired)
         for source, _, package, _, _, messages, _ in files:
             prefix = package + "." if package else ""
             for message in messages:
@@ -57,10 +59,12 @@ class Schema:
         self.messages = make_classes(live, module, bases or {})
         self._nest(descriptors, module)
 
-    def _add_enum(self, prefix: str, syntax: str, table: EnumTable) -> None:
+    def _add_enum(self, file: FileDescriptor, prefix: str, syntax: str, table: EnumTable) -> None:
         name, doc, _, rows = table
         values = [EnumValueDescriptor(row[1], row[0], row[2], row[3], row[4]) for row in rows]
-        self.enums[prefix + name] = EnumTypeWrapper(EnumDescriptor(prefix + name, doc, syntax == "proto2", values))
+        self.enums[prefix + name] = EnumTypeWrapper(
+            EnumDescriptor(file, prefix + name, doc, syntax == "proto2", values)
+        )
 
     def _add_fields(
         self, source: str, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
@@ -106,14 +110,18 @@ class Schema:
                 parent.nested_types.append(descriptor)
                 setattr(self.messages[parent.full_name], descriptor.name, cls)
             else:
+                descriptor.file.message_types_by_name[descriptor.name] = descriptor
                 setattr(self, descriptor.name, cls)
         for full_name, wrapper in self.enums.items():
             if not wrapper.DESCRIPTOR.values:
                 continue
             parent = descriptors.get(full_name.rpartition(".")[0])
             home: object = self if parent is None else self.messages[parent.full_name]
+            wrapper.DESCRIPTOR.containing_type = parent
             if parent is not None:
                 parent.enum_types.append(wrapper.DESCRIPTOR)
+            else:
+                wrapper.DESCRIPTOR.file.enum_types_by_name[wrapper.DESCRIPTOR.name] = wrapper.DESCRIPTOR
             setattr(home, wrapper.DESCRIPTOR.name, wrapper)
             for value in wrapper.DESCRIPTOR.values:
                 setattr(home, value.name, value.number)

@@ -92,12 +92,16 @@ cdef const uint8_t* check_message(
 
 def verify_document(Document document, cls):
     """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""
-    cdef Table* table = table_of(cls)
+    document.check_open()
+    document.root = cls
+    check_document(document, table_of(cls))
+
+
+cdef int check_document(Document document, Table* table) except -1:
+    """Check all bytes of an open document as a message; raises DecodeError at the first fault."""
     cdef Finding finding
     cdef Damage damage
     cdef const uint8_t* sound
-    document.check_open()
-    document.root = cls
     document.pins += 1
     with nogil:
         # An empty document may have no address at all.
@@ -106,7 +110,7 @@ def verify_document(Document document, cls):
             sound = check_message(table, document.start, document.end, MAX_DEPTH, &finding)
     document.pins -= 1
     if sound != NULL or document.start == document.end:
-        return
+        return 0
     if finding.what == TOO_DEEP:
         memset(&damage, 0, sizeof(damage))
         damage.fault = FAULT_DEPTH

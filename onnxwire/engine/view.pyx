@@ -14,6 +14,9 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, PARTS, SLOTS, advise_far
+from onnxwire.engine.living cimport (
+    LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
+)
 from onnxwire.engine.overlay cimport (
     AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
 )
@@ -25,6 +28,7 @@ from onnxwire.engine.table cimport (
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
     PyTypeObject* Py_TYPE(PyObject* o)
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 from onnxwire.errors import FieldValueError
 
@@ -49,7 +53,25 @@ cdef class View:
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
-    """Make a view of the span; of `parts`, the first of which is the span, where they are not None."""
+    """Make a view of the span; of `parts`, the first of which is the span, where they are not None.
+
+    Where identity is kept, that is the view of it that there is.
+    """
+    cdef LivingKey key
+    cdef PyObject* o
+    if KEEPS_IDENTITY and start != NULL:
+        key = LivingKey(<PyObject*>document, start, table)
+        o = find_living(&key)
+        if o != NULL and ((<View>o).overlay != NULL or is_of_span(<View>o, end, parts)):
+            return <object>o
+        view = make_view(table, document, start, end, parts)
+        if o == NULL:
+            list_living(&key, <PyObject*>view)
+        return view
+    return make_view(table, document, start, end, parts)
+
+
+cdef object make_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
     cdef PyObject* o
     if table.n_dead:
         table.n_dead -= 1
@@ -74,11 +96,83 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
-    """Make a view of an edited message."""
-    view = new_view(table, document, NULL, NULL, None)
+    """Make a view of an edited message, or find the one that there is, as new_view."""
+    cdef LivingKey key
+    cdef PyObject* o = NULL
+    if KEEPS_IDENTITY:
+        key = overlay_key(table, <PyObject*>document, overlay)
+        o = find_living(&key)
+        if o != NULL and (<View>o).overlay == <PyObject*>overlay:
+            found = <object>o
+            if (<View>o).document != <PyObject*>document:
+                # One that was made for itself, and is put into another message now.
+                set_document(<View>o, <PyObject*>document)
+                (<View>o).epoch = 0
+            return found
+    view = make_view(table, document, NULL, NULL, None)
     use_overlay(<View>view, overlay)
     (<View>view).epoch = document.epoch
+    if KEEPS_IDENTITY and o == NULL:
+        list_living(&key, <PyObject*>view)
     return view
+
+
+# --- one view a message
+
+# Whether asking for a message again gives the view of it that somebody still has.
+cdef bint KEEPS_IDENTITY = False
+
+
+def keep_identity(bint turned_on):
+    """Have one message have one view at a time, or no longer; views that were made before are not found."""
+    global KEEPS_IDENTITY
+    KEEPS_IDENTITY = turned_on
+    if not turned_on:
+        forget_living()
+
+
+def count_views():
+    """How many views are found again as long as identity is kept."""
+    return count_living()
+
+
+cdef LivingKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept:
+    if overlay.address != NULL:
+        return LivingKey(document, overlay.address, table)
+    return LivingKey(<PyObject*>overlay, NULL, table)
+
+
+cdef LivingKey key_of(View self) noexcept:
+    """By which the view of a message is found, which its first edit does not change."""
+    if self.overlay != NULL:
+        return overlay_key(self.table, self.document, <Overlay>self.overlay)
+    return LivingKey(self.document, self.start, self.table)
+
+
+cdef int settle_absent(View self, const Field* field) except -1:
+    """Have a view that somebody took of a message before it was there be the view of that message now."""
+    cdef AbsentKey key = absent_key(self, field)
+    cdef Overlay overlay = find_absent(&key)
+    cdef LivingKey living
+    cdef PyObject* o
+    if overlay is None:
+        return 0
+    living = overlay_key(field.sub, NULL, overlay)
+    o = find_living(&living)
+    if o != NULL:
+        view = <View>o
+        fill(view)
+        fill(self)
+    return 0
+
+
+cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
+    """Whether a view that starts at a place is of what ends there too; bytes that were changed may hold another."""
+    if self.parts == NULL or parts is None:
+        return self.end == end and self.parts == NULL and parts is None
+    return (<Spans>self.parts).n == parts.n and (
+        (<Spans>self.parts).items[parts.n - 1].p == parts.items[parts.n - 1].p
+    )
 
 
 cdef uint64_t state_of(View self, const Field* field) noexcept:
@@ -95,6 +189,10 @@ cdef uint64_t state_of(View self, const Field* field) noexcept:
 cdef void dealloc_view(PyObject* o) noexcept:
     cdef Table* table = (<View>o).table
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
+    cdef LivingKey key
+    if KEEPS_IDENTITY:
+        key = key_of(<View>o)
+        unlist_living(&key, o)
     Py_DECREF(<object>(<View>o).document)
     if (<View>o).parts != NULL:
         Py_DECREF(<object>(<View>o).parts)
@@ -260,6 +358,7 @@ cdef int follow(View self) except -1:
     cdef View parent
     cdef View found
     cdef PyObject* old
+    cdef LivingKey key
     if overlay.parent == NULL:
         use_overlay(self, overlay)
         self.epoch = (<Document>self.document).epoch
@@ -273,11 +372,17 @@ cdef int follow(View self) except -1:
         self.epoch = (<Document>self.document).epoch
         return 0
     if parent.slots[overlay.field.slot].p == NULL:
-        take_document(self, parent)
+        set_document(self, parent.document)
         self.epoch = (<Document>self.document).epoch
         return 0
+    unlist_absent(overlay)
     found = get_message(parent, overlay.field)
     fill(found)
+    if found is self:
+        return 0
+    if KEEPS_IDENTITY:
+        key = key_of(self)
+        unlist_living(&key, <PyObject*>self)
     if found.overlay != NULL:
         use_overlay(self, <Overlay>found.overlay)
     else:
@@ -293,16 +398,23 @@ cdef int follow(View self) except -1:
         Py_XDECREF(self.parts)
         self.parts = found.parts
         Py_XDECREF(old)
-    take_document(self, found)
+    set_document(self, found.document)
     self.epoch = found.epoch
+    if KEEPS_IDENTITY:
+        key = key_of(self)
+        if Py_REFCNT(<PyObject*>found) == 1:
+            # Nobody else has it, so that this one is the view of the message from now on.
+            unlist_living(&key, <PyObject*>found)
+        if find_living(&key) == NULL:
+            list_living(&key, <PyObject*>self)
     return 0
 
 
-cdef void take_document(View self, View other) noexcept:
-    """Make it a view of the document that another is of."""
+cdef void set_document(View self, PyObject* document) noexcept:
+    """Make it a view of another document."""
     cdef PyObject* old = self.document
-    Py_XINCREF(other.document)
-    self.document = other.document
+    Py_XINCREF(document)
+    self.document = document
     Py_XDECREF(old)
 
 
@@ -448,6 +560,8 @@ cdef object get_bytes(View self, void* closure):
 cdef object get_message(View self, void* closure):
     fill(self)
     cdef Field* field = <Field*>closure
+    if KEEPS_IDENTITY and self.slots[field.slot].p != NULL:
+        settle_absent(self, field)
     cdef Slot slot = self.slots[field.slot]
     cdef PyObject* held = held_value(self, field)
     cdef Document document

@@ -170,7 +170,9 @@ def describe(tensor: TensorProto, path: str) -> TensorInfo:
         # Of bytes that were made in memory, the offset tells nothing.
         if span is not None and payload.document.root is not None:
             file, offset = payload.document.name, span[0]
-    return TensorInfo(path, tensor.name, tensor.data_type, tensor.shape, tensor_bytes(tensor), file, offset, location)
+    return TensorInfo(
+        path, tensor.name, tensor.data_type, tuple(tensor.dims), tensor_bytes(tensor), file, offset, location
+    )
 
 
 def is_external(tensor: TensorProto) -> bool:

@@ -19,20 +19,10 @@ if TYPE_CHECKING:
     from onnxwire.tensor.fields import SparseTensorFields
 
 
-class SparseTensor:
-    """The methods of a SparseTensorProto, beside its fields."""
+class SparseTensorReader:
+    """The methods of a SparseTensorProto that give its elements."""
 
     __slots__ = ()
-
-    @property
-    def shape(self: SparseTensorFields) -> tuple[int, ...]:
-        """The dims of the dense tensor."""
-        return tuple(self.dims)
-
-    @property
-    def dtype(self: SparseTensorFields) -> np.dtype[Any]:
-        """The numpy dtype of the values."""
-        return data_type_of(self.values).dtype
 
     def to_coo(
         self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str"
@@ -45,10 +35,10 @@ class SparseTensor:
         """
         import numpy as np
 
-        values, indices, shape = self.values, self.indices, self.shape
+        values, indices, shape = self.values, self.indices, tuple(self.dims)
         rank, storage = len(shape), Storage(values)
         if len(storage.shape) != 1:
-            raise self._error(f"the values of a sparse tensor have one dimension, not the dims {list(values.shape)}")
+            raise self._error(f"the values of a sparse tensor have one dimension, not the dims {list(values.dims)}")
         if not shape or min(shape) < 0 or math.prod(shape) > MAX_COUNT:
             raise self._error(f"a sparse tensor can't have the dims {list(shape)}")
         nnz = storage.shape[0]
@@ -59,9 +49,9 @@ class SparseTensor:
         else:
             if data_type_of(indices).name != "INT64":
                 raise self._error(f"the indices of a sparse tensor are INT64, not {data_type_of(indices).name}")
-            if indices.shape not in ((nnz,), (nnz, rank)):
+            if tuple(indices.dims) not in ((nnz,), (nnz, rank)):
                 wanted = f"dims [{nnz}] or [{nnz}, {rank}]"
-                raise self._error(f"{nnz:,} values call for indices of {wanted}, not {list(indices.shape)}")
+                raise self._error(f"{nnz:,} values call for indices of {wanted}, not {list(indices.dims)}")
             try:
                 coordinates = indices.numpy()
             except TensorError as error:
@@ -103,15 +93,31 @@ class SparseTensor:
         values, coordinates = self.to_coo(strings=strings)
         try:
             if values.dtype == object:
-                dense = np.full(self.shape, "" if strings == "str" else b"", object)
+                dense = np.full(tuple(self.dims), "" if strings == "str" else b"", object)
             else:
-                dense = np.zeros(self.shape, values.dtype)
+                dense = np.zeros(tuple(self.dims), values.dtype)
         except (MemoryError, ValueError):
             raise self._error(
-                f"the dense tensor of dims {list(self.shape)} is too large for memory; use to_coo"
+                f"the dense tensor of dims {list(self.dims)} is too large for memory; use to_coo"
             ) from None
         dense[tuple(coordinates.T)] = values
         return dense
+
+
+class SparseTensor(SparseTensorReader):
+    """The methods of a SparseTensorProto, beside its fields: also those by which other libraries know arrays."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self: SparseTensorFields) -> tuple[int, ...]:
+        """The dims of the dense tensor."""
+        return tuple(self.dims)
+
+    @property
+    def dtype(self: SparseTensorFields) -> np.dtype[Any]:
+        """The numpy dtype of the values."""
+        return data_type_of(self.values).dtype
 
     def __array__(
         self: SparseTensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None

@@ -59,7 +59,7 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
 
     Raises TensorError for dims that no array can have, and a segment that is none of its elements.
     """
-    count, shape = count_elements(tensor, data_type), tensor.shape
+    count, shape = count_elements(tensor, data_type), tuple(tensor.dims)
     if not tensor.HasField("segment"):
         return count, shape
     begin, end = tensor.segment.begin, tensor.segment.end

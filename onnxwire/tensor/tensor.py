@@ -25,34 +25,10 @@ if TYPE_CHECKING:
     from onnxwire.tensor.storage import Array, Index
 
 
-class Tensor:
-    """The methods of a TensorProto, beside its fields."""
+class TensorReader:
+    """The methods of a TensorProto that give its elements."""
 
     __slots__ = ()
-
-    @property
-    def shape(self: TensorFields) -> tuple[int, ...]:
-        """The dims, as numpy has them: () for a scalar."""
-        return tuple(self.dims)
-
-    @property
-    def dtype(self: TensorFields) -> np.dtype[Any]:
-        """The numpy dtype of `numpy()`; one of ml_dtypes where numpy has none, object for strings.
-
-        Raises TensorError for a data type that ONNX does not have.
-        """
-        return data_type_of(self).dtype
-
-    @property
-    def nbytes(self: TensorFields) -> int:
-        """The bytes of the payload: what raw_data has, or would have; of strings their lengths together.
-
-        Known from dims and data type, without a look at the payload. Raises TensorError where these are none.
-        """
-        data_type = data_type_of(self)
-        if data_type is STRING:
-            return sum(map(len, self.string_data))
-        return data_type.count_bytes(stored_part(self, data_type)[0])
 
     @property
     def raw_view(self: TensorFields) -> memoryview:
@@ -105,6 +81,36 @@ class Tensor:
             return np.array(storage.array()[0][index], storage.data_type.dtype)
         return storage.read(index)
 
+
+class Tensor(TensorReader):
+    """The methods of a TensorProto, beside its fields: also those by which other libraries know arrays."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self: TensorFields) -> tuple[int, ...]:
+        """The dims, as numpy has them: () for a scalar."""
+        return tuple(self.dims)
+
+    @property
+    def dtype(self: TensorFields) -> np.dtype[Any]:
+        """The numpy dtype of `numpy()`; one of ml_dtypes where numpy has none, object for strings.
+
+        Raises TensorError for a data type that ONNX does not have.
+        """
+        return data_type_of(self).dtype
+
+    @property
+    def nbytes(self: TensorFields) -> int:
+        """The bytes of the payload: what raw_data has, or would have; of strings their lengths together.
+
+        Known from dims and data type, without a look at the payload. Raises TensorError where these are none.
+        """
+        data_type = data_type_of(self)
+        if data_type is STRING:
+            return sum(map(len, self.string_data))
+        return data_type.count_bytes(stored_part(self, data_type)[0])
+
     def __array__(self: TensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         import numpy as np
 
@@ -142,9 +148,9 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
     chunks = sorted(tensors, key=lambda tensor: (tensor.segment.begin, tensor.segment.end))
     if not chunks:
         raise TensorError("there are no chunks to join")
-    data_type, shape, end = data_type_of(chunks[0]), chunks[0].shape, 0
+    data_type, shape, end = data_type_of(chunks[0]), tuple(chunks[0].dims), 0
     for chunk in chunks:
-        if data_type_of(chunk) is not data_type or chunk.shape != shape:
+        if data_type_of(chunk) is not data_type or tuple(chunk.dims) != shape:
             raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(data_type.number)} {shape}")
         if chunk.segment.begin != end:
             raise tensor_error(

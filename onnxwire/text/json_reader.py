@@ -16,7 +16,6 @@ from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
 from onnxwire.text.fields import BATCH
-from onnxwire.text.json_writer import json_name
 from onnxwire.text.values import INTEGER_RANGES, UnknownNameError, enum_reader, integer_reader
 from onnxwire.text.window import CHUNK, Text, Window, closing_quote, new_message, safe_cut, show, unknown_field
 
@@ -633,7 +632,7 @@ class _JsonParser:
             convert = _converter_of(field)
             entries.append(_Entry(field.name, convert, field.is_repeated, is_message, oneof, field, child))
         table.update((entry.name, (*entry, entry)) for entry in entries)
-        table.update((json_name(entry.name), (*entry, entry)) for entry in entries)
+        table.update((entry.field.json_name, (*entry, entry)) for entry in entries)
 
     def _error(self, reason: str, position: str = "") -> DecodeError:
         """The error for what is at a position, by default that of the window."""

@@ -28,11 +28,30 @@ from onnxwire.text.fields import (
 
 
 @overload
-def to_json(message: Message, out: None = None, *, max_bytes: int | None = None, indent: int | None = 2) -> str: ...
-@overload
-def to_json(message: Message, out: IO[str], *, max_bytes: int | None = None, indent: int | None = 2) -> None: ...
 def to_json(
-    message: Message, out: IO[str] | None = None, *, max_bytes: int | None = None, indent: int | None = 2
+    message: Message,
+    out: None = None,
+    *,
+    max_bytes: int | None = None,
+    indent: int | None = 2,
+    preserving_proto_field_name: bool = False,
+) -> str: ...
+@overload
+def to_json(
+    message: Message,
+    out: IO[str],
+    *,
+    max_bytes: int | None = None,
+    indent: int | None = 2,
+    preserving_proto_field_name: bool = False,
+) -> None: ...
+def to_json(
+    message: Message,
+    out: IO[str] | None = None,
+    *,
+    max_bytes: int | None = None,
+    indent: int | None = 2,
+    preserving_proto_field_name: bool = False,
 ) -> str | None:
     """Write a message as JSON, as google.protobuf.json_format.MessageToJson does.
 
@@ -40,22 +59,17 @@ def to_json(
     without one the JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
     elements, are elided: the objects that stand for them ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
     no values of such fields, and no parser of messages takes them. indent: spaces a level; None for one line.
+    preserving_proto_field_name: write `raw_data`, as the field is called, and not `rawData`; readers take both.
     Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
     which JSON can't hold; what stands before that is written.
     """
     check_arguments(message, max_bytes)
     if out is not None:
-        _JsonPrinter(out, message._document, max_bytes, indent).print_message(message, 0)
+        _JsonPrinter(out, message._document, max_bytes, indent, preserving_proto_field_name).print_message(message, 0)
         return None
     text = io.StringIO()
-    _JsonPrinter(text, message._document, max_bytes, indent).print_message(message, 0)
+    _JsonPrinter(text, message._document, max_bytes, indent, preserving_proto_field_name).print_message(message, 0)
     return text.getvalue()
-
-
-def json_name(name: str) -> str:
-    """The lowerCamelCase form of a field's name."""
-    first, *rest = name.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 def _quote_plainly(values: Sequence[Any]) -> list[str]:
@@ -90,10 +104,13 @@ def _enum_format(enum: EnumDescriptor) -> Format:
 
 
 class _JsonPrinter:
-    def __init__(self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None) -> None:
+    def __init__(
+        self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None, keeps_names: bool
+    ) -> None:
         self.write = out.write
         self.document = document
         self.max_bytes = max_bytes
+        self.keeps_names = keeps_names
         self.step = "" if indent is None else " " * indent
         self.outermost = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
@@ -138,7 +155,7 @@ class _JsonPrinter:
     def _key(self, field: FieldDescriptor) -> str:
         key = self.keys.get(field)
         if key is None:
-            key = self.keys[field] = encode_basestring_ascii(json_name(field.name)) + ": "
+            key = self.keys[field] = encode_basestring_ascii(field.name if self.keeps_names else field.json_name) + ": "
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:

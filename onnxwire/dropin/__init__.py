@@ -1,0 +1,5 @@
+"""Puts the classes of onnxwire in the place of those that the `onnx` package makes with protobuf."""
+
+from onnxwire.dropin.switch import UnknownOnnxWarning, install, is_installed, uninstall
+
+__all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]

@@ -1,0 +1,3 @@
+from collections.abc import Callable
+
+def watch_opening(called: Callable[[object, int], object]) -> None: ...

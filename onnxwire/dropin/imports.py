@@ -1,0 +1,120 @@
+"""What `import` finds under the switch: modules of our classes, `onnx` with its changes, a stand-in for protobuf."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+
+from onnxwire.engine.descriptor import Descriptor, EnumDescriptor
+from onnxwire.messages import SCHEMA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+# The modules that protoc writes, each with the name of its file in descriptors; and the package that they are in.
+MODULES = {
+    "onnx": "",
+    "onnx.onnx_ml_pb2": "onnx/onnx-ml.proto",
+    "onnx.onnx_data_pb2": "onnx/onnx-data.proto",
+    "onnx.onnx_operators_ml_pb2": "onnx/onnx-operators-ml.proto",
+}
+_CHANGED = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
+# The modules of protobuf that `onnx` imports, in releases 1.17 to 1.23, and the packages that they are in.
+_STAND_INS = {
+    "google": "",
+    "google.protobuf": "__init__.py",
+    "google.protobuf.message": "message.py",
+    "google.protobuf.text_format": "text_format.py",
+    "google.protobuf.json_format": "json_format.py",
+}
+
+
+class Finder(MetaPathFinder):
+    """Finds modules of our classes, and `onnx` with what is changed in it."""
+
+    def __init__(self, check_version: Callable[[str], None]) -> None:
+        self.check_version = check_version
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of those modules, else None."""
+        if MODULES.get(name):
+            return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
+        if name not in _CHANGED:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            from onnxwire.dropin.replacements import replace_functions
+
+            run(module)
+            replace_functions(module)
+            if name == "onnx":
+                self.check_version(module.__version__)
+
+        # Of this one loader, so that all else of it, such as the data files of the package, is as it was.
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+class _ClassesLoader(Loader):
+    """Makes a module of our classes as protoc's modules are: classes, enums, their values, and descriptors."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module."""
+        names = vars(module)
+        for cls in SCHEMA.messages.values():
+            descriptor = cls.DESCRIPTOR
+            if descriptor.file.name == self.file:
+                if descriptor.containing_type is None:
+                    names[descriptor.name] = cls
+                names[_descriptor_name(descriptor)] = descriptor
+                names["DESCRIPTOR"] = descriptor.file
+        for full_name, wrapper in SCHEMA.enums.items():
+            enum = wrapper.DESCRIPTOR
+            if enum.file.name != self.file or not enum.values:
+                continue
+            names[_descriptor_name(enum)] = enum
+            if enum.containing_type is None:
+                names[full_name.rpartition(".")[2]] = wrapper
+                names.update((value.name, value.number) for value in enum.values)
+
+
+def _descriptor_name(descriptor: Descriptor | EnumDescriptor) -> str:
+    """The name of a descriptor in protoc's modules, such as _TENSORPROTO_DATATYPE."""
+    return "_" + descriptor.full_name.partition(".")[2].replace(".", "_").upper()
+
+
+class StandInFinder(MetaPathFinder):
+    """Finds what `onnx` imports of protobuf where nobody else has it."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the modules, else None."""
+        if name not in _STAND_INS:
+            return None
+        if name == "google":
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = []
+            return spec
+        file = os.path.join(os.path.dirname(__file__), "protobuf", _STAND_INS[name])
+        return importlib.util.spec_from_file_location(name, file)

@@ -1,0 +1,40 @@
+"""Stands in for `google.protobuf.json_format`: the two functions that the `onnx` package uses, and their error."""
+
+from __future__ import annotations
+
+from onnxwire.engine.message import Message
+from onnxwire.errors import DecodeError
+from onnxwire.text.json_reader import parse_json
+from onnxwire.text.json_writer import to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    MessageT = TypeVar("MessageT", bound=Message)
+
+IS_STAND_IN = True
+
+
+class Error(Exception):
+    """The base of errors about JSON."""
+
+
+class ParseError(Error):
+    """A JSON that is not the message."""
+
+
+def MessageToJson(message: Message, preserving_proto_field_name: bool = False, indent: int | None = 2) -> str:
+    """Write a message as JSON."""
+    return to_json(message, indent=indent, preserving_proto_field_name=preserving_proto_field_name)
+
+
+def Parse(text: str | bytes, message: MessageT, ignore_unknown_fields: bool = False) -> MessageT:
+    """Merge a JSON into a message, which is returned; raises ParseError."""
+    read = type(message)()
+    try:
+        parse_json(read, text, ignore_unknown=ignore_unknown_fields)
+    except DecodeError as error:
+        raise ParseError(str(error)) from error
+    message.MergeFrom(read)
+    return message

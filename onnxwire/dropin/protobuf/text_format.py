@@ -1,0 +1,40 @@
+"""Stands in for `google.protobuf.text_format`: the two functions that the `onnx` package uses, and their error."""
+
+from __future__ import annotations
+
+from onnxwire.engine.message import Message
+from onnxwire.errors import DecodeError
+from onnxwire.text.text_reader import parse_text
+from onnxwire.text.text_writer import to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    MessageT = TypeVar("MessageT", bound=Message)
+
+IS_STAND_IN = True
+
+
+class Error(Exception):
+    """The base of errors about texts."""
+
+
+class ParseError(Error):
+    """A text that is not the message."""
+
+
+def MessageToString(message: Message) -> str:
+    """Write a message as text."""
+    return to_text(message)
+
+
+def Parse(text: str | bytes, message: MessageT) -> MessageT:
+    """Merge a text into a message, which is returned; raises ParseError."""
+    read = type(message)()
+    try:
+        parse_text(read, text)
+    except DecodeError as error:
+        raise ParseError(str(error)) from error
+    message.MergeFrom(read)
+    return message

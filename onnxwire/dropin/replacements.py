@@ -1,0 +1,197 @@
+"""What is put into `onnx` under the switch: loading that maps, saving that streams, arrays that share bytes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import wraps
+
+from onnxwire.dropin.mapped import open_file
+from onnxwire.engine.file_writer import FileWriter
+from onnxwire.engine.message import Message, root_view
+from onnxwire.engine.records import payload_at
+from onnxwire.engine.verify import verify_document
+from onnxwire.engine.write import encode_pieces, write_pieces
+from onnxwire.io.load import files_beside
+from onnxwire.messages import ModelProto, TensorProto
+from onnxwire.tensor.dtypes import BY_NUMBER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import IO, Any
+
+    from onnxwire.engine.document import Document
+    from onnxwire.tensor.storage import Array
+
+_BINARY = "protobuf"  # the format of that name
+
+
+def replace_functions(module: ModuleType) -> None:
+    """Put ours in the place of functions of a module of `onnx` that was just made."""
+    if module.__name__ == "onnx":
+        load, save = _loader(module), _saver(module)
+        for name in ("load", "load_model"):
+            setattr(module, name, load)
+        for name in ("save", "save_model"):
+            setattr(module, name, save)
+    elif module.__name__ == "onnx.external_data_helper" and hasattr(module, "_validate_external_data_file_bounds"):
+        module.load_external_data_for_model = _data_loader(module)  # type: ignore[attr-defined]
+    elif module.__name__ == "onnx.numpy_helper":
+        module.to_array = _array_maker(module.to_array)  # type: ignore[attr-defined]
+
+
+def _is_path(file: object) -> bool:
+    return isinstance(file, str | os.PathLike)
+
+
+def _is_binary(onnx: ModuleType, format: str | None, file: object) -> bool:
+    """Whether `onnx` would use its own serializer of protobuf's binary format; a program may have registered others."""
+    serializer = onnx._get_serializer(format, file)
+    return serializer.supported_format == _BINARY and type(serializer).__module__ == "onnx.serialization"
+
+
+# --- models
+
+
+def _loader(onnx: ModuleType) -> Callable[..., Any]:
+    original = onnx.load_model
+
+    @wraps(original)
+    def load_model(
+        f: IO[bytes] | str | os.PathLike[str], format: str | None = None, load_external_data: bool = True
+    ) -> Any:
+        if not _is_path(f) or not _is_binary(onnx, format, f):
+            return original(f, format, load_external_data)
+        model = _open_model(os.fspath(f))  # type: ignore[arg-type]
+        if load_external_data:
+            onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(f)))  # type: ignore[arg-type]
+        return model
+
+    return load_model
+
+
+def _open_model(path: str) -> ModelProto:
+    """A model of a file, which is looked at as a whole but for its payloads."""
+    with open(path, "rb") as file:
+        document = open_file(file.fileno(), path)
+    try:
+        document.files = files_beside(path, document)
+        verify_document(document, ModelProto)
+        return root_view(document, ModelProto)
+    except BaseException:
+        document.close()
+        raise
+
+
+def _saver(onnx: ModuleType) -> Callable[..., Any]:
+    original = onnx.save_model
+
+    @wraps(original)
+    def save_model(
+        proto: Any, f: IO[bytes] | str | os.PathLike[str], format: str | None = None, **options: Any
+    ) -> None:
+        if not isinstance(proto, Message) or not _is_path(f) or not _is_binary(onnx, format, f):
+            original(proto, f, format, **options)
+            return
+        if options.pop("save_as_external_data", False):
+            names = ("all_tensors_to_one_file", "location", "size_threshold", "convert_attribute")
+            onnx.convert_model_to_external_data(proto, **{name: options.pop(name) for name in names if name in options})
+        proto = onnx.write_external_data_tensors(proto, os.path.dirname(os.path.abspath(f)))  # type: ignore[arg-type]
+        _write(proto, os.fspath(f))  # type: ignore[arg-type]
+
+    return save_model
+
+
+def _write(message: Message, path: str) -> None:
+    """Write a message to the file at a path, in its place, as `onnx` does: others may have it open."""
+    with open(path, "wb") as file:
+        target = FileWriter(file.fileno(), fresh=True)
+        total, pieces = encode_pieces(message, False, target)
+        write_pieces(target, pieces)
+        if not target.is_stream:
+            target.seek(total)
+        target.finish()
+
+
+# --- external data
+
+
+class _Window:
+    """The data of one tensor as `onnx` reads it from a file, of which it gives a payload in place of a copy."""
+
+    def __init__(self, document: Document, descriptor: int) -> None:
+        self.document = document
+        self.descriptor = descriptor
+        self.position = 0
+
+    def fileno(self) -> int:
+        """The open file."""
+        return self.descriptor
+
+    def seek(self, position: int) -> None:
+        """Go to a byte of the file."""
+        self.position = position
+
+    def read(self, length: int | None = None) -> memoryview:
+        """The bytes from there on."""
+        end = len(self.document) if length is None else self.position + length
+        return memoryview(payload_at(self.document, self.position, end))
+
+
+def _data_loader(helper: ModuleType) -> Callable[..., Any]:
+    original = helper.load_external_data_for_model
+
+    @wraps(original)
+    def load_external_data_for_model(model: Any, base_dir: str) -> None:
+        documents: dict[tuple[int, int], Document] = {}
+        for tensor in helper._get_all_tensors(model):
+            if not helper.uses_external_data(tensor):
+                continue
+            info = helper.ExternalDataInfo(tensor)
+            descriptor = helper._open_external_data_fd(base_dir, info.location, tensor.name, True)
+            try:
+                status = os.fstat(descriptor)
+                key = status.st_dev, status.st_ino
+                if key not in documents:
+                    documents[key] = open_file(descriptor, os.path.join(base_dir, info.location))
+                window = _Window(documents[key], descriptor)
+                data = helper._validate_external_data_file_bounds(window, info, tensor.name)
+            finally:
+                os.close(descriptor)
+            tensor._share("raw_data", data)
+            tensor.data_location = TensorProto.DEFAULT
+            del tensor.external_data[:]
+
+    return load_external_data_for_model
+
+
+# --- arrays
+
+
+def _array_maker(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def to_array(tensor: Any, base_dir: str = "") -> Any:
+        array = _shared_array(tensor) if isinstance(tensor, TensorProto) else None
+        return original(tensor, base_dir) if array is None else array
+
+    return to_array
+
+
+def _shared_array(tensor: TensorProto) -> Array | None:
+    """An array of a tensor's raw_data as it stands, or None where the bytes are not what numpy wants."""
+    import numpy as np
+
+    kind = BY_NUMBER.get(tensor.data_type)
+    if kind is None or kind.is_packed or tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("segment"):
+        return None
+    payload = tensor._payload("raw_data")
+    if payload is None or not len(payload):
+        return None
+    # What is wrong with it is said as `onnx` says it.
+    with suppress(ValueError, TypeError):
+        array: Array = np.frombuffer(memoryview(payload), kind.dtype).reshape(tensor.dims)
+        if array.flags.aligned:
+            return array
+    return None

@@ -1,0 +1,127 @@
+"""The switch: what the classes are under it, and back."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import partial
+
+from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
+from onnxwire.engine.message import Message, parse_whole
+from onnxwire.engine.view import keep_identity
+from onnxwire.errors import DecodeError, Error
+from onnxwire.messages import SCHEMA
+from onnxwire.tensor.sparse_tensor import SparseTensorReader
+from onnxwire.tensor.tensor import TensorReader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NEWEST = (1, 23)  # the release of onnx that the tables are of
+
+# What a class has beside the methods of every message, without the names by which other libraries know arrays.
+_READERS: dict[str, tuple[type, ...]] = {
+    "onnx.TensorProto": (TensorReader,),
+    "onnx.SparseTensorProto": (SparseTensorReader,),
+}
+
+_undo: list[Callable[[], object]] = []  # what takes the switch back, in the order in which it was done
+
+
+class UnknownOnnxWarning(UserWarning):
+    """The `onnx` package is newer than the tables of onnxwire, so that it may have fields that are unknown here."""
+
+
+class AlreadyImportedError(Error, ImportError):
+    """The switch was asked for after `onnx` had been imported with the classes of protobuf."""
+
+
+def is_installed() -> bool:
+    """Whether `import onnx` gives the classes of onnxwire."""
+    return bool(_undo)
+
+
+def install() -> None:
+    """Have `import onnx` give the classes of onnxwire: `onnx.ModelProto is onnxwire.ModelProto` from then on.
+
+    `onnx.load` maps files and `onnx.save` streams them. Where the protobuf package is installed, the classes are also
+    `google.protobuf.message.Message`; where it is not, `onnx` works without it. While this is on, asking again for a
+    message that somebody still has gives the same object, and parsing looks at all of the bytes at once, as protobuf
+    does. A second call does nothing.
+    Raises ImportError where `onnx` was imported already. Warns, with UnknownOnnxWarning and when `onnx` is imported, of
+    a release that is newer than 1.23.
+    """
+    if _undo:
+        return
+    if any(name in sys.modules for name in MODULES):
+        raise AlreadyImportedError(
+            "onnx is imported already, with the classes of protobuf; call onnxwire.dropin.install() before anything "
+            "imports onnx, or start the program with `python -m onnxwire.dropin`"
+        )
+    finders = Finder(_warn_of_version), StandInFinder()
+    sys.meta_path.insert(0, finders[0])
+    sys.meta_path.append(finders[1])
+    _undo.extend(partial(sys.meta_path.remove, finder) for finder in finders)
+    try:
+        base = importlib.import_module("google.protobuf.message")
+        for cls in SCHEMA.messages.values():
+            _change_class(cls, base.Message)
+        _set_bases(DecodeError, (*DecodeError.__bases__, base.DecodeError))
+        for turn in (keep_identity, parse_whole):
+            turn(True)
+            _undo.append(partial(turn, False))
+    except BaseException:
+        uninstall()
+        raise
+
+
+def uninstall() -> None:
+    """Take the switch back: the next `import onnx` gives the classes of protobuf.
+
+    What was imported under it keeps working with the classes of onnxwire, in modules that have it. Without the switch
+    this does nothing.
+    """
+    if not _undo:
+        return
+    while _undo:
+        _undo.pop()()
+    for name in [name for name in sys.modules if name == "onnx" or name.startswith("onnx.")]:
+        # An extension module is not made twice in a process.
+        if not name.startswith("onnx.onnx_cpp2py_export"):
+            del sys.modules[name]
+    for name in [name for name in sys.modules if name.split(".")[0] == "google"]:
+        if getattr(sys.modules[name], "IS_STAND_IN", False):
+            del sys.modules[name]
+
+
+def _change_class(cls: type[Message], base: type) -> None:
+    descriptor = cls.DESCRIPTOR
+    _set_bases(cls, (Message, *_READERS.get(descriptor.full_name, ()), base))
+    _undo.append(partial(setattr, cls, "__module__", cls.__module__))
+    cls.__module__ = MODULES_BY_FILE[descriptor.file.name]
+    # `onnx` gives some classes others of its own.
+    _undo.append(partial(delattr, cls, "__repr__"))
+    cls.__repr__ = Message.__str__  # type: ignore[method-assign]
+
+
+def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
+    _undo.append(partial(setattr, cls, "__bases__", cls.__bases__))
+    cls.__bases__ = bases
+
+
+def _warn_of_version(version: str) -> None:
+    numbers = version.split(".")[:2]
+    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST:
+        import warnings
+
+        warnings.warn(
+            f"onnx {version} is newer than the messages of this onnxwire, which are those of "
+            f"{'.'.join(map(str, NEWEST))}: what it added are unknown fields here; install a newer onnxwire, or run "
+            "without the switch",
+            UnknownOnnxWarning,
+            stacklevel=2,
+        )
+
+
+MODULES_BY_FILE = {file: module for module, file in MODULES.items() if file}

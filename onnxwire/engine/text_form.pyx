@@ -1,0 +1,292 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The text form of a message, as protobuf's runtime in C gives it for `str`: numbers as protoc writes them.
+
+`text/` writes the forms that files have, piece by piece and with the numbers of Python; this one is a str, whole.
+"""
+cimport cython
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.math cimport isnan
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, realloc, strtod, strtof
+from libc.string cimport memcpy, memset
+
+from onnxwire._varint cimport zigzag32, zigzag64
+from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
+from onnxwire.engine.overlay cimport DEEPEST
+from onnxwire.engine.table cimport (
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
+)
+from onnxwire.engine.view cimport field_value, fill
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    int PyBytes_AsStringAndSize(object data, char** p, Py_ssize_t* size) except -1
+
+cdef enum:
+    NUMBER = 32          # bytes of room for a number
+
+# What a byte of a string is written as: itself, `\` and the letter, or three octal digits after `\`.
+cdef uint8_t[256] PLAIN
+cdef int _byte
+for _byte in range(256):
+    PLAIN[_byte] = 1 if 0x20 <= _byte < 0x7F else 0
+for _byte in b"\"'\\":
+    PLAIN[_byte] = _byte
+PLAIN[10] = b"n"
+PLAIN[13] = b"r"
+PLAIN[9] = b"t"
+# What is not valid UTF-8 comes out of decoding as these.
+cdef dict OCTAL = {0xDC80 + i: f"\\{0x80 + i:03o}" for i in range(128)}
+
+
+@cython.final
+@cython.no_gc
+cdef class Text:
+    """UTF-8 that grows."""
+    cdef char* start
+    cdef char* p
+    cdef char* end
+
+    def __dealloc__(self):
+        free(self.start)
+
+    cdef int reserve(self, size_t n) except -1:
+        """Make room for n more bytes."""
+        cdef size_t used = <size_t>(self.p - self.start)
+        cdef size_t room = <size_t>(self.end - self.start)
+        cdef char* start
+        if n <= room - used:
+            return 0
+        if n > <size_t>1 << 62:
+            raise MemoryError
+        room = max(2 * room, used + n, <size_t>256)
+        start = <char*>realloc(self.start, room)
+        if start == NULL:
+            raise MemoryError
+        self.start = start
+        self.p = start + used
+        self.end = start + room
+        return 0
+
+    cdef int put_label(self, Py_ssize_t indent, const Field* field, const char* after) except -1:
+        """Begin a line: the field's name and what follows it."""
+        cdef Py_ssize_t size = 0
+        cdef const char* name = PyUnicode_AsUTF8AndSize((<object>field.descriptor).name, &size)
+        self.reserve(<size_t>(indent + size + 2))
+        memset(self.p, c" ", <size_t>indent)
+        memcpy(self.p + indent, name, <size_t>size)
+        memcpy(self.p + indent + size, after, 2)
+        self.p += indent + size + 2
+        return 0
+
+    cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
+        """A string or bytes value with its quotes, and the end of the line."""
+        cdef char* out
+        cdef uint8_t byte
+        cdef uint64_t i
+        if n > <uint64_t>1 << 60:
+            raise MemoryError
+        self.reserve(4 * <size_t>n + 3)
+        out = self.p
+        out[0] = c'"'
+        out += 1
+        for i in range(n):
+            byte = p[i]
+            if PLAIN[byte] == 1 or (byte >= 0x80 and is_text):
+                out[0] = <char>byte
+                out += 1
+            elif PLAIN[byte]:
+                out[0] = c"\\"
+                out[1] = <char>PLAIN[byte]
+                out += 2
+            else:
+                out[0] = c"\\"
+                out[1] = <char>(c"0" + (byte >> 6))
+                out[2] = <char>(c"0" + (byte >> 3 & 7))
+                out[3] = <char>(c"0" + (byte & 7))
+                out += 4
+        out[0] = c'"'
+        out[1] = c"\n"
+        self.p = out + 2
+        return 0
+
+    cdef int put_number(self, const Field* field, int64_t integer, double real) except -1:
+        """A number and the end of the line: `real` of a float or double, `integer` of all others."""
+        cdef int type = field.type
+        cdef Py_ssize_t size = 0
+        cdef const char* name
+        cdef object value
+        if type == ENUM:
+            value = (<object>field.descriptor).enum_type.values_by_number.get(integer)
+            if value is not None:
+                name = PyUnicode_AsUTF8AndSize(value.name, &size)
+                self.reserve(<size_t>size + 1)
+                memcpy(self.p, name, <size_t>size)
+                self.p += size
+                self.p[0] = c"\n"
+                self.p += 1
+                return 0
+        self.reserve(NUMBER)
+        if type == FLOAT or type == DOUBLE:
+            self.p += write_real(self.p, real, type == DOUBLE)
+        elif type == BOOL:
+            memcpy(self.p, <const char*>b"true" if integer else <const char*>b"false", 5)
+            self.p += 4 if integer else 5
+        elif type == UINT64 or type == FIXED64:
+            self.p += write_integer(self.p, <uint64_t>integer, False)
+        else:
+            self.p += write_integer(
+                self.p, <uint64_t>-integer if integer < 0 else <uint64_t>integer, integer < 0
+            )
+        self.p[0] = c"\n"
+        self.p += 1
+        return 0
+
+
+cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) noexcept:
+    cdef char[NUMBER] digits
+    cdef Py_ssize_t n = NUMBER
+    while True:
+        n -= 1
+        digits[n] = <char>(c"0" + magnitude % 10)
+        magnitude //= 10
+        if magnitude == 0:
+            break
+    if is_negative:
+        n -= 1
+        digits[n] = c"-"
+    memcpy(out, &digits[n], <size_t>(NUMBER - n))
+    return NUMBER - n
+
+
+cdef Py_ssize_t write_real(char* out, double value, bint is_double) noexcept:
+    """Write the fewer digits where they read as the same number again, else as many as always do."""
+    cdef int n
+    if isnan(value):
+        memcpy(out, <const char*>b"nan", 3)
+        return 3
+    n = snprintf(out, NUMBER, "%.15g" if is_double else "%.6g", value)
+    if is_double and strtod(out, NULL) != value:
+        n = snprintf(out, NUMBER, "%.17g", value)
+    elif not is_double and strtof(out, NULL) != <float>value:
+        n = snprintf(out, NUMBER, "%.9g", value)
+    return n
+
+
+cdef int put_singular(Text text, const Field* field, const Slot* slot) except -1:
+    """The number of a singular field, from its slot."""
+    cdef int type = field.type
+    cdef int64_t integer = <int64_t>slot.n
+    cdef uint32_t bits = <uint32_t>slot.n
+    cdef double real = 0
+    cdef float single
+    if type == DOUBLE:
+        memcpy(&real, &slot.n, 8)
+    elif type == FLOAT:
+        memcpy(&single, &bits, 4)
+        real = single
+    elif type == SINT64:
+        integer = zigzag64(slot.n)
+    elif type == SINT32:
+        integer = zigzag32(slot.n)
+    elif type == UINT32 or type == FIXED32:
+        integer = bits
+    elif field.size == 4:
+        integer = <int32_t>bits
+    return text.put_number(field, integer, real)
+
+
+cdef int put_numbers(Text text, View self, Field* field, Py_ssize_t indent) except -1:
+    """The numbers of a repeated field, one a line."""
+    cdef RepeatedScalar sequence = get_numbers(self, field)
+    cdef int type = field.type
+    cdef const uint8_t* p
+    cdef int64_t integer = 0
+    cdef int32_t narrow
+    cdef double real = 0
+    cdef float single
+    cdef Py_ssize_t i
+    sequence.decode()
+    for i in range(sequence.n):
+        text.put_label(indent, field, b": ")
+        p = sequence.items + i * field.size
+        if type == DOUBLE:
+            memcpy(&real, p, 8)
+        elif type == FLOAT:
+            memcpy(&single, p, 4)
+            real = single
+        elif field.size == 8:
+            memcpy(&integer, p, 8)
+        elif type == BOOL:
+            integer = p[0]
+        else:
+            memcpy(&narrow, p, 4)
+            integer = narrow
+            if type == UINT32 or type == FIXED32:
+                integer = <uint32_t>narrow
+        text.put_number(field, integer, real)
+    return 0
+
+
+cdef int put_element(Text text, const Field* field, value, Py_ssize_t indent, int depth) except -1:
+    """One message, string or bytes value."""
+    cdef Py_ssize_t size = 0
+    cdef char* data = NULL
+    if field.type == MESSAGE:
+        text.put_label(indent, field, b" {")
+        text.reserve(1)
+        text.p[0] = c"\n"
+        text.p += 1
+        put_message(text, <View>value, indent + 2, depth + 1)
+        text.reserve(<size_t>indent + 2)
+        memset(text.p, c" ", <size_t>indent)
+        memcpy(text.p + indent, <const char*>b"}\n", 2)
+        text.p += indent + 2
+        return 0
+    text.put_label(indent, field, b": ")
+    if field.type == STRING:
+        value = (<str>value).encode("utf-8", "surrogateescape")
+    PyBytes_AsStringAndSize(value, &data, &size)
+    return text.put_quoted(<const uint8_t*>data, <uint64_t>size, field.type == STRING)
+
+
+cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except -1:
+    cdef Field* field
+    cdef Slot* slot
+    cdef uint32_t i
+    if depth > DEEPEST:
+        from onnxwire.engine.depth import too_deep
+        raise too_deep(self)
+    for i in range(self.table.n_fields):
+        # What was printed before may have let other code run.
+        fill(self)
+        field = &self.table.fields[i]
+        slot = &self.slots[i]
+        if slot.p == NULL:
+            continue
+        if field.repeated:
+            if field.size:
+                put_numbers(text, self, field, indent)
+                continue
+            for value in field_value(self, field):
+                put_element(text, field, value, indent, depth)
+        elif field.type == MESSAGE:
+            put_element(text, field, field_value(self, field), indent, depth)
+        elif field.type == STRING or field.type == BYTES:
+            text.put_label(indent, field, b": ")
+            text.put_quoted(slot.p, slot.n, field.type == STRING)
+        else:
+            text.put_label(indent, field, b": ")
+            put_singular(text, field, slot)
+    return 0
+
+
+cdef str text_form(View message):
+    """The text form of a message; raises DecodeError where it is damaged, or nested more than 500 deep."""
+    cdef Text text = Text.__new__(Text)
+    put_message(text, message, 0, 0)
+    try:
+        return PyUnicode_DecodeUTF8(text.start, text.p - text.start, NULL)
+    except UnicodeDecodeError:
+        return PyUnicode_DecodeUTF8(text.start, text.p - text.start, "surrogateescape").translate(OCTAL)
