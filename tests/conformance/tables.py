@@ -1,0 +1,96 @@
+"""Tables in the notation of schema/README.md for any proto files, from their descriptors.
+
+    protoc --descriptor_set_out=all.pb --include_imports …
+    python tests/conformance/tables.py all.pb FOLDER
+
+What the notation lacks is left out, so that such fields are unknown ones: maps, groups, extensions, and types of other
+packages, such as Timestamp. Presence that is implicit becomes explicit. A default that is not zero is lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
+
+FIELD = ("number", "name", "type", "label", "oneof", "packed", "since", "until", "doc")
+VALUE = ("number", "name", "since", "until", "doc")
+
+
+def write_tables(descriptors: FileDescriptorSet, folder: Path) -> list[Path]:
+    """Write a table for each file; returns the paths."""
+    paths = [folder / f"{Path(file.name).stem}.md" for file in descriptors.file]
+    for path, file in zip(paths, descriptors.file, strict=True):
+        path.write_text(table_of(file))
+    return paths
+
+
+def table_of(file: FileDescriptorProto) -> str:
+    lines = [f"# {Path(file.name).name}", "", f"package: {file.package}", f"syntax: {file.syntax or 'proto2'}"]
+    for message in file.message_type:
+        lines += message_section(file, message, message.name)
+    for enum in file.enum_type:
+        lines += enum_section(enum, enum.name)
+    return "\n".join([*lines, ""])
+
+
+def message_section(file: FileDescriptorProto, message: DescriptorProto, name: str) -> list[str]:
+    maps = {f".{file.package}.{name}.{nested.name}" for nested in message.nested_type if nested.options.map_entry}
+    fields = sorted(message.field, key=lambda field: field.number)
+    rows = [row for field in fields if (row := field_row(file, message, field, maps)) is not None]
+    for span in message.reserved_range:
+        numbers = f"{span.start}-{span.end - 1}" if span.end > span.start + 1 else str(span.start)
+        rows.append([numbers, "", "reserved", "", "", "", "", "", "."])
+    rows += [["", reserved, "reserved", "", "", "", "", "", "."] for reserved in message.reserved_name]
+    lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *table(FIELD, rows)]
+    for nested in message.nested_type:
+        if not nested.options.map_entry:
+            lines += message_section(file, nested, f"{name}.{nested.name}")
+    for enum in message.enum_type:
+        lines += enum_section(enum, f"{name}.{enum.name}")
+    return lines
+
+
+def field_row(
+    file: FileDescriptorProto, message: DescriptorProto, field: FieldDescriptorProto, maps: set[str]
+) -> list[str] | None:
+    kind = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    home = f".{file.package}."
+    if kind == "group" or field.type_name in maps or (field.type_name and not field.type_name.startswith(home)):
+        return None
+    if kind in ("message", "enum"):
+        kind += f" {field.type_name.removeprefix(home)}"
+    repeated = field.label == FieldDescriptorProto.LABEL_REPEATED
+    oneof = ""
+    if field.HasField("oneof_index") and not field.proto3_optional:
+        oneof = message.oneof_decl[field.oneof_index].name
+    # In proto3 numbers are packed unless the proto says otherwise.
+    is_number = not kind.startswith("message ") and kind not in ("string", "bytes")
+    packed = field.options.packed if field.options.HasField("packed") else file.syntax == "proto3"
+    label, packing = ("repeated", "packed" if is_number and packed else "") if repeated else ("optional", "")
+    return [str(field.number), field.name, kind, label, oneof, packing, "1", "", "."]
+
+
+def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
+    rows, seen = [], set()
+    for value in sorted(enum.value, key=lambda value: value.number):
+        if value.number not in seen:  # of an alias, the first name
+            seen.add(value.number)
+            rows.append([str(value.number), value.name, "1", "", "."])
+    return ["", f"## enum {name}", "", "Made from its descriptor.", "", *table(VALUE, rows)]
+
+
+def table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+    lines = [columns, ["-" * len(column) for column in columns], *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    write_tables(FileDescriptorSet.FromString(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2]))

@@ -1,0 +1,76 @@
+"""What protobuf's conformance runner talks to: messages of the tables that stand in a folder, by onnxwire.
+
+    python tests/conformance/testee.py FOLDER
+
+Requests and answers are messages themselves, on stdin and stdout, each after its length in four bytes.
+Source: conformance.proto of protobuf.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import onnxwire
+from onnxwire import load_schema
+
+PROTOBUF, JSON, TEXT = 1, 2, 4
+IGNORE_UNKNOWN = 3  # category: JSON with fields that are not known
+
+
+def answer(schema, request, response):
+    """Do what a request asks for."""
+    name = request.message_type
+    if name not in schema.messages:
+        response.skipped = f"there is no table of {name}"
+        return
+    cls = schema.messages[name]
+    payload = request.WhichOneof("payload")
+    if payload not in ("protobuf_payload", "json_payload", "text_payload"):
+        response.skipped = "JSPB is not a format of onnxwire"
+        return
+    try:
+        if payload == "protobuf_payload":
+            message = cls.FromString(request.protobuf_payload)
+            onnxwire.verify(request.protobuf_payload, cls)
+        elif payload == "json_payload":
+            ignores = request.test_category == IGNORE_UNKNOWN
+            message = onnxwire.from_json(request.json_payload, cls, ignore_unknown=ignores)
+        else:
+            message = onnxwire.from_text(request.text_payload, cls)
+    except (onnxwire.Error, UnicodeError) as error:
+        response.parse_error = str(error)
+        return
+    try:
+        if request.requested_output_format == PROTOBUF:
+            response.protobuf_payload = message.SerializeToString()
+        elif request.requested_output_format == JSON:
+            response.json_payload = onnxwire.to_json(message)
+        elif request.requested_output_format == TEXT:
+            response.text_payload = onnxwire.to_text(message)
+        else:
+            response.skipped = "this output is not one of onnxwire's"
+    except (onnxwire.Error, UnicodeError) as error:
+        response.serialize_error = str(error)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    schema = load_schema(*sorted(Path(sys.argv[1]).glob("*.md")))
+    request_class = schema.messages["conformance.ConformanceRequest"]
+    response_class = schema.messages["conformance.ConformanceResponse"]
+    while size := sys.stdin.buffer.read(4):
+        data = sys.stdin.buffer.read(int.from_bytes(size, "little"))
+        response = response_class()
+        try:
+            answer(schema, request_class.FromString(data), response)
+        except Exception as error:
+            response = response_class(runtime_error=f"{type(error).__name__}: {error}")
+        data = response.SerializeToString()
+        sys.stdout.buffer.write(len(data).to_bytes(4, "little") + data)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
