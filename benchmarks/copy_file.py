@@ -1,4 +1,4 @@
-"""What copying a file takes: the measure of rows that write one. Also what such rows do before and after."""
+"""The cost of copying a file: the measure of rows that write one. Also what such rows do before and after."""
 
 import os
 import shutil

@@ -24,7 +24,7 @@ class WorkerError(Exception):
 
 @dataclass
 class Samples:
-    """What one side took, a value a process: seconds; bytes of peak extra RSS; bytes of anonymous memory gained."""
+    """The cost of one side, a value a process: seconds; bytes of peak extra RSS; bytes of anonymous memory gained."""
 
     seconds: list[float] = field(default_factory=list)
     extra: list[int | None] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a benchmark is. Few imports, so that a process that measures an import starts almost empty."""
+"""The row of a benchmark. Few imports, so that a process that measures an import starts almost empty."""
 
 from __future__ import annotations
 

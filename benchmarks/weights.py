@@ -1,4 +1,4 @@
-"""What weights_inline, weights_external and unpack share: all weights of the 1 GiB model, one value a page."""
+"""The common part of weights_inline, weights_external and unpack: all weights of the 1 GiB model, one value a page."""
 
 import zlib
 from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _NAMES = 100_000  # that are looked at for one that was meant
-_CLOSE = 2000  # of which so many are compared letter by letter
+_CLOSE = 2000  # of those names, the number that is compared letter by letter
 _LETTERS = 200  # of a name that is compared; a longer one is not a slip of the keyboard
 
 

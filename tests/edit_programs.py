@@ -135,7 +135,7 @@ def _unknown(chance, number) -> bytes:
 
 @dataclass(eq=False)
 class Variable:
-    """What the drawing knows of a variable without running anything."""
+    """The drawing's knowledge of a variable without running anything."""
 
     name: str
     kind: str  # message, numbers, texts, messages, iterator, window
@@ -301,13 +301,13 @@ class Drawing:
         return ", ".join(texts)
 
     def content(self, of, depth=2) -> str:
-        """What a keyword gives a field."""
+        """The value that a keyword gives a field."""
         if of.is_repeated:
             return f"[{', '.join(self.element(of, depth) for _ in range(self.chance.choice([0, 1, 2, 3])))}]"
         return self.element(of, depth)
 
     def sound_content(self, of) -> str:
-        """What a field takes, where there may be another error: of two, either may come first."""
+        """A value that a field takes, where there may be another error: of two, either may come first."""
         self.wrong = 0
         text = self.content(of)
         self.wrong = WRONG
@@ -326,7 +326,7 @@ class Drawing:
         return f"{name}({inner})"
 
     def elements(self, of) -> str:
-        """What a sequence is extended by."""
+        """The values that a sequence is extended by."""
         kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
         same = [v for v in self.of(kind) if v.type.type == of.type and self.is_small(v)]
         if kind == "messages":

@@ -52,7 +52,7 @@ IS_SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 
 
 class Finding(Exception):
-    """What went wrong; `kind` is what a shorter program has to go wrong by, too."""
+    """The fault that was found; `kind` is what a shorter program has to go wrong by, too."""
 
     def __init__(self, kind, line, text, outcomes=""):
         super().__init__(f"{kind}: {line}: {text}")
@@ -256,7 +256,7 @@ class Outcome:
             self.text = "# " + "\n# ".join(self.errors.splitlines()[:60])
 
     def cause(self) -> str:
-        """What the sanitizer or the interpreter says in one line."""
+        """The report of the sanitizer or the interpreter in one line."""
         found = re.search(
             r"ERROR: AddressSanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
         )

@@ -118,7 +118,7 @@ class Ground:
         onnxwire.save(self.new, folder / "m.onnx", **self.after)
 
     def judge(self, folder, *, was_killed):
-        """What was left, "old", "new" or "told"; AssertionError for anything else."""
+        """The state that was left, "old", "new" or "told"; AssertionError for anything else."""
         value = whole(folder)
         if value == 0 and was_killed and self.is_replaced:
             assert checksums_tell(folder), "a mix that nothing tells"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the extension modules with ASan, UBSan and small limits (`onnxwire/engine/thresholds.h`) in a copy of the tree, and runs
-# Python on them: `make sanitize` all tests, `make fuzz-sanitized` what stands after the interpreter's name.
+# Builds the extension modules with ASan, UBSan and small limits (`onnxwire/engine/thresholds.h`) in a copy of the tree,
+# and runs Python on them: `make sanitize` all tests, `make fuzz-sanitized` what comes after the interpreter's name.
 # Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
 # is without them. Their reports go where pytest does not catch them.
 set -eu

@@ -1,4 +1,4 @@
-"""What is not done: modules not imported, pages not touched, memory not kept."""
+"""Work that is not done: modules not imported, pages not touched, memory not kept."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def python(code: str, *arguments: object) -> str:
-    """What a fresh interpreter prints."""
+    """The output of a fresh interpreter."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -33,7 +33,7 @@ def imported(nodes: list[ast.stmt]) -> dict[str, str]:
 
 
 def branches() -> tuple[dict[str, str], dict[str, str]]:
-    """What the package imports at once, and what it imports for type checkers only."""
+    """The imports of the package at once, and those for type checkers only."""
     body = ast.parse(SOURCE.read_text(encoding="utf-8")).body
     (block,) = (n for n in body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     return imported(body), imported(block.body)

@@ -141,7 +141,7 @@ def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the good code defines when it runs."""
+    """The names that the good code defines when it runs."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(GOOD, names)

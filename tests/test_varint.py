@@ -21,7 +21,7 @@ DTYPES = {
 
 
 def value_of(kind: str, raw: int) -> int:
-    """What a varint stands for, by the words of the encoding's specification."""
+    """The number that a varint stands for, by the words of the encoding's specification."""
     bits = 32 if kind.endswith("32") else 64
     if kind == "bool":
         return int(raw != 0)

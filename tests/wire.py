@@ -447,7 +447,7 @@ def walk(view):
 
 
 class Index:
-    """What Python takes for an integer though it is none."""
+    """Values that Python takes for integers though they are not."""
 
     def __init__(self, value):
         self.value = value
@@ -462,7 +462,7 @@ class Index:
 
 
 class Float(Index):
-    """What Python takes for a float though it is none."""
+    """Values that Python takes for floats though they are not."""
 
     def __float__(self):
         return self.value
@@ -531,7 +531,7 @@ class Raised:
 
 
 def attempt(act, *arguments, **keywords):
-    """What an act gives, or the error that it raises."""
+    """The result of an act, or the error that it raises."""
     try:
         return act(*arguments, **keywords)
     except NameError:  # of the test itself
@@ -559,7 +559,7 @@ def plain(value, with_bytes=True):
 
 
 def settled(maker, result, before, value):
-    """What a value is after an act, or before one that has failed: ours must not be half done, the official may."""
+    """A value after an act, or before one that has failed: ours must not be half done, the official may."""
     if not isinstance(result, Exception):
         return value
     if maker is makers()[0]:

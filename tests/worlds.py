@@ -1,4 +1,4 @@
-"""What a drawn program may call: in our world, and in the official runtime's, where some calls stand for ours."""
+"""The calls of drawn programs: in our world, and in the official runtime's, where some calls stand for ours."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def touch(value):
 
 
 def numbers_of(window):
-    """What a buffer that was taken of a sequence holds now."""
+    """The content that a buffer of a sequence has now."""
     return window.tolist() if hasattr(window, "tolist") else window
 
 
@@ -165,7 +165,7 @@ class World:
         self.gone: set[str] = set()
 
     def run(self, line: str):
-        """What a line gives, or the error that it raises."""
+        """The value of a line, or the error that it raises."""
         try:
             return eval(_compiled(line), self.names)  # which executes what is not an expression, and gives None
         except NameError:
@@ -236,7 +236,7 @@ class World:
         return pickle.loads(pickle.dumps(value))
 
     def apart(self, source, target=None):
-        """What is copied; the official runtime would not end, or read freed memory, where the target lies in it."""
+        """A copy of the elements: the official runtime would not end, or read freed memory, of a target in it."""
         if self.is_bounded and _length(source) > 100:
             raise Planned
         if self.is_ours or source is target:

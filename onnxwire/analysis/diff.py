@@ -1,4 +1,4 @@
-"""What two models differ in: structure, and the values of weights."""
+"""The differences of two models: structure, and the values of weights."""
 
 from __future__ import annotations
 

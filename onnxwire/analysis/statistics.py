@@ -169,7 +169,7 @@ class _Reader:
         self.pending = 0  # tasks that are not done
 
     def count_bytes(self, elements: int) -> int:
-        """The bytes of so many elements."""
+        """The bytes of a number of elements."""
         return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:

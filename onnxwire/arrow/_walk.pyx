@@ -117,7 +117,7 @@ cdef class Walk:
         return self.columns.add_own(values, <const uint8_t*>PyBytes_AS_STRING(text), len(text))
 
     cdef int write_path(self, int depth) except -1:
-        """Write the path of the message that is so many steps from the root, itself one; returns its length."""
+        """Write the path of the message `depth` steps from the root, itself one; returns its length."""
         cdef Frame* frame
         cdef const char* dot
         cdef int room = sizeof(self.path_text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
     Form = Literal["onnx", "onnxwire", "bytes"]
-    """What a function is given: a message of the official package, one of onnxwire, or the encoding."""
+    """The argument of a function: a message of the official package, one of onnxwire, or the encoding."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
 # Nobody reads a location that begins so as a file's; the official checker lets it pass.
@@ -213,7 +213,7 @@ def _location(tensor: TensorProto) -> str:
 
 
 def _misfit(tensor: TensorProto, left: TensorProto) -> str:
-    """What a function did to a tensor that its payload does not fit any more; left: the tensor that it was given."""
+    """A change to a tensor that its payload does not fit any more; left: the tensor that it was given."""
     if tensor.data_type != left.data_type:
         return f"made the {name_of(left.data_type)} a {name_of(tensor.data_type)}"
     if tensor.segment != left.segment:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
     View = Callable[[int, int], Buffer]
-    """Gives some bytes of a file: those from an offset on, so many."""
+    """Gives bytes of a file, by their offset and number."""
 
     Entry = tuple[DataType, list[int], int, int]
     """A tensor's type and shape, and its bytes in the file: the first, and the one after the last."""

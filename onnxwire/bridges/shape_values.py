@@ -54,7 +54,7 @@ def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
 
 
 class _Reads:
-    """What one walk over a model finds: its tensors, and who takes which value."""
+    """The findings of one walk over a model: its tensors, and who takes which value."""
 
     def __init__(self, model: ModelProto) -> None:
         self.tensors: list[tuple[str, Value, bool]] = []  # path, value, and whether it may be propagated

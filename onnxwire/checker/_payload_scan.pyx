@@ -2,7 +2,7 @@
 """Looks into the payloads of a document's messages, as far as is cheap: counts, extremes, last values, strings.
 
 All functions take a column of bool that says which rows are wanted, and look at no others. What they look at is
-bounded: so many bytes of a message, and so many in all, whatever the document holds.
+bounded, a message's and all together, whatever the document holds.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One broken rule at one place. `Problems` keeps columns and makes these; path and message are made when read."""
+"""One broken rule of one message. `Problems` keeps columns and makes these; path and message are made when read."""
 cimport cython
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t
@@ -16,7 +16,7 @@ cdef class Problem:
     """
     cdef readonly str rule
     cdef readonly str severity
-    cdef int64_t place           # offset, -1 for None
+    cdef int64_t byte            # offset, -1 for None
     cdef object found            # what makes path and message; None once they are made
     cdef int64_t row
     cdef object path_
@@ -26,7 +26,7 @@ cdef class Problem:
         self.rule = rule
         self.severity = severity
         self.path_ = path
-        self.place = -1 if offset is None else offset
+        self.byte = -1 if offset is None else offset
         self.message_ = message
 
     cdef int make(self) except -1:
@@ -43,7 +43,7 @@ cdef class Problem:
 
     @property
     def offset(self):
-        return None if self.place < 0 else self.place
+        return None if self.byte < 0 else self.byte
 
     @property
     def message(self):
@@ -69,10 +69,10 @@ cdef class Problem:
         return "Problem(rule={!r}, severity={!r}, path={!r}, offset={!r}, message={!r})".format(*self.content())
 
     def __str__(self):
-        places = [f"byte {self.place:,}"] if self.place >= 0 else []
+        where = [f"byte {self.byte:,}"] if self.byte >= 0 else []
         if self.path:
-            places.append(self.path)
-        return ": ".join([*places, f"{self.message} [{self.rule}]"])
+            where.append(self.path)
+        return ": ".join([*where, f"{self.message} [{self.rule}]"])
 
 
 def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
@@ -80,7 +80,7 @@ def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
     cdef Problem problem = Problem.__new__(Problem)
     problem.rule = rule
     problem.severity = severity
-    problem.place = offset
+    problem.byte = offset
     problem.found = found
     problem.row = row
     return problem

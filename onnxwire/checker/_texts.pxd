@@ -12,7 +12,7 @@ cdef struct Texts:
     uint64_t seed
     int32_t n            # ids are below it; 0 is that of the empty string, which is the first to be put in
     int32_t capacity
-    uint64_t* start      # n + 1 places in the arena
+    uint64_t* start      # n + 1 offsets in the arena
     uint8_t* traits
     uint32_t* hashes
     uint8_t* arena       # the text

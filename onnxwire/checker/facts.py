@@ -121,8 +121,8 @@ class Table:
 class Sheet(Table):
     """All messages of a type: a row each, a column a field.
 
-    Columns that every sheet has: length (bytes), parent (row in its type's sheet), index (place in the repeated field),
-    edge (which field it stands in), depth, flags, present (bit = place of the field). Of fields: the number, the id of
+    Columns that every sheet has: length (bytes), parent (row in its type's sheet), index (in the repeated field),
+    edge (which field it stands in), depth, flags, present (bit = index of the field). Of fields: the number, the id of
     the string, the row of the message (-1: absent), or the count of a repeated field.
     """
 
@@ -312,9 +312,13 @@ class Facts:
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
 
     def forget(self) -> None:
-        """Let go of what was derived. What was found stays: each `Found` has its own table, and that its columns."""
-        for name in [name for name in self.__dict__ if name not in ("columns", "root", "edges", "_steps", "_above")]:
-            del self.__dict__[name]
+        """Let go of what was derived, and of the documents. Each `Found` has its own table, and that its columns."""
+        for derived in (self._sheets, self._lists, self._derived):
+            derived.clear()
+        for name, value in vars(type(self)).items():
+            if isinstance(value, cached_property):
+                self.__dict__.pop(name, None)
+        del self.document, self.home, self.operators
 
     def _declared(self) -> int | None:
         """The document's own version; None where it has none, the latest where its type can't have one."""
@@ -372,7 +376,7 @@ class Facts:
         return table[ids]
 
     def join(self, left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
-        """For each row of the left, the place of the first row on the right with the same keys, or -1.
+        """For each row of the left, the first row on the right with the same keys, or -1.
 
         left, right: (numbers of any kind from 0 on, ids of strings), such as (graph, name).
         """
@@ -388,10 +392,10 @@ class Facts:
 
     def path(self, name: str, row: int) -> str:
         """The path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
-        place = self.columns.locate(name, row)
-        if place is None:
+        located = self.columns.locate(name, row)
+        if located is None:
             return ""
-        name, row, edge, index = place
+        name, row, edge, index = located
         # What is asked for in turn often has one parent.
         if self._above[:2] != (name, row):
             self._above = (name, row, self._whole_path(name, row))
@@ -400,11 +404,11 @@ class Facts:
 
     def _whole_path(self, name: str, row: int) -> str:
         steps = []
-        place = self.columns.locate(name, row)
-        while place is not None:
-            name, row, edge, index = place
+        located = self.columns.locate(name, row)
+        while located is not None:
+            name, row, edge, index = located
             steps.append(self._step(edge, index))
-            place = self.columns.locate(name, row)
+            located = self.columns.locate(name, row)
         return ".".join(reversed(steps))
 
     def _step(self, edge: int, index: int) -> str:

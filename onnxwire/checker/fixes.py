@@ -31,7 +31,7 @@ class Fix:
     """One repair that can be made. There may be a million, so path and message are made when they are read.
 
     rule: the id of the rule that is broken. above, template, detail: what path and message are made of.
-    siblings, place: the repeated field and the index in it of what is taken out or changed. target: of a message that
+    siblings, index: the repeated field, and which element of it what is taken out or changed. target: of a message that
     is not in a repeated field, the message. edit: what changes it, None for what is taken out.
     """
 
@@ -40,14 +40,14 @@ class Fix:
     template: str
     detail: str
     siblings: Any = None
-    place: int = 0
+    index: int = 0
     target: Any = None
     edit: Callable[[Any], object] | None = None
 
     @property
     def path(self) -> str:
         """Where: the element that is taken out, or the message that is changed."""
-        return f"{self.above}[{self.place}]" if self.target is None else self.above
+        return f"{self.above}[{self.index}]" if self.target is None else self.above
 
     @property
     def message(self) -> str:
@@ -55,7 +55,7 @@ class Fix:
         return self.template.format(self.detail)
 
 
-# Of a repeated field and the places in it that break a rule: the places that can go, each with a detail of what is
+# Of a repeated field and the indices in it that break a rule: the indices that can go, each with a detail of what is
 # said of all of them.
 Remover = Callable[[Any, Sequence[int]], Iterator[tuple[int, str]]]
 # Of a message that breaks a rule: what is said, a detail of it, and what changes the message; None where there is no
@@ -104,7 +104,7 @@ def fixable() -> set[str]:
     "quant-annotation-key-unique",
     "quant-annotation-tensor-unique",
 )
-def repeated_entry(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+def repeated_entry(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
     """An entry that repeats another goes, if all with its key are equal: where they differ, the last may count."""
     firsts: dict[str, Any] = {}
     ambiguous: set[str] = set()
@@ -114,9 +114,9 @@ def repeated_entry(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, 
         keys.append(key)
         if key not in ambiguous and not _is_same(element, firsts.setdefault(key, element)):
             ambiguous.add(key)
-    for place in places:
-        if keys[place] not in ambiguous:
-            yield place, keys[place]
+    for index in indices:
+        if keys[index] not in ambiguous:
+            yield index, keys[index]
 
 
 def _key_of(element: Any) -> str:
@@ -136,17 +136,17 @@ def _is_same(element: Any, first: Any) -> bool:
     "graph-value-info-known-name",
     "function-value-info-known-name",
 )
-def stale_value_info(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+def stale_value_info(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
     """An entry that describes no value goes."""
-    for place in places:
-        yield place, siblings[place].name
+    for index in indices:
+        yield index, siblings[index].name
 
 
 @removes("remove the local directory {0!r}", "external-key-basepath")
-def base_path(siblings: Any, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+def base_path(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
     """The folder that a loader worked in goes; no reader looks at it."""
-    for place in places:
-        yield place, siblings[place].value
+    for index in indices:
+        yield index, siblings[index].value
 
 
 def _set_type(number: int, attribute: Any) -> None:
@@ -199,31 +199,31 @@ def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
 
     Nothing is changed: `apply_fixes` does that, with all of them or some.
     """
-    places = _Places(message)
+    elements = _Elements(message)
     pending: dict[tuple[str, str], list[int]] = {}
     fixes: list[Fix] = []
     for problem in problems.of(fixable()) if isinstance(problems, Problems) else problems:
         if problem.rule in _removers and problem.path.endswith("]"):
-            above, _, index = problem.path[:-1].rpartition("[")
-            pending.setdefault((problem.rule, above), []).append(int(index))
+            above, _, number = problem.path[:-1].rpartition("[")
+            pending.setdefault((problem.rule, above), []).append(int(number))
         elif problem.rule in _editors:
-            above, siblings, place, target = places.element(problem.path)
+            above, siblings, index, target = elements.element(problem.path)
             found = _editors[problem.rule](target)
             if found is not None:
                 template, detail, edit = found
                 held = target if siblings is None else None  # else it is asked for again: a million are much memory
-                fixes.append(Fix(problem.rule, above, template, detail, siblings, place, held, edit))
+                fixes.append(Fix(problem.rule, above, template, detail, siblings, index, held, edit))
     taken: dict[str, tuple[Any, set[int]]] = {}
     for (rule, above), indexes in pending.items():
         # One object a repeated field, whatever the rule: `apply_fixes` takes all that goes out of it at once.
         if above not in taken:
-            taken[above] = places.at(above), set()
+            taken[above] = elements.at(above), set()
         siblings, gone = taken[above]
         template, remover = _removers[rule]
-        for place, detail in remover(siblings, indexes):
-            if place not in gone:
-                gone.add(place)
-                fixes.append(Fix(rule, above, template, detail, siblings, place))
+        for index, detail in remover(siblings, indexes):
+            if index not in gone:
+                gone.add(index)
+                fixes.append(Fix(rule, above, template, detail, siblings, index))
     return fixes
 
 
@@ -232,15 +232,15 @@ def apply_fixes(fixes: Iterable[Fix]) -> None:
     gone: dict[int, tuple[Any, set[int]]] = {}
     for fix in fixes:
         if fix.edit is not None:
-            fix.edit(fix.siblings[fix.place] if fix.target is None else fix.target)
+            fix.edit(fix.siblings[fix.index] if fix.target is None else fix.target)
         else:
-            gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.place)
-    for siblings, places in gone.values():
+            gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.index)
+    for siblings, indices in gone.values():
         n = len(siblings)
-        siblings._arrange([place for place in range(n) if place not in places], n)
+        siblings._arrange([index for index in range(n) if index not in indices], n)
 
 
-class _Places:
+class _Elements:
     """The messages and repeated fields that paths name; what a path has in common with the one before is kept."""
 
     def __init__(self, message: Message) -> None:
@@ -268,5 +268,5 @@ class _Places:
         field, _, index = path[:-1].rpartition("[")
         if field != self.field or self.siblings is None:
             self.field, self.siblings = field, self.at(field)
-        place = int(index)
-        return self.field, self.siblings, place, self.siblings[place]
+        number = int(index)
+        return self.field, self.siblings, number, self.siblings[number]

@@ -78,11 +78,11 @@ class Signature:
 def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
     """The least and the most values that there are for formal parameters; None for no limit."""
     least = 0
-    for place, parameter in enumerate(parameters):
+    for i, parameter in enumerate(parameters):
         if parameter.option == "":
-            least = place + 1
+            least = i + 1
         elif parameter.option == "*":
-            return place + parameter.least, None
+            return i + parameter.least, None
     return least, len(parameters)
 
 
@@ -134,8 +134,8 @@ class Operators:
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
         """The version that an operator has in a version of its domain, or None where it is not there."""
         versions = self.versions.get((domain, name), ())
-        place = bisect_right(versions, opset)
-        return versions[place - 1] if place else None
+        i = bisect_right(versions, opset)
+        return versions[i - 1] if i else None
 
     def signature(self, domain: str, name: str, since: int) -> Signature:
         """The signature that a version of the domain brought. Raises DecodeError for a row that can't be read."""

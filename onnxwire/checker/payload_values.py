@@ -149,7 +149,7 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
 def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
     """The product of each row's sizes, int64; -1 where that is 2**63 or more, or a size is negative.
 
-    counts, first: how many elements of the list `sizes` each row has, and the place of the first.
+    counts, first: how many elements of the list `sizes` each row has, and the index of the first.
     """
     result = np.ones(len(counts), np.int64)
     rows = np.flatnonzero(counts)

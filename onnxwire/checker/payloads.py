@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-# Places that hold elements; a number that is one's index stands for it.
-PLACES = (*FIELDS, "raw_data")
-RAW = PLACES.index("raw_data")
+# Fields and files that hold elements; a number that is one's index stands for it.
+LOCATIONS = (*FIELDS, "raw_data")
+RAW = LOCATIONS.index("raw_data")
 FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
 FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
 TWO_BITS = ("UINT2", "INT2")
@@ -35,7 +35,7 @@ def _by_number(of: Callable[[Any], int], missing: int) -> Any:
 
 
 _BITS = _by_number(lambda data_type: data_type.bits, 0)
-_PLACE = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
+_LOCATION = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
 _PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
 _LIMIT = _by_number(
     lambda data_type: min(MAX_COUNT * 8 // data_type.bits, MAX_COUNT) if data_type.bits else MAX_COUNT, MAX_COUNT
@@ -52,8 +52,8 @@ class Payloads:
 
     elements: as many as dims call for; -1 where one of them is negative or there are more than 64 bits can count.
     is_inline: whether they are in the message. stored: as many as the message is to hold, which are fewer where it has
-    a segment; -1 where that can't be told. filled: in how many places there is something; place: the only such place,
-    as index of PLACES, or -1. own_place: the list that elements of the type belong in, -1 for an unknown type.
+    a segment; -1 where that can't be told. filled: how many locations have something; location: the only such one, as
+    index of LOCATIONS, or -1. own_location: the list that elements of the type belong in, -1 for an unknown type.
     entries, size: how much there is to be in that list and in raw_data, -1 where `stored` is.
     """
 
@@ -61,7 +61,7 @@ class Payloads:
         self.facts = facts
         tensors = facts.TensorProto
         self.numbers = np.where((tensors.data_type > 0) & (tensors.data_type < _ROWS - 1), tensors.data_type, _ROWS - 1)
-        self.own_place = _PLACE[self.numbers]
+        self.own_location = _LOCATION[self.numbers]
         self.bits = _BITS[self.numbers]
         self.is_negative = np.zeros(tensors.n, bool)
         self.elements = self._count_elements()
@@ -73,7 +73,7 @@ class Payloads:
         sizes[FIELDS.index("string_data")] = tensors.records("string_data")[1]
         self.is_filled = [size > 0 for size in sizes] + [tensors.span("raw_data")[1] > 0]
         self.filled = np.sum(self.is_filled, axis=0)
-        self.place = np.where(self.filled == 1, np.argmax(self.is_filled, axis=0), -1)
+        self.location = np.where(self.filled == 1, np.argmax(self.is_filled, axis=0), -1)
         self.size = _bytes_of(self.stored, self.bits)
         is_packed = (self.bits == 2) | (self.bits == 4)
         self.entries = np.where(self.stored < 0, -1, np.where(is_packed, self.size, self.stored * _PARTS[self.numbers]))
@@ -104,16 +104,16 @@ class Payloads:
 
     def has(self, field: str) -> Any:
         """Whether each tensor is inline and has elements in a field."""
-        return self.is_inline & self.is_filled[PLACES.index(field)]
+        return self.is_inline & self.is_filled[LOCATIONS.index(field)]
 
     @cached_property
     def held(self) -> Any:
         """The elements of the list that a tensor's type calls for; -1 where counting them would take too long."""
         held = np.zeros(len(self.elements), np.int64)
         makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
-        for place, field in enumerate(FIELDS):
-            is_here = self.own_place == place
-            if not (is_here & self.is_filled[place]).any():
+        for location, field in enumerate(FIELDS):
+            is_here = self.own_location == location
+            if not (is_here & self.is_filled[location]).any():
                 continue
             counts = (
                 self.facts.derive(makers[field]).count if field in makers else self.facts.TensorProto.records(field)[2]
@@ -125,8 +125,8 @@ class Payloads:
     def held_bytes(self) -> Any:
         """The bytes of that list."""
         sizes = np.zeros(len(self.elements), np.int64)
-        for place, field in enumerate(FIELDS):
-            is_here = self.own_place == place
+        for location, field in enumerate(FIELDS):
+            is_here = self.own_location == location
             sizes[is_here] = self.facts.TensorProto.records(field)[3][is_here]
         return sizes
 
@@ -136,13 +136,13 @@ class Payloads:
         # A number takes from one to ten bytes.
         is_surely_wrong = (self.held_bytes < self.entries) | (self.held_bytes // 10 > self.entries)
         is_wrong = np.where(self.held >= 0, self.held != self.entries, is_surely_wrong)
-        return is_wrong & (self.entries >= 0) & (self.place == self.own_place) & self.is_inline
+        return is_wrong & (self.entries >= 0) & (self.location == self.own_location) & self.is_inline
 
     @cached_property
     def is_wrong_size(self) -> Any:
         """Whether raw_data has another length than it should."""
         length = self.facts.TensorProto.span("raw_data")[1]
-        return (self.place == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
+        return (self.location == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
 
 
 class Numbers:
@@ -202,5 +202,5 @@ def strings(facts: Facts) -> tuple[Any, Any]:
 
 
 def _bytes_of(elements: Any, bits: Any) -> Any:
-    """The bytes of elements of so many bits, without a number in between that is greater; -1 where elements are."""
+    """The bytes of elements of a number of bits, without a number in between that is greater; -1 where elements are."""
     return np.where(elements < 0, -1, elements // 8 * bits + (elements % 8 * bits + 7) // 8)

@@ -40,7 +40,7 @@ def check(
     and not ignored is reported. checksums: whether files of external data are read to compare their digests. limit: how
     many problems of one rule are kept; further ones are counted in `Problems.omitted`. None keeps all. operators: the
     path of a table of operators, in the notation of checker/operators.tsv, that nodes are held to beside ONNX's own.
-    Returns the problems, a sequence: errors, then warnings, then notes, and within them by rule and by place. They are
+    Returns the problems, a sequence: errors, then warnings, then notes, and within them by rule and by path. They are
     kept as columns, so that their memory is a few bytes each until they are read. No weight above 256 KiB is read.
     Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has
     and for a limit below 1; DecodeError and SourceError for a table of operators that can't be read.

@@ -74,8 +74,8 @@ class SarifWriter:
 
     def add_fault(self, file: str, reason: str) -> None:
         """Note that a file could not be checked."""
-        place = {"physicalLocation": {"artifactLocation": {"uri": uri_of(file)}}}
-        self.faults.append({"level": "error", "message": {"text": reason}, "locations": [place]})
+        location = {"physicalLocation": {"artifactLocation": {"uri": uri_of(file)}}}
+        self.faults.append({"level": "error", "message": {"text": reason}, "locations": [location]})
 
     def finish(self) -> None:
         """Write the end of the log."""

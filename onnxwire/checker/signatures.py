@@ -48,7 +48,7 @@ _OPTIONS = {"": 0, "?": 1, "*": 2}
 class Versions:
     """Which version of its domain each node is of; take it with `facts.derive(Versions)`.
 
-    domains: of each node, a place in `names`, -1 for a domain whose operators are not known. versions: 0 where none is
+    domains: of each node, an index of `names`, -1 for a domain whose operators are not known. versions: 0 where none is
     imported.
     """
 
@@ -132,18 +132,18 @@ class Types:
 
     def _of_nested(self, field: str, inner: Column, keys: Column) -> Column:
         """The types of sequences, optionals or maps of these; each different one is named once."""
-        codes, places = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
+        codes, inverse = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
         elements = self.of_elements()
         numbers = np.zeros(len(codes), np.int32)
-        for place, code in enumerate(codes.tolist()):
+        for k, code in enumerate(codes.tolist()):
             held, key = self.texts[code >> 8], self.texts[elements[code & 255]]
             if not held or (field == "map_type" and not key):
                 continue
             if field == "map_type":
-                numbers[place] = self.number(f"map({key},{held})")
+                numbers[k] = self.number(f"map({key},{held})")
             else:
-                numbers[place] = self.number(f"{'seq' if field == 'sequence_type' else 'optional'}({held})")
-        return numbers[places]
+                numbers[k] = self.number(f"{'seq' if field == 'sequence_type' else 'optional'}({held})")
+        return numbers[inverse]
 
 
 def _plain(elements: Column) -> Column:
@@ -154,7 +154,7 @@ def _plain(elements: Column) -> Column:
 class Held:
     """The findings of the pass over the nodes; take it with `facts.derive(Held)`.
 
-    chosen: of each node, a place in `signatures`; below 0 where its operator is not judged, -1 where it is not there.
+    chosen: of each node, an index of `signatures`; below 0 where its operator is not judged, -1 where it is not there.
     nodes, inputs, outputs, attributes: faults, of the rows of NodeProto, NodeProto.input, NodeProto.output and
     AttributeProto. types: numbers of types, of outputs of nodes, then of ValueInfoProto and TensorProto.
     """
@@ -219,10 +219,10 @@ class Held:
         for number, domain in enumerate(self.names):
             for period in np.flatnonzero(used[bases[number] : bases[number + 1]]).tolist():
                 opset = int(steps[number][period - 1]) if period else 0
-                for place, name in enumerate(names[i] for i in there.tolist()):
+                for k, name in enumerate(names[i] for i in there.tolist()):
                     since = operators.since_version(domain, name, opset)
                     if since is not None:
-                        table[place, bases[number] + period] = len(self.signatures)
+                        table[k, bases[number] + period] = len(self.signatures)
                         self.signatures.append(operators.signature(domain, name, since))
         chosen: Column = table[place_of[nodes.op_type], periods]
         if any(facts.find(name) >= 0 for name in WITHDRAWN):
@@ -329,9 +329,9 @@ def _declared(facts: Facts) -> Column:
     return lookup(attributes.n, rows[found >= 0], attributes.type[defaults[found[found >= 0]]], 0).astype(np.int32)
 
 
-def formal(parameters: tuple[Parameter, ...], place: int) -> Parameter:
-    """The formal parameter of an input or output by its place."""
-    return parameters[min(place, len(parameters) - 1)]
+def formal(parameters: tuple[Parameter, ...], index: int) -> Parameter:
+    """The formal parameter of an input or output by its index."""
+    return parameters[min(index, len(parameters) - 1)]
 
 
 class Hints:

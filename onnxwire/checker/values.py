@@ -33,15 +33,15 @@ class Values:
         elem_type = np.zeros(types.n + 1, np.int64)
         shape = np.full(types.n + 1, -1, np.int64)
         kind = np.full(types.n + 1, -1, np.int64)
-        for place, field in enumerate(types.fields):
+        for i, field in enumerate(types.fields):
             if field != "denotation":
-                kind[:-1][types.has(field)] = place
+                kind[:-1][types.has(field)] = i
         for field, name in (("tensor_type", "TypeProto.Tensor"), ("sparse_tensor_type", "TypeProto.SparseTensor")):
             tensors = facts[name]
             rows = np.flatnonzero(types.has(field))
             elem_type[rows] = tensors.elem_type[getattr(types, field)[rows]]
             shape[rows] = tensors.shape[getattr(types, field)[rows]]
-        # The last place stands for a type that is not there: -1 leads to it.
+        # The last entry stands for a type that is not there: -1 leads to it.
         self.type_kind, self.type_elem_type, self.type_shape = kind, elem_type, shape
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
 
@@ -77,7 +77,7 @@ def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
         return ""
     if len(left) != len(right):
         return f"rank {len(left)} and rank {len(right)}"
-    for place, ((one, _), (other, _)) in enumerate(zip(left, right, strict=True)):
+    for axis, ((one, _), (other, _)) in enumerate(zip(left, right, strict=True)):
         if one is not None and other is not None and one != other:
-            return f"{one} and {other} in dimension {place}"
+            return f"{one} and {other} in dimension {axis}"
     return ""

@@ -58,7 +58,9 @@ def add_unpack_parser(commands: Any) -> None:
     parser.add_argument(
         "--align", metavar="N", type=_size, default=4096, help="begin each tensor at a multiple of N bytes; default: 4K"
     )
-    parser.add_argument("--shard-size", metavar="SIZE", type=_size, help="begin another file from so many bytes on")
+    parser.add_argument(
+        "--shard-size", metavar="SIZE", type=_size, help="begin another file where one would be longer than this"
+    )
     parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each file in the model")
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not the model's, too")
     parser.set_defaults(run=run_unpack)

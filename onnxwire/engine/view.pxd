@@ -146,7 +146,7 @@ cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) 
 
 
 cdef inline bint is_long(View self, uint64_t size) noexcept:
-    """Whether the message has at least so many bytes, all its parts together."""
+    """Whether the message has at least `size` bytes, all its parts together."""
     cdef uint64_t found = <uint64_t>(self.end - self.start)
     cdef Py_ssize_t i = 1
     while found < size and self.parts != NULL and i < (<Spans>self.parts).n:

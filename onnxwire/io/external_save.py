@@ -200,7 +200,7 @@ class Relocation:
                 folder.close()
 
     def _path(self, location: str) -> str:
-        """What errors call a file."""
+        """The name that errors have for a file."""
         return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
 
     def _folder(self, path: str) -> Folder:
@@ -380,7 +380,7 @@ class Relocation:
 
 
 def _state(status: os.stat_result | None) -> tuple[int, ...]:
-    """What tells a file from one that came after it, which may have got its inode."""
+    """The numbers that tell a file from one that came after it, which may have got its inode."""
     return () if status is None else (*identity_of(status), status.st_size, status.st_mtime_ns)
 
 

@@ -80,7 +80,7 @@ def save(
     data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
     is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that
     of the path: a symbolic link that leads to a model in another folder is replaced by the new model.
-    inline_align: begin each inline payload of `threshold` bytes or more at a multiple of so many bytes of the file, by
+    inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, by
     padding that readers skip.
 
     Raises SaveError where a file can't be written, and the old ones are then as they were; SourceError where one that

@@ -52,11 +52,11 @@ class DataType:
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:
-        """The length of raw_data for so many elements. Source: onnx.proto, TensorProto.raw_data."""
+        """The length of raw_data for a number of elements. Source: onnx.proto, TensorProto.raw_data."""
         return (elements * self.bits + 7) // 8
 
     def count_entries(self, elements: int) -> int:
-        """The entries of the repeated field for so many elements. Source: onnx.proto, TensorProto.int32_data."""
+        """The entries of the repeated field for a number of elements. Source: onnx.proto, TensorProto.int32_data."""
         if self.dtype_name.startswith("complex"):
             return 2 * elements
         # Two and four in a byte are so in an entry; the elements of 6 bits have one each.

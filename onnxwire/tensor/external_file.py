@@ -25,7 +25,7 @@ class ExternalFile:
     """A file that tensors have their data in, or a buffer instead of one.
 
     document: its bytes, mapped or in memory; with `size`, instead, what has only the open descriptor of a file that is
-    to be read, of so many bytes. name: what errors call it; size: in bytes, as it was opened.
+    to be read, and its number of bytes. name: what errors call it; size: in bytes, as it was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:

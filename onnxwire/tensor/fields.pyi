@@ -16,7 +16,7 @@ class Segment(Protocol):
     def end(self) -> int: ...
 
 class TensorFields(Protocol):
-    """What is read of a TensorProto."""
+    """The part of a TensorProto that is read."""
 
     @property
     def name(self) -> str: ...
@@ -43,7 +43,7 @@ class TensorFields(Protocol):
     def numpy(self, *, strings: Literal["str", "bytes"] = "str") -> Array: ...
 
 class SparseTensorFields(Protocol):
-    """What is read of a SparseTensorProto."""
+    """The part of a SparseTensorProto that is read."""
 
     @property
     def dims(self) -> Sequence[int]: ...

@@ -21,7 +21,7 @@ Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
 """A text, or a file object that gives one; bytes are UTF-8."""
 
 CHUNK = 1 << 18  # characters of the text that are read at a time
-AHEAD = 8192  # characters of the text that are in memory, if there are so many, where a field or message begins
+AHEAD = 8192  # characters of the text that are in memory, unless the text ends, where a field or message begins
 
 
 def new_message(cls: type[MessageT]) -> MessageT:

@@ -109,7 +109,7 @@ def _give_way(graph: GraphProto, given: set[str]) -> None:
 
 
 class _Plan:
-    """What of a graph is needed. nodes: by place; constants: names of initializers; used: all names that are read."""
+    """The part of a graph that is needed. nodes: by index; constants: names of initializers; used: all names read."""
 
     def __init__(self, graph: GraphProto, given: list[str] | None, wanted: list[str], source: str) -> None:
         self.nodes: set[int] = set()
@@ -219,7 +219,7 @@ _Call = tuple[str, str, str]
 
 
 def _call(message: NodeProto | FunctionProto) -> _Call:
-    """What a node calls, or what a function is called as: domain, name and overload."""
+    """The function that a node calls, or that a function is: domain, name and overload."""
     name = message.op_type if isinstance(message, NodeProto) else message.name
     return "" if message.domain == "ai.onnx" else message.domain, name, message.overload
 

@@ -111,7 +111,7 @@ class Drawing:
 
 
 def around(scope: Scope, path: str, connections: Connections, place: int, hops: int) -> Drawing:
-    """Draw a node with those that it is connected with by so many steps, before it and after it.
+    """Draw a node with those that it is connected with by `hops` steps, before it and after it.
 
     scope, path: the graph or function, and its path. place: of the node in it. hops: 0 or more. The nearest 36 nodes
     are drawn, each with up to 24 boxes of values and 8 edges to another one; each says how many of its connections are

@@ -74,7 +74,7 @@ def heat_map(
 
     axes: that of the rows and that of the columns, by default the last two; a vector is one row. at: for each axis the
     place at which the others are cut, by default 0. window: top, left, bottom and right, the part that is drawn, by
-    default all. size: at most so many rows and columns of cells. extreme: instead of the mean, the value farthest from
+    default all. size: the most rows and columns of cells. extreme: instead of the mean, the value farthest from
     0. Where all of the window would be more than 8 MiB to touch, some lines of each block stand for it.
     Returns values (row by row, None where nothing is finite), height and width in cells, shape of the slice, window,
     axes, at, low and high (the least and the greatest cell, None where there is none), nonfinite (how many elements
@@ -182,7 +182,7 @@ def _picks(outer: int, inner: int, cells: tuple[int, int], step: int) -> tuple[l
 
 
 def _spread(start: int, end: int, most: int) -> Array:
-    """Up to so many places between two, at equal distances."""
+    """Up to a number of indices between two, at equal distances."""
     import numpy as np
 
     count = min(most, end - start)

@@ -31,7 +31,7 @@ FOREST = DIGITS.parent / "iris_forest.onnx"
 
 
 def text(words):
-    """What a string column says of a string that a message gives."""
+    """The value in a string column of a string that a message gives."""
     data = words if isinstance(words, bytes) else words.encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")
 

@@ -25,7 +25,7 @@ SIZE = 400
 
 
 def result_of(function, *arguments, **options):
-    """What a function returns, as an official message, or the error that it raises."""
+    """The result of a function, as an official message, or the error that it raises."""
     try:
         made = function(*arguments, **options)
     except Exception as error:

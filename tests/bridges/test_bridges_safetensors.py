@@ -80,7 +80,7 @@ def sparse_model(path, tensor, size, frame=b""):
 
 
 def python(code, *arguments):
-    """What a fresh interpreter prints. The code may call `peak()`: MiB of memory that the process ever had."""
+    """The output of a fresh interpreter. The code may call `peak()`: MiB of memory that the process ever had."""
     prelude = (
         "import sys\n"
         "def peak():\n"

@@ -1,4 +1,4 @@
-"""What the official checker rejects for a reason of the IR, we reject; where the two differ is written down."""
+"""Models that the official checker rejects for a reason of the IR are rejected here; differences are written down."""
 
 import re
 from importlib import import_module
@@ -295,7 +295,7 @@ BROKEN = {
 
 
 def official(data, folder):
-    """What the official checker says of a model, "" where it accepts it."""
+    """The official checker's words on a model, "" where it accepts it."""
     path = folder / "model.onnx"
     path.write_bytes(data)
     try:

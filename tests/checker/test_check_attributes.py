@@ -1,4 +1,4 @@
-"""What rules of attributes do beyond their cases: many of them, long strings, references by themselves."""
+"""Rules of attributes beyond their cases: many of them, long strings, references by themselves."""
 
 import pytest
 from check_case import model, node

@@ -1,4 +1,4 @@
-"""What rules of types, devices and operator sets make of the less usual: other roots, functions, numbers too large."""
+"""Rules of types, devices and operator sets on the less usual: other roots, functions, numbers too large."""
 
 import onnxwire
 from onnxwire import GraphProto, ModelProto, OperatorSetProto, ShardingSpecProto, TypeProto

@@ -1,4 +1,4 @@
-"""What rules of functions do beyond their cases: long calls, one rule a fault."""
+"""Rules of functions beyond their cases: long calls, one rule a fault."""
 
 import pytest
 from check_case import holding, model, node, value

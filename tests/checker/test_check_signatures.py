@@ -378,7 +378,7 @@ def all_nodes(model):
 
 
 def refusal(model):
-    """What the official checker says of a model, "" where it accepts it."""
+    """The official checker's words on a model, "" where it accepts it."""
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:

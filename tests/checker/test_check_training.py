@@ -1,4 +1,4 @@
-"""What rules of training do beyond their cases: the two graphs that are one, one rule a fault."""
+"""Rules of training beyond their cases: the two graphs that are one, one rule a fault."""
 
 import pytest
 from check_case import model, node, tensor, value

@@ -45,7 +45,7 @@ def check(*arguments, stdin=b"", cwd=None, environment=None):
 
 
 def check_on_terminal(*arguments, environment=None):
-    """What the command prints where stdout is a terminal, and its exit status."""
+    """The output of the command where stdout is a terminal, and its exit status."""
     environment = {"NO_COLOR": "", **(environment or {})}
     status, shown = shown_on_terminal("check", *arguments, stream="stdout", cwd=ROOT, environment=environment)
     return shown.decode().replace("\r\n", "\n"), status

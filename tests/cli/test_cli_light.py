@@ -1,4 +1,4 @@
-"""What commands do not import: the libraries of other commands, and numpy where no element is read."""
+"""Modules that commands do not import: the libraries of other commands, and numpy where no element is read."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ print(*sys.modules)
 
 
 def modules(*arguments: object) -> set[str]:
-    """What is imported after a command."""
+    """The modules that are imported after a command."""
     command = [sys.executable, "-c", CODE, *map(str, arguments)]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 

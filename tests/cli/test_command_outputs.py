@@ -1,4 +1,4 @@
-"""What commands write with -o: whole or not at all, and never over what they read."""
+"""Files that commands write with -o: whole or not at all, and never over what they read."""
 
 import os
 import subprocess

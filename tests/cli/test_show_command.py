@@ -22,7 +22,7 @@ WEIGHTS = {tensor.name: numpy_helper.to_array(tensor) for tensor in MODEL.graph.
 
 
 def run(capsys, *arguments: object) -> str:
-    """What a command prints that succeeds."""
+    """The output of a command that succeeds."""
     status = main(["show", *map(str, arguments)])
     done = capsys.readouterr()
     assert (status, done.err) == (0, "")
@@ -30,7 +30,7 @@ def run(capsys, *arguments: object) -> str:
 
 
 def complaint(capsys, *arguments: object) -> str:
-    """What a command says that does not succeed."""
+    """The error of a command that does not succeed."""
     status = main(["show", *map(str, arguments)])
     done = capsys.readouterr()
     assert (status, done.out) == (2, "")

@@ -26,7 +26,7 @@ WEIGHTS = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for ten
 
 
 def run(capsys, *arguments: object, status: int = 0) -> str:
-    """What a command prints."""
+    """The output of a command."""
     assert main(["stats", *map(str, arguments)]) == status
     done = capsys.readouterr()
     assert done.err == ""
@@ -34,7 +34,7 @@ def run(capsys, *arguments: object, status: int = 0) -> str:
 
 
 def complaint(capsys, *arguments: object) -> str:
-    """What a command says that does not succeed."""
+    """The error of a command that does not succeed."""
     status = main(["stats", *map(str, arguments)])
     done = capsys.readouterr()
     assert (status, done.out) == (2, "")

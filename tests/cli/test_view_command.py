@@ -26,7 +26,7 @@ MODEL = onnx.load(DIGITS)
 
 
 class Reader(HTMLParser):
-    """What tags and attributes a page has, and which are never closed."""
+    """The tags and attributes of a page, and those which are never closed."""
 
     def __init__(self, text):
         super().__init__()

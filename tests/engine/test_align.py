@@ -63,7 +63,7 @@ def check_places(message, alignment, threshold, *target):
 
 
 def known(official, data):
-    """What is not unknown, and how the runtime writes it."""
+    """The fields that are known, and how the runtime writes it."""
     message = official.FromString(data)
     message.DiscardUnknownFields()
     return message.SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""What is onnxwire's own about editing: errors, closing, bytes kept as they were, sharing, memory."""
+"""Editing where it is onnxwire's own: errors, closing, bytes kept as they were, sharing, memory."""
 
 from __future__ import annotations
 

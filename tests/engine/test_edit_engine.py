@@ -1,5 +1,6 @@
 """Edits where views, sequences and copies meet: cases that once crashed or lost something."""
 
+import contextlib
 import gc
 import threading
 
@@ -50,18 +51,21 @@ def test_an_empty_message_at_the_end_of_a_copied_one_is_not_the_next():
     assert [(info.name, info.type.denotation) for info in again.value_info] == [("a", "edited"), ("changed", "")]
 
 
-def test_bytes_that_change_under_an_edited_message_do_no_harm():
-    # The edited node's bytes come to be those of a string and an initializer's.
+@pytest.mark.parametrize("other", [lambda n: wire.span(5, bytes(n - 2)), bytes], ids=["an initializer", "zeros"])
+def test_bytes_that_change_under_an_edited_message_end_in_a_decode_error_or_none(other):
     nodes = GraphProto(node=[NodeProto(name="a" * 20)] * 3).SerializeToString()
     data = bytearray(nodes)
     graph = onnxwire.load(data, type=GraphProto)
     graph.node[1].name = "edited"
-    data[:] = wire.span(5, bytes(len(nodes) - 2)) if len(nodes) < 130 else bytes(len(nodes))
+    data[:] = other(len(nodes))
     for act in (graph.SerializeToString, graph.ByteSize, lambda: list(graph.initializer), lambda: repr(graph)):
-        wire.attempt(act)
+        with contextlib.suppress(onnxwire.DecodeError):
+            act()
+    # Nothing of the engine is spoilt by it.
+    assert GraphProto.FromString(nodes).SerializeToString(deterministic=True) == nodes
 
 
-def test_a_finalizer_that_runs_in_a_copy_changes_nothing_of_it():
+def test_a_finalizer_that_runs_in_a_copy_leaves_it_whole_or_refused():
     source = GraphProto(node=[NodeProto(op_type="x", attribute=[AttributeProto(name="a")]) for _ in range(50)])
     source = GraphProto.FromString(source.SerializeToString())
     for node in source.node:
@@ -79,11 +83,15 @@ def test_a_finalizer_that_runs_in_a_copy_changes_nothing_of_it():
     threshold = gc.get_threshold()
     Finalized()
     gc.set_threshold(1)
+    copy = GraphProto()
     try:
-        GraphProto().CopyFrom(graph)
+        copy.CopyFrom(graph)
     finally:
         gc.set_threshold(*threshold)
-    assert gc.isenabled()
+    gc.collect()
+    assert len(graph.node) == 0  # the finalizer has run
+    assert len(copy.node) in (0, 50)
+    assert list(copy.node) == list(source.node)[: len(copy.node)]
 
 
 def test_no_way_of_making_messages_goes_deeper_than_the_stack():
@@ -169,7 +177,7 @@ def test_a_part_of_a_message_does_not_close_what_others_share():
 
 
 @pytest.mark.parametrize("n", [2000])
-def test_an_edit_and_a_copy_in_turn_do_not_sort_all_edits_each_time(n):
+def test_edits_and_copies_in_turn_stand_where_they_were_made(n):
     source = GraphProto.FromString(GraphProto(node=[NodeProto(op_type="x")] * n).SerializeToString())
     target = GraphProto()
     order = [*range(1, n, 2), *range(0, n, 2)]

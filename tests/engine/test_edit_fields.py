@@ -35,7 +35,7 @@ def sample(name, other=False):
 
 
 def evaluate(maker, expression):
-    """What an expression over the classes gives, or the error that it raises."""
+    """The value of an expression over the classes, or the error that it raises."""
     return attempt(eval, expression, {**vars(maker), "np": np, "copy": copy, "pickle": pickle, "U": U, "V": V, **EXTRA})
 
 

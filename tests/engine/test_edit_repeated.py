@@ -25,7 +25,7 @@ def sample(name):
 
 
 def act(code, names):
-    """What an expression gives or a statement leaves behind, or the error that it raises."""
+    """The value of an expression, or what a statement leaves, or the error that it raises."""
     try:
         compile(code, "", "eval")
     except SyntaxError:

@@ -54,7 +54,7 @@ def either(request):
 
 
 def outcome(expression, message):
-    """What an expression gives for m, a message or else, or the built-in type of what it raises."""
+    """The value of an expression for m, a message or else, or the built-in type of what it raises."""
     try:
         return eval(expression, {"m": message, "np": np})
     except Exception as error:

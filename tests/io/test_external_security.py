@@ -55,7 +55,7 @@ class Case:
         self.model = self.folder / "m.onnx"
 
     def read(self, *entries: object, **options: Any) -> bytes:
-        """What the model's tensor holds; entries: of its external_data, or a location alone."""
+        """The elements of the model's tensor; entries: of its external_data, or a location alone."""
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
             self.model.write_bytes(encoded(tensor(*pairs)))

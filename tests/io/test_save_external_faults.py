@@ -504,7 +504,7 @@ def attempt(path, *sizes, **options):
 
 
 def limited(code, *arguments, before=()):
-    """What a fresh interpreter prints, which has ten seconds."""
+    """The output of a fresh interpreter, which has ten seconds."""
     command = [*before, sys.executable, "-c", LIMITED + code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ def save(path: str | os.PathLike[str], data: bytes, **options: Any) -> None:
 
 
 def python(code: str, *arguments: object, before: tuple[str, ...] = (), **options: Any) -> str:
-    """What a fresh interpreter prints that runs code with `AtomicFile`, `os`, `sys` and `save`."""
+    """The output of a fresh interpreter that runs code with `AtomicFile`, `os`, `sys` and `save`."""
     command = [*before, sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ class Versioned(ctypes.Structure):
 
 
 def content(capsule, layout=Versioned):
-    """What a capsule points at."""
+    """The struct that a capsule points at."""
     name = b"dltensor_versioned" if layout is Versioned else b"dltensor"
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -76,7 +76,7 @@ def content(capsule, layout=Versioned):
 
 
 def take(capsule, layout=Versioned):
-    """What a capsule points at, taken over as a consumer does."""
+    """The struct that a capsule points at, taken over as a consumer does."""
     taken = content(capsule, layout)
     rename = ctypes.pythonapi.PyCapsule_SetName
     rename.argtypes = (ctypes.py_object, ctypes.c_char_p)

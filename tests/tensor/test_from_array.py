@@ -22,7 +22,7 @@ WIDE = pytest.mark.parametrize("name", [name for name in T if stored_tensors.BIT
 
 
 def official(tensor):
-    """What the official runtime reads in the encoding of a tensor of ours."""
+    """The official runtime's reading of the encoding of a tensor of ours."""
     return onnx.TensorProto.FromString(tensor.SerializeToString())
 
 

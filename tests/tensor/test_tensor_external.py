@@ -198,7 +198,7 @@ def test_what_is_not_among_the_buffers_is_looked_for_in_the_folder(two, files):
 
 
 def bytes_read(act):
-    """What an act gives, and how many bytes this process read from files meanwhile."""
+    """The result of an act, and how many bytes this process read from files meanwhile."""
 
     def so_far():
         with open("/proc/self/io") as file:

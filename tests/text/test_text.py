@@ -251,7 +251,7 @@ def test_unknown_fields_are_the_official_ones(name, data):
 
 
 def protoc(name, data, folder):
-    """What protoc prints."""
+    """The output of protoc."""
     files, protos = descriptor_pb2.FileDescriptorSet(), []
 
     def add(file):

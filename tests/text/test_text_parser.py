@@ -237,7 +237,7 @@ def random_number(draw, field):
 
 
 def random_value(draw, field, depth):
-    """What comes after a field's name."""
+    """The text after a field's name."""
     is_list = field.is_repeated and draw.random() < 0.3
     count = draw.randrange(4) if is_list else 1
     if field.message_type is not None:

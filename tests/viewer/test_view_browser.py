@@ -113,7 +113,7 @@ class Page:
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
     def memory(self):
-        """What the server has in memory, in MB: all, and without what is mapped from files."""
+        """The memory of the server, in MB: all, and without what is mapped from files."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
         return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]

@@ -1,4 +1,4 @@
-"""What the page asks about a model, by plain calls."""
+"""The questions of the page about a model, by plain calls."""
 
 from __future__ import annotations
 

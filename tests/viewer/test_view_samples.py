@@ -1,4 +1,4 @@
-"""What the page draws of a tensor is what numpy computes of it."""
+"""The page draws of a tensor what numpy computes of it."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ class Populated:
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
     """Attributes that have no type but a number that is none: rows, numbers."""
     unknown, attributes = facts.unknown_fields, facts.AttributeProto
-    places = np.flatnonzero(unknown.under("AttributeProto") & (unknown.number == _TYPE_NUMBER) & (unknown.wire == 0))
-    places = places[~attributes.has("type")[unknown.row[places]]]
-    return unknown.row[places], unknown.value[places]
+    records = np.flatnonzero(unknown.under("AttributeProto") & (unknown.number == _TYPE_NUMBER) & (unknown.wire == 0))
+    records = records[~attributes.has("type")[unknown.row[records]]]
+    return unknown.row[records], unknown.value[records]
 
 
 def is_untyped(facts: Facts) -> Any:

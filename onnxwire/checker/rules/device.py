@@ -54,7 +54,7 @@ def _device_counts(facts: Facts) -> Rows:
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
-    """The known shapes of values that nodes use: ranks or -1, places of first dimensions, all sizes or -1.
+    """The known shapes of values that nodes use: ranks or -1, indices of first dimensions, all sizes or -1.
 
     A value is described in the graph or function of the node, or in a graph around that.
     """
@@ -113,8 +113,8 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
     pairs = np.concatenate([left[0], right[0]]).astype(np.int64) * (len(numbers) + 1) + numbers
     # np.isin takes several times as long.
     there = np.sort(pairs[count:])
-    places = np.minimum(np.searchsorted(there, pairs[:count]), len(there) - 1)
-    is_listed: Rows = there[places] == pairs[:count]
+    nearest = np.minimum(np.searchsorted(there, pairs[:count]), len(there) - 1)
+    is_listed: Rows = there[nearest] == pairs[:count]
     return is_listed
 
 

@@ -362,19 +362,19 @@ def opset_compatible(facts: Facts) -> Iterator[Found]:
     functions = facts.derive(Scopes).node_function
     suspects = np.flatnonzero(functions >= 0)
     suspect_domains = plain_domains(facts, nodes.domain[suspects])
-    places = facts.join((functions[suspects], suspect_domains), (own.functions[order], own.domains[order]))
-    suspects, suspect_domains, places = (
-        column[(places >= 0) & is_other[len(models) + places]] for column in (suspects, suspect_domains, places)
+    matches = facts.join((functions[suspects], suspect_domains), (own.functions[order], own.domains[order]))
+    suspects, suspect_domains, matches = (
+        column[(matches >= 0) & is_other[len(models) + matches]] for column in (suspects, suspect_domains, matches)
     )
-    places = len(models) + places
+    matches = len(models) + matches
     is_again = repeats(functions[suspects], suspect_domains, nodes.op_type[suspects])
     known = facts.operators
     found = {}
     for row, domain, here, there in zip(
         suspects[~is_again].tolist(),
         suspect_domains[~is_again].tolist(),
-        versions[places[~is_again]].tolist(),
-        versions_there[places[~is_again]].tolist(),
+        versions[matches[~is_again]].tolist(),
+        versions_there[matches[~is_again]].tolist(),
         strict=True,
     ):
         name, of = facts.text(nodes.op_type[row]), facts.text(domain)

@@ -481,8 +481,8 @@ def value_info_contradiction(facts: Facts) -> Iterator[Found]:
     rows = np.flatnonzero(values.is_info & (facts.derive(Scopes).named == INITIALIZER))
     others = np.flatnonzero(tensors.under("GraphProto.initializer"))
     if len(rows):
-        places = facts.join((values.graph[rows], infos.name[rows]), (tensors.parent[others], tensors.name[others]))
-        for row, i in zip(rows.tolist(), places.tolist(), strict=True):
+        matches = facts.join((values.graph[rows], infos.name[rows]), (tensors.parent[others], tensors.name[others]))
+        for row, i in zip(rows.tolist(), matches.tolist(), strict=True):
             if i >= 0:
                 tensor = int(others[i])
                 compare(row, int(tensors.data_type[tensor]), values.tensor_dims(tensor), "initializer")

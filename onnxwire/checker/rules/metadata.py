@@ -20,7 +20,7 @@ _NESTED = tuple(
 )
 
 _STANDARD = ("model_author", "model_license")
-# The first vocabulary, and what took the place of each key; the producer's fields do for the last one.
+# The first vocabulary, and what replaced each key; the producer's fields do for the last one.
 _EARLY = {
     "author": "model_author",
     "company": "model_author",
@@ -159,13 +159,13 @@ def standard_license(facts: Facts) -> Iterator[Found]:
 
 @rule("metadata-early-names")
 def early_names(facts: Facts) -> Iterator[Found]:
-    """Keys of the first vocabulary have others in their place."""
+    """Keys of the first vocabulary have others instead."""
     entries, rows = facts.StringStringEntryProto, facts.derive(_model_entries)
     later = {facts.find(key): other for key, other in _EARLY.items()}
     ids = entries.key
     yield entries.at(
         rows[np.isin(ids[rows], list(later))],
-        "the key {0} is of the first vocabulary; {1} took its place",
+        "the key {0} is of the first vocabulary; {1} replaced it",
         entries.texts(ids),
         lambda row: later[int(ids[row])],
     )

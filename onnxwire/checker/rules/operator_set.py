@@ -215,8 +215,8 @@ def functions_valid(facts: Facts) -> Iterator[Found]:
         if about.scope != "function" or about.severity != "error" or id in _OF_MODELS:
             continue
         for found in find(facts) if about.applies_to(facts.ir_version) else ():
-            places = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
-            for row in rows[np.unique(places[places >= 0])].tolist():
+            owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
+            for row in rows[np.unique(owners[owners >= 0])].tolist():
                 broken.setdefault(row, id)
     yield functions.at(
         broken, "function {0!r} is not right, which {1} speaks of; correct it", functions.texts(functions.name), broken

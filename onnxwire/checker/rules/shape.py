@@ -90,8 +90,8 @@ def dim_param_consistent(facts: Facts) -> Iterator[Found]:
     is_same = np.append(ordered[1:] == ordered[:-1], False)
     sizes: dict[int, int] = {}
     found = {}
-    for place in np.flatnonzero(is_same).tolist():
-        pair = [int(order[place]), int(order[place + 1])]
+    for at in np.flatnonzero(is_same).tolist():
+        pair = [int(order[at]), int(order[at + 1])]
         both = [
             values.dims(int(shaped[i])) if i < len(shaped) else values.tensor_dims(int(constants[i - len(shaped)]))
             for i in pair

@@ -115,7 +115,7 @@ def _count_of(column: Any, noun: str) -> Any:
 
 
 class _Ends:
-    """What a message says of elements of NodeProto.input or NodeProto.output."""
+    """The words in which messages speak of elements of NodeProto.input or NodeProto.output."""
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.held: Held = facts.derive(Held)

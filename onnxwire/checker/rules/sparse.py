@@ -36,9 +36,9 @@ class Parts:
         self.rank = sparse.dims
         self.first = sparse.first("dims")
         self.size = products(self.rank, self.first, facts.lists("SparseTensorProto.dims").value)
-        places = first[sparse.indices]
-        self.rows = sizes[np.where(self.indices_rank > 0, places, -1)]
-        self.width = sizes[np.where(self.indices_rank == 2, places + 1, -1)]
+        starts = first[sparse.indices]
+        self.rows = sizes[np.where(self.indices_rank > 0, starts, -1)]
+        self.width = sizes[np.where(self.indices_rank == 2, starts + 1, -1)]
         counts_agree = (self.nnz >= 0) & (self.rows == self.nnz)
         self.is_linear = (self.indices_rank == 1) & counts_agree
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
@@ -209,14 +209,14 @@ class Indices:
             return
         owner = np.repeat(np.arange(len(tensors)), counts)
         begins = np.cumsum(counts) - counts
-        place = np.arange(len(numbers)) - begins[owner]
-        axis = place % rank[owner]
+        offset = np.arange(len(numbers)) - begins[owner]
+        axis = offset % rank[owner]
         is_linear = parts.is_linear[holder][owner]
         limit = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
         outside = np.flatnonzero((numbers < 0) | (numbers >= limit))
         for at in outside[_is_first(owner[outside])].tolist():
             which = int(owner[at])
-            element = int(place[at] // rank[which])
+            element = int(offset[at] // rank[which])
             shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
             name = "coordinate" if not is_linear[at] else "index"
             self.outside[int(tensors[which])] = (
@@ -224,7 +224,7 @@ class Indices:
                 f"0 ... {limit[at] - 1}; correct it or dims"
             )
         # Each index and the next: which of the two is greater shows where they differ first.
-        here = np.flatnonzero(place < (counts - rank)[owner])
+        here = np.flatnonzero(offset < (counts - rank)[owner])
         step = rank[owner[here]]
         order = np.sign(_compare(numbers[here + step], numbers[here]))
         heads = here[axis[here] == 0]
@@ -234,13 +234,13 @@ class Indices:
         signs = np.zeros(len(numbers), np.int8)
         signs[number[first]] = order[differs[first]]
         down, same = heads[signs[heads] < 0], heads[signs[heads] == 0]
-        for table, places, what in (
+        for table, starts, what in (
             (self.descending, down, "comes after a greater one; sort values and indices together"),
             (self.repeated, same, "is there before; keep one of its values"),
         ):
-            for at in places[_is_first(owner[places])].tolist():
+            for at in starts[_is_first(owner[starts])].tolist():
                 which = int(owner[at])
-                element = int(place[at] // rank[which]) + 1
+                element = int(offset[at] // rank[which]) + 1
                 shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
                 table[int(tensors[which])] = f"index {shown} of value {element} {what}"
         # Where they are out of order, equal ones need not be neighbours.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Found
-from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, PLACES, TWO_BITS, Payloads, type_names
+from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, type_names
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
@@ -56,7 +56,7 @@ def dims_product_overflow(facts: Facts) -> Iterator[Found]:
 
 @rule("tensor-single-storage")
 def single_storage(facts: Facts) -> Iterator[Found]:
-    """The elements are in one place; `tensor-zero-elements-no-data` speaks of tensors that have none."""
+    """The elements are in one location; `tensor-zero-elements-no-data` speaks of tensors that have none."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_some = payloads.is_inline & (payloads.elements != 0)
     yield tensors.at(
@@ -71,7 +71,9 @@ def single_storage(facts: Facts) -> Iterator[Found]:
         is_some & (payloads.filled > 1),
         "the elements of tensor {0!r} are stored more than once, in {1}; clear all but one",
         tensors.texts(tensors.name),
-        lambda row: " and ".join(place for place, column in zip(PLACES, is_filled, strict=True) if column[row]),
+        lambda row: " and ".join(
+            location for location, column in zip(LOCATIONS, is_filled, strict=True) if column[row]
+        ),
     )
 
 
@@ -87,21 +89,21 @@ def zero_elements_no_data(facts: Facts) -> Iterator[Found]:
 
 
 def _misplaced(facts: Facts, field: str, what: str) -> Found:
-    """Tensors whose elements are in a list, and in no other place, that is for other types."""
+    """Tensors whose elements are in a list, and nowhere else, that is for other types."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    place = PLACES.index(field)
-    own_place = payloads.own_place
+    location = LOCATIONS.index(field)
+    own_location = payloads.own_location
     return tensors.at(
         payloads.is_inline
-        & (payloads.place == place)
-        & (own_place >= 0)
-        & (own_place != place)
+        & (payloads.location == location)
+        & (own_location >= 0)
+        & (own_location != location)
         & (payloads.elements != 0),
         f"tensor {{0!r}} of {{1}} holds its elements in {field}, which is for {what}; "
         "move them to {2} or correct data_type",
         tensors.texts(tensors.name),
         type_names(tensors.data_type),
-        lambda row: PLACES[own_place[row]],
+        lambda row: LOCATIONS[own_location[row]],
     )
 
 
@@ -167,14 +169,14 @@ def _miscounted(facts: Facts, *types: str) -> Found:
 
 def _mismatch(facts: Facts, rows: Any, start: str) -> Found:
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    places, held, entries, size = payloads.place, payloads.held, payloads.entries, payloads.held_bytes
+    locations, held, entries, size = payloads.location, payloads.held, payloads.entries, payloads.held_bytes
     return tensors.at(
         rows,
         start + " {2:,} entries of {3}, and there are {4}; correct one of the two",
         tensors.texts(tensors.name),
         type_names(tensors.data_type),
         entries,
-        lambda row: PLACES[places[row]],
+        lambda row: LOCATIONS[locations[row]],
         lambda row: f"{held[row]:,}" if held[row] >= 0 else "fewer" if size[row] < entries[row] else "more",
     )
 

@@ -350,7 +350,7 @@ def binding_type_match(facts: Facts) -> Iterator[Found]:
 
 
 def _first(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
-    """The places of names in pairs of columns, for the first of two graphs that has them, or -1."""
+    """The rows of names in pairs of columns, for the first of two graphs that has them, or -1."""
     found = [
         np.where(rows >= 0, facts.join((np.maximum(rows, 0), names), pairs), -1).astype(np.int64) for rows in graphs
     ]

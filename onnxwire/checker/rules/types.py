@@ -24,8 +24,8 @@ _INSIDE = ("TypeProto.Sequence.elem_type", "TypeProto.Map.value_type", "TypeProt
 
 def _is_kind(facts: Facts, *fields: str) -> Any:
     """Whether each TypeProto is of one of the kinds."""
-    places = [facts.TypeProto.fields.index(field) for field in fields]
-    return np.isin(facts.derive(Values).type_kind[:-1], places)
+    indices = [facts.TypeProto.fields.index(field) for field in fields]
+    return np.isin(facts.derive(Values).type_kind[:-1], indices)
 
 
 @rule("type-value-case-set")
