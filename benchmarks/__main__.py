@@ -28,6 +28,7 @@ PIECES = [
     "build_nodes",
     "reencode",
     "catalog_models",
+    "official_tools",
 ]
 
 

@@ -32,6 +32,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.onnx": ("apply", "from_onnx", "to_onnx"),
     "onnxwire.bridges.onnx_tools": ("check_official", "convert_version", "infer_shapes"),
     "onnxwire.bridges.onnxruntime": ("inference_session",),
+    "onnxwire.bridges.optimize": ("optimize",),
     "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
@@ -92,6 +93,7 @@ __all__ = [
     "load_schema",
     "measure",
     "measure_all",
+    "optimize",
     "rename_nodes",
     "rename_values",
     "save",
@@ -118,6 +120,7 @@ if TYPE_CHECKING:
     from onnxwire.bridges.onnx import apply, from_onnx, to_onnx
     from onnxwire.bridges.onnx_tools import check_official, convert_version, infer_shapes
     from onnxwire.bridges.onnxruntime import inference_session
+    from onnxwire.bridges.optimize import optimize
     from onnxwire.bridges.safetensors import from_safetensors, to_safetensors
     from onnxwire.bridges.torch import to_torch
     from onnxwire.catalog.sql import sql

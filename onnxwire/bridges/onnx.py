@@ -136,6 +136,11 @@ class Frame:
         data = _encoded(self.copy, "a lower threshold leaves out more, and what is in no tensor is never left out")
         return data if form == "bytes" else _official_class("onnx.ModelProto").FromString(data)
 
+    def source_of(self, tensor: Any) -> TensorProto | None:
+        """The tensor whose payload was left out of one that a function was given; None for any other."""
+        pair = self._taken.get(_location(tensor))
+        return None if pair is None else pair[0]
+
     def fill(self, made: object) -> ModelProto:
         """Put the payloads into what a function made of the model; returns it as a message of onnxwire."""
         model = self._as_ours(made)
@@ -208,7 +213,7 @@ def _holds_elements(tensor: TensorProto) -> bool:
     return bool(tensor._payload("raw_data")) or any(getattr(tensor, field) for field in FIELDS)
 
 
-def _location(tensor: TensorProto) -> str:
+def _location(tensor: Any) -> str:
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 

@@ -405,12 +405,14 @@ def test_a_model_can_not_name_the_payload_of_another_model():
 # --- size
 
 
-def write_model(path, size, count=1):
-    """Write a model whose weights of `size` bytes are holes: y = x + w0 + ..."""
+def write_model(path, size, count=1, operator="Add"):
+    """Write a model whose weights of `size` bytes are holes: y = x + w0 + ..., or another operator than +."""
     rows = size // 4 >> 10
     names = ["x", *(f"y{i}" for i in range(count))]
-    nodes = [helper.make_node("Add", [names[i], f"w{i}"], [names[i + 1]]) for i in range(count)]
+    nodes = [helper.make_node(operator, [names[i], f"w{i}"], [names[i + 1]]) for i in range(count)]
     graph = helper.make_graph(nodes, "g", [value("x", rows, 1024)], [value(names[-1], rows, 1024)])
+    if operator == "MatMul":
+        graph.input[0].type.tensor_type.shape.dim[1].dim_value = rows
     heads = []
     for i in range(count):
         dims = number(1, rows) + number(1, 1024)

@@ -1,0 +1,142 @@
+"""Functions of the official package on models of any size, and onnx-ir's models of ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import list_initializers, valid_structure, weights
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+BIG = FOLDER / "decoder_5gib.onnx"
+OPSET = 21
+MEMORY_GOAL = 200e6  # bytes
+
+
+def prepare_big() -> None:
+    """Make a model of 5 GiB from that of 1 GiB; what is added is one weight, a hole in the file."""
+    list_initializers.prepare()
+
+    def write(path: Path) -> None:
+        data = list_initializers.PATH.read_bytes()
+        # A field that is there again is merged: a graph of one initializer, `dims: 1 << 30, data_type: FLOAT`.
+        size = 4 << 30
+        tensor = b"\x08" + varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + varint(size)
+        graph = b"\x2a" + varint(len(tensor) + size) + tensor
+        with open(path, "wb") as file:
+            file.write(data + b"\x3a" + varint(len(graph) + size) + graph)
+            file.truncate(file.tell() + size)
+
+    make_once(BIG, write)
+
+
+def varint(value: int) -> bytes:
+    """Encode a number as protobuf does."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def prepare_onnx_ir() -> None:
+    """Make the model of 100,000 nodes."""
+    weights.require("onnx_ir")
+    valid_structure.prepare()
+
+
+def outline(model: Any) -> list[Any]:
+    """What a function made of a model: its operator sets, and how many nodes and types it has."""
+    graph = model.graph
+    return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
+
+
+def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[[], object]]:
+    def side() -> Callable[[], object]:
+        import onnx.shape_inference
+        import onnx.version_converter  # noqa: F401
+
+        import onnxwire
+
+        function = getattr(onnxwire, name)
+        return lambda: function(onnxwire.load(path), *arguments)
+
+    return side
+
+
+def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
+    def side() -> Callable[[], object]:
+        import onnx
+        from onnx import shape_inference, version_converter
+
+        function = getattr(shape_inference if name == "infer_shapes" else version_converter, name)
+        return lambda: function(onnx.load(list_initializers.PATH), *arguments)
+
+    return side
+
+
+def ours_to_ir() -> Callable[[], object]:
+    import onnxwire
+    from onnxwire.bridges.onnx_ir import to_ir
+
+    return lambda: to_ir(onnxwire.load(valid_structure.PATH))
+
+
+def onnx_ir_load() -> Callable[[], object]:
+    import onnx_ir
+
+    return lambda: onnx_ir.load(valid_structure.PATH)
+
+
+ROWS = [
+    Row(
+        "infer the shapes of a 1 GiB file",
+        prepare=list_initializers.prepare,
+        inputs=(list_initializers.PATH,),
+        ours=ours_of("infer_shapes", list_initializers.PATH),
+        official=official_of("infer_shapes"),
+        fingerprint=outline,
+        goal=20,
+        memory_goal=MEMORY_GOAL,
+        repeats=5,
+    ),
+    Row(
+        f"convert a 1 GiB file to opset {OPSET}",
+        prepare=list_initializers.prepare,
+        inputs=(list_initializers.PATH,),
+        ours=ours_of("convert_version", list_initializers.PATH, OPSET),
+        official=official_of("convert_version", OPSET),
+        fingerprint=outline,
+        goal=20,
+        memory_goal=MEMORY_GOAL,
+        repeats=5,
+    ),
+    Row(
+        "infer the shapes of a 5 GiB file",
+        prepare=prepare_big,
+        ours=ours_of("infer_shapes", BIG),
+        official=None,
+        note="can't: over 2 GiB",
+        memory_goal=MEMORY_GOAL,
+        repeats=5,
+    ),
+    Row(
+        f"convert a 5 GiB file to opset {OPSET}",
+        prepare=prepare_big,
+        ours=ours_of("convert_version", BIG, OPSET),
+        official=None,
+        note="can't: over 2 GiB",
+        memory_goal=MEMORY_GOAL,
+        repeats=5,
+    ),
+    Row(
+        "100,000 nodes and value_infos to onnx-ir, beside onnx-ir's load",
+        prepare=prepare_onnx_ir,
+        ours=ours_to_ir,
+        official=onnx_ir_load,
+        beside="onnx-ir",
+        fingerprint=lambda model: len(model.graph),  # type: ignore[attr-defined]
+        goal=1,
+        repeats=5,
+    ),
+]
