@@ -12,7 +12,7 @@ from onnxwire.bridges.shape_values import read_tensors
 from onnxwire.errors import FieldValueError, MissingPackageError
 from onnxwire.messages import ModelProto
 
-_TOOLS = ("onnxslim", "onnxoptimizer")
+_TOOLS: tuple[str, ...] = ("onnxslim", "onnxoptimizer")
 _COMPARING = (
     "eliminate_common_subexpression", "eliminate_duplicate_initializer", "eliminate_nop_with_unit", "fuse_bn_into_conv",
     "adjust_add", "adjust_slice_and_matmul", "rewrite_input_dtype",
@@ -43,7 +43,7 @@ def optimize(
     Raises what the tool and `apply` raise, FieldValueError for passes that can't be run on a model without its weights,
     and MissingPackageError where the tool is not installed.
     """
-    name = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
+    name: str = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
     if name not in _TOOLS:
         raise FieldValueError(f"tool is 'onnxslim' or 'onnxoptimizer', not {name!r}")
     if find_spec(name) is None:
