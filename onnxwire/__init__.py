@@ -37,6 +37,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
     "onnxwire.io.index": ("TensorInfo", "tensors"),
+    "onnxwire.io.prefetch": ("prefetch",),
     "onnxwire.messages.constructors": ("from_array", "from_coo", "from_dense"),
     "onnxwire.tensor.tensor": ("join_segments",),
     "onnxwire.text.json_reader": ("from_json",),
@@ -94,6 +95,7 @@ __all__ = [
     "measure",
     "measure_all",
     "optimize",
+    "prefetch",
     "rename_nodes",
     "rename_values",
     "save",
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
     from onnxwire.catalog.sql import sql
     from onnxwire.checker import Problem, check
     from onnxwire.io.index import TensorInfo, tensors
+    from onnxwire.io.prefetch import prefetch
     from onnxwire.messages.constructors import from_array, from_coo, from_dense
     from onnxwire.tensor.tensor import join_segments
     from onnxwire.text.json_reader import from_json

@@ -111,9 +111,13 @@ class _Side:
         self.origin: tuple[_Pair, int] | None = None
         if self._reader.source is not None:
             file, offset = self._reader.source
-            status = os.fstat(file.descriptor)
-            self.origin = (status.st_dev, status.st_ino), offset
-            self._is_whole = status.st_size >= offset + self._count_bytes(storage.count)
+            if file.memory is not None:
+                self.origin = (id(file.memory), 0), offset
+                self._is_whole = False
+            else:
+                status = os.fstat(file.descriptor)
+                self.origin = (status.st_dev, status.st_ino), offset
+                self._is_whole = status.st_size >= offset + self._count_bytes(storage.count)
 
     def _count_bytes(self, elements: int) -> int:
         return self._reader.data_type.count_bytes(elements)

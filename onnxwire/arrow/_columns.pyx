@@ -14,6 +14,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport load64
+from onnxwire.engine.partial cimport need
 
 from onnxwire.errors import DecodeError, FieldValueError
 
@@ -213,6 +214,7 @@ cdef class Columns:
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string of the document; what is not UTF-8 is copied, with U+FFFD for what is wrong, and counted."""
         cdef View view
+        need(p, n)
         if is_ascii(p, n) or is_utf8(p, n):
             self.make_view(p, n, &view)
         else:

@@ -15,6 +15,8 @@ from onnxwire.arrow._uses cimport Scope, add_uses, enter
 from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport Document, Spans
+from onnxwire.engine.partial cimport LONG, need
+from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, next_usable, table_of
 
@@ -53,6 +55,8 @@ cdef class Rows(Walk):
         message.p = self.document.start + start
         message.end = self.document.start + end
         message.parts = NULL
+        see_all(self.document, table, WHOLE, LONG, NULL, NULL)
+        self.document.check_open()
         self.visit(table, &message, NULL, 0, table == self.wanted)
 
     cdef int visit(self, Table* table, Message* message, Field* through, int64_t index, bint is_row) except -1:
@@ -245,6 +249,7 @@ cdef class Rows(Walk):
                 continue
             p = record.value
             end = p + record.n
+            need(p, record.n)
             if field.wire == WIRE_FIXED32:
                 if record.n % 4:
                     raise packed_error(self.document, p, end, 4)

@@ -117,7 +117,7 @@ class _Frame:
 
     def _source(self, storage: Storage) -> tuple[str, int]:
         """The location and offset of a payload that is in a file, or "" and 0."""
-        source = None if storage.is_remote else storage.source
+        source = None if storage.is_remote or storage.is_fetched else storage.source
         return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
 
     def _locate(self, descriptor: int, name: str) -> str:

@@ -17,6 +17,8 @@ from onnxwire._varint cimport (
 from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, advise_far
+from onnxwire.engine.partial cimport LONG
+from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
 from onnxwire.engine.view cimport table_of
@@ -386,6 +388,11 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
     return SOUND
 
 
+cdef bint is_listed(const Field* field, void* facts) noexcept:
+    """Whether the numbers of a field are read into a list, however many they are."""
+    return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
+
+
 cdef class Facts:
     """The columns of a document.
 
@@ -444,6 +451,8 @@ cdef class Facts:
                     self.edge_owners.append((i, k))
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
+        see_all(document, table, WHOLE, LONG, is_listed, <void*>self)
+        document.check_open()
         document.pins += 1
         with nogil:
             outcome = scan_all(self)

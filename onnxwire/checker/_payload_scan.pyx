@@ -10,6 +10,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, count_varints, read_record, read_varint,
 )
 from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
+from onnxwire.engine.partial cimport OPEN, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 
 cdef enum:
@@ -99,6 +100,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
+    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
     if wanted.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
@@ -122,6 +124,9 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
             start_walk(facts, sheet, <int32_t>row, slot, &walk)
             while next_value(&walk, WIRE_VARINT, &value):
                 p = value.p
+                if memory is not None and not memory.has(p, <uint64_t>(value.end - p)):
+                    counts[row] = records.items
+                    break
                 if records.items < 0 and counts[row] >= 0:
                     counts[row] += <int64_t>count_varints(p, value.end)
                 stop = value.end if value.end - p <= look else p + look
@@ -166,6 +171,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
     cdef uint8_t high
     cdef int64_t size
     cdef Py_ssize_t row
+    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
     if wanted.shape[0] < n or ends.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
@@ -174,6 +180,8 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
         for row in range(n):
             p = facts.document.start + <size_t>spans[row].p
             size = <int64_t>spans[row].n
+            if memory is not None and not memory.has(p, <uint64_t>size):
+                continue
             if 0 < ends[row] <= size:
                 lasts[row] = p[ends[row] - 1]
             if wanted[row] and left > 0:
@@ -206,6 +214,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
+    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
     if wanted.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
@@ -222,6 +231,8 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
                 index += 1
                 p = value.p
                 size = value.end - p
+                if memory is not None and not memory.has(p, <uint64_t>size):
+                    continue
                 if odd[row] < 0 and (
                     (size >= 1 and p[size - 1] == 0)
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)

@@ -24,6 +24,7 @@ LARGEST = 1 << 18
 MOST = 1 << 23
 _RECORDS = 1 << 16  # of fields that are not in one packed record, in all
 _LEN = 2
+_HEAD = 16  # bytes that no tag and length have more of
 
 
 class Portion(NamedTuple):
@@ -50,11 +51,12 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     rows = rows[np.cumsum(sizes[rows]) <= MOST]
     if not len(rows):
         return
-    document = np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8)
     if field == "raw_data":
-        yield from _gather(document, rows, tensors.span(field)[0][rows], sizes[rows])
+        document, starts = _look_at(facts, tensors.span(field)[0][rows], sizes[rows])
+        yield from _gather(document, rows, starts, sizes[rows])
         return
-    starts, is_packed = _find_packed(facts, document, field, rows)
+    document, at = _look_at(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
+    starts, is_packed = _find_packed(facts, document, at, field, rows)
     yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
     left = _RECORDS
     for row in rows[~is_packed].tolist():
@@ -67,10 +69,20 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
             yield Portion(np.array([row]), np.array([len(data)]), np.frombuffer(data, np.uint8))
 
 
-def _find_packed(facts: Facts, document: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Where the numbers begin, and whether they are all in one packed record, as they should be."""
-    first, records, _, _ = facts.TensorProto.records(field)
-    at = first[rows]
+def _look_at(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
+    """An array that has some ranges of the document in it, and where they begin there: the document where it can be."""
+    if facts.document.memory is None:
+        return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts
+    ends = np.minimum(starts + lengths, len(facts.document))
+    ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    facts.document.memory.source.fetch(facts.document.memory, ranges)
+    data = b"".join(bytes_at(facts.document, start, end) for start, end in ranges)
+    return np.frombuffer(data, np.uint8), np.cumsum(ends - starts) - (ends - starts)
+
+
+def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
+    """Where the numbers begin, and whether they are all in one packed record, as they should be; at: their tags."""
+    _, records, _, _ = facts.TensorProto.records(field)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
     is_packed = (records[rows] == 1) & (document[at] == tag)
     at = at + 1

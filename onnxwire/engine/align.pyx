@@ -16,7 +16,9 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport damage_error, decode_error
 from onnxwire.engine.document cimport FAR, Document, advise_far
 from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.partial cimport LONG, is_there
 from onnxwire.engine.payload cimport new_payload
+from onnxwire.engine.skeleton cimport see_all
 from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
 from onnxwire.engine.view cimport table_of
 
@@ -379,6 +381,8 @@ cdef bytes head_of(const Edit* edit):
 cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
     """Whether these bytes are what stands at p already."""
     cdef uint64_t n = <uint64_t>len(head)
+    if not is_there(p, n + zeros):
+        return False
     if memcmp(p, <const char*>head, n) != 0:
         return False
     p += n
@@ -389,6 +393,8 @@ cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64
     cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
     document.check_open()
     document.root = cls
+    see_all(document, table_of(cls), LONG, LONG, NULL, NULL)
+    document.check_open()
     # An empty document may have no address at all.
     if document.start < document.end:
         layout.scan(table_of(cls), document.start, document.end, MAX_DEPTH, -1)

@@ -3,6 +3,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from onnxwire.engine.partial import PartialMemory
+
 class Document:
     """The bytes that views look into."""
 
@@ -16,8 +18,10 @@ class Document:
     def pins(self) -> int: ...
     @property
     def descriptor(self) -> int: ...
+    @property
+    def memory(self) -> PartialMemory | None: ...
     def __init__(
-        self, data: Buffer, name: str = "<bytes>", mapping: mmap | None = None, descriptor: int = -1
+        self, data: Buffer, name: str = "<bytes>", mapping: mmap | PartialMemory | None = None, descriptor: int = -1
     ) -> None: ...
     def __len__(self) -> int: ...
     def _kept(self) -> tuple[int, int, int, int]: ...

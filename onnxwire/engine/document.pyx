@@ -20,6 +20,8 @@ cdef extern from *:
     """
     int close_descriptor "ow_close"(int descriptor) nogil
 
+from onnxwire.engine.partial cimport memory_of
+
 from onnxwire.errors import ClosedError, InUseError
 
 
@@ -104,7 +106,7 @@ cdef class Document:
     def __init__(self, data, str name="<bytes>", mapping=None, int descriptor=-1):
         global FAR_READS_LEFT
         self.take(Backing(data, mapping, descriptor))
-        if mapping is not None:
+        if mapping is not None and descriptor >= 0:
             self.far.left = FAR_READS_LEFT // 2
             FAR_READS_LEFT -= self.far.left
         self.name = name
@@ -145,6 +147,11 @@ cdef class Document:
     def descriptor(self):
         """The open file that the bytes are those of, or -1."""
         return -1 if self.backing is None else self.backing.descriptor
+
+    @property
+    def memory(self):
+        """The PartialMemory that the bytes are in, where not all of them need be there; else None."""
+        return None if self.start == NULL else memory_of(self.start)
 
     @property
     def is_edited(self):

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
-from onnxwire.engine.document cimport Document
+from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport Table
@@ -33,6 +33,8 @@ cdef class Encoder:
     """Goes over a message twice in the same way: once to measure, once to write. Or once, where it is not long."""
     cdef bint deterministic
     cdef bint writing
+    cdef bint in_memory          # what is written is copied there, so that all of it is needed
+    cdef Spans missing           # what of it is not there yet; None where nothing is
     cdef bint growing            # once, into memory of its own that grows up to `limit`
     cdef uint64_t limit
     cdef int depth
@@ -60,6 +62,7 @@ cdef class Encoder:
     cdef int grow(self, uint64_t n) except -1
 
 
+cdef int measure_there(Encoder encoder, View message) except -1
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF
 cdef bytes encode(View message, bint deterministic)
 cdef bytes encode_small(View message, Encoder encoder)

@@ -16,11 +16,13 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, FarReads, Spans
+from onnxwire.engine.document cimport EMPTY, FarReads
 from onnxwire.engine.overlay cimport (
     DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of,
 )
+from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
 from onnxwire.engine.payload cimport new_payload
+from onnxwire.engine.skeleton cimport see_span
 from onnxwire.engine.table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
@@ -83,7 +85,7 @@ cdef class Encoder:
 
     cdef bytes write_at_once(self, View message, uint64_t limit):
         """The encoding of a message, or None where it is longer than `limit`."""
-        self.growing = self.writing = True
+        self.growing = self.writing = self.in_memory = True
         self.limit = limit
         self.total = 0
         self.p = self.start
@@ -138,6 +140,53 @@ class TooLong(Exception):
     """The bytes to be written at once are longer than they may be."""
 
 
+class NotThere(Exception):
+    """Bytes of a document must be fetched before a message can be gone over. args: (document, table, start, end)."""
+
+
+cdef int require_records(Encoder self, Content* content) except -1:
+    """Raise NotThere where the records of a message, or where all of it is encoded anew its values, are not there."""
+    cdef Spans parts
+    cdef Py_ssize_t i
+    if content.parts == NULL:
+        return require_span(self, content, content.start, content.end)
+    parts = <Spans>content.parts
+    for i in range(parts.n):
+        require_span(self, content, parts.items[i].p, parts.items[i].p + parts.items[i].n)
+    return 0
+
+
+cdef int require_span(Encoder self, Content* content, const uint8_t* p, const uint8_t* end) except -1:
+    cdef PartialMemory memory = None if p == end else memory_of(p)
+    if memory is None or memory.has(p, <uint64_t>(end - p)):
+        return 0
+    if not self.deterministic and (memory.is_walked(p, end) or memory.root == content.table):
+        return 0
+    if self.growing:
+        raise TooLong
+    raise NotThere(
+        <Document>content.document, None if self.deterministic else <size_t>content.table, <size_t>p, <size_t>end
+    )
+
+
+cdef int fetch_for(Encoder self, error) except -1:
+    """Fetch what was not there: what NotThere says, or where that is None, `missing`."""
+    cdef Document document
+    cdef Spans missing = self.missing
+    cdef Py_ssize_t i
+    if error is None:
+        for i in range(missing.n):
+            fetch(missing.items[i].p, missing.items[i].n)
+        return 0
+    owner, table, start, end = error.args
+    document = owner
+    if table is None:
+        return fetch(<const uint8_t*><size_t>start, <uint64_t>(end - start))
+    return see_span(
+        document, <const Table*><size_t>table, <const uint8_t*><size_t>start, <const uint8_t*><size_t>end
+    )
+
+
 cdef Content content_of_view(View message) noexcept:
     cdef Content content
     content.table = message.table
@@ -161,13 +210,16 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     """Put bytes as they stand; owner: of the bytes, or NULL where they are the document's."""
     cdef size_t room
     self.total += n
+    if n >= LONG:
+        if self.pieces is not None and self.writing:
+            self.flush()
+            return put_piece(self, p, n, document, owner)
+        if OPEN and self.in_memory and not is_there(p, n):
+            return put_missing(self, p, n)
     if not self.writing:
         return 0
     if self.growing:
         self.grow(n)
-    if n >= LONG and self.pieces is not None:
-        self.flush()
-        return put_piece(self, p, n, document, owner)
     while n:
         if self.p == self.end:
             self.flush()
@@ -179,6 +231,17 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
         p += room
         n -= room
     return 0
+
+
+cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
+    """Note bytes that must be fetched before they can be copied."""
+    if self.growing:
+        raise TooLong
+    if self.writing:
+        raise changed()
+    if self.missing is None:
+        self.missing = Spans()
+    return self.missing.append(p, n)
 
 
 cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
@@ -332,9 +395,13 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
         content.parts = overlay.parts
         if overlay.base != NULL:
             content.document = overlay.base
+        if OPEN and overlay.start != NULL:
+            require_records(self, content)
         if self.deterministic or overlay.start == NULL:
             return emit_fields(self, content, overlay.slots, overlay.flags)
         return emit_records(self, content)
+    if OPEN and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
+        require_records(self, content)
     if content.parts != NULL or has_edits(document, content.start, content.end):
         return emit_scanned(self, content) if self.deterministic else emit_records(self, content)
     if not self.deterministic:
@@ -773,6 +840,8 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
     cdef const uint8_t* p = record.value
     cdef const uint8_t* end = record.value + record.n
     cdef uint64_t value
+    if not is_there(p, record.n):
+        raise NotThere(None, None, <size_t>p, <size_t>end)
     while p != NULL and p < end:
         p = read_varint(p, end, &value)
         if p != NULL and not has_value(field, <int32_t>value):
@@ -811,8 +880,22 @@ cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) excep
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
     """How many bytes `encode` makes."""
     cdef Encoder encoder = Encoder(False)
-    encoder.measure(message)
+    measure_there(encoder, message)
     return encoder.total
+
+
+cdef int measure_there(Encoder encoder, View message) except -1:
+    """Measure a message, and fetch what writing it will need; other code may run until it is all there."""
+    while True:
+        encoder.missing = None
+        try:
+            encoder.measure(message)
+            if encoder.missing is None:
+                return 0
+            error = None
+        except NotThere as found:
+            error = found
+        fetch_for(encoder, error)
 
 
 cdef bytes encode(View message, bint deterministic):
@@ -824,7 +907,8 @@ cdef bytes encode(View message, bint deterministic):
         if data is not None:
             return data
         encoder = Encoder(False)
-    encoder.measure(message)
+    encoder.in_memory = True
+    measure_there(encoder, message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
@@ -845,14 +929,24 @@ cdef bytes encode_small(View message, Encoder encoder):
 
 cdef bytes unknown_fields(View message):
     """The unknown fields of a message, as they would be written."""
-    cdef Encoder encoder = Encoder(True)
+    cdef Encoder encoder
     cdef Content content
     cdef bytes data
-    fill(message)
-    if message.flags & HAS_UNKNOWN == 0 and not message.table.has_closed_runs:
-        return b""
-    content = content_of_view(message)
-    emit_all_unknown(encoder, &content, message.flags)
+    while True:
+        encoder = Encoder(True)
+        encoder.in_memory = True
+        fill(message)
+        if message.flags & HAS_UNKNOWN == 0 and not message.table.has_closed_runs:
+            return b""
+        content = content_of_view(message)
+        try:
+            emit_all_unknown(encoder, &content, message.flags)
+            if encoder.missing is None:
+                break
+            error = None
+        except NotThere as found:
+            error = found
+        fetch_for(encoder, error)
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
     encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
     encoder.end = encoder.p + encoder.total

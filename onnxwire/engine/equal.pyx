@@ -13,6 +13,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.numbers cimport RepeatedScalar
+from onnxwire.engine.partial cimport need
 from onnxwire.engine.repeated cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot
 from onnxwire.engine.view cimport (
@@ -69,7 +70,7 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
             if not equal_messages(field_value(a, field), field_value(b, field), depth - 1):
                 return False
         elif field.size == 0:
-            if ours.n != theirs.n or memcmp(ours.p, theirs.p, ours.n) != 0:
+            if ours.n != theirs.n or not equal_bytes(ours.p, theirs.p, ours.n):
                 return False
         elif field.size == 1:
             if (ours.n == 0) != (theirs.n == 0):
@@ -112,10 +113,18 @@ cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
                 depth - 1,
             ):
                 return False
-        elif records[0].n != records[1].n or memcmp(records[0].value, records[1].value, records[0].n) != 0:
+        elif records[0].n != records[1].n or not equal_bytes(records[0].value, records[1].value, records[0].n):
             return False
         n -= 1
     return True
+
+
+cdef bint equal_bytes(const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
+    if a == b:
+        return True
+    need(a, n)
+    need(b, n)
+    return memcmp(a, b, n) == 0
 
 
 cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:

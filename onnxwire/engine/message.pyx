@@ -13,6 +13,7 @@ from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
+from onnxwire.engine.partial cimport is_there
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
@@ -98,6 +99,8 @@ cdef class Message(View):
                 continue
             is_known = True
             if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
+                if not is_there(slot.p, min(slot.n, <uint64_t>PEEKED)):
+                    continue
                 for k in range(min(slot.n, <uint64_t>PEEKED)):
                     if slot.p[k] < 0x20 and slot.p[k] != 9 and slot.p[k] != 10 and slot.p[k] != 13:
                         return True

@@ -15,6 +15,7 @@ cdef class RepeatedScalar(Repeated):
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
+    cdef bint fetch_runs(self) except -1
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1

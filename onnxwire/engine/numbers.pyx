@@ -13,6 +13,7 @@ from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, read_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
+from onnxwire.engine.partial cimport OPEN, fetch, is_there
 from onnxwire.engine.payload cimport Payload, expose, new_payload
 from onnxwire.engine.repeated cimport point_at, changed_error, index_in, iterable, refresh, update_count
 from onnxwire.engine.table cimport (
@@ -94,6 +95,26 @@ cdef class RepeatedScalar(Repeated):
     A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
     """
 
+    cdef bint fetch_runs(self) except -1:
+        """Have the packed runs there; tells whether one was not, so that the message is to be looked at again."""
+        cdef Document document = self.document
+        cdef object _parts = self.parts
+        cdef uint64_t left = self.n_records
+        cdef bint is_new = False
+        cdef Cursor cursor
+        cdef Record record
+        self.start(&cursor)
+        document.pins += 1
+        try:
+            while left and next_usable(&cursor, self.field, &record) > 0:
+                left -= 1
+                if record.tag & 7 == WIRE_LEN and not is_there(record.value, record.n):
+                    fetch(record.value, record.n)
+                    is_new = True
+        finally:
+            document.pins -= 1
+        return is_new
+
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
         """How many elements the records hold, before a closed enum drops any.
 
@@ -139,6 +160,8 @@ cdef class RepeatedScalar(Repeated):
         while self.refresh_records():
             if self.items != NULL:
                 return 0
+            if OPEN and self.first != NULL and self.fetch_runs():
+                continue
             # This may let other threads run: then what the sequence is of is looked for again.
             self.decode_records()
         self.look_at_bound()
@@ -152,6 +175,8 @@ cdef class RepeatedScalar(Repeated):
 
     def _detach(self):
         while self.items == NULL:
+            if OPEN and self.first != NULL:
+                self.fetch_runs()
             self.decode_records()
         self.bound = self.copy()
 
@@ -267,6 +292,9 @@ cdef class RepeatedScalar(Repeated):
     def __len__(self):
         cdef const uint8_t* window = NULL
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
+            if OPEN and self.field.wire == WIRE_VARINT:
+                self.decode()
+                return self.n
             return self.count_elements(&window)
         self.decode()
         return self.n

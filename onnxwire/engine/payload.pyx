@@ -2,9 +2,10 @@
 """Windows on bytes and numbers that are in memory, as read-only buffers."""
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.partial cimport OPEN, fetch
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
@@ -29,6 +30,8 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
         raise BufferError("the bytes and numbers of a message are read-only; copy them first")
     if self.document is not None:
         self.document.check_open()
+        if OPEN:
+            fetch(self.p, <uint64_t>self.n * self.size)
     view.obj = self
     view.buf = <void*>self.p
     view.len = self.n * self.size

@@ -7,7 +7,11 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.partial cimport OPEN, fetch
 from onnxwire.engine.payload cimport new_payload
+
+cdef enum:
+    HEAD = 32                # bytes that no tag with a length or number after it has more of
 
 
 def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
@@ -31,6 +35,11 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
         raise IndexError("no such offset in the document")
     stop = document.start + end
     p = document.start + offset
+    if OPEN:
+        fetch(p, min(end - offset, <uint64_t>HEAD))
+    tag = p[0]
+    if OPEN and tag & 7 == WIRE_START_GROUP:
+        fetch(p, end - offset)
     p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
     if p == NULL:
         return 0, 0, offset, None, None

@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 from onnxwire._varint cimport zigzag32, zigzag64
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport DEEPEST
+from onnxwire.engine.partial cimport fetch, is_there
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
 )
@@ -274,6 +275,11 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
         elif field.type == MESSAGE:
             put_element(text, field, field_value(self, field), indent, depth)
         elif field.type == STRING or field.type == BYTES:
+            while not is_there(slot.p, slot.n):
+                # Which may let other code run, too.
+                fetch(slot.p, slot.n)
+                fill(self)
+                slot = &self.slots[i]
             text.put_label(indent, field, b": ")
             text.put_quoted(slot.p, slot.n, field.type == STRING)
         else:

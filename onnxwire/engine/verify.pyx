@@ -9,6 +9,8 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.partial cimport LONG
+from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
@@ -102,6 +104,8 @@ cdef int check_document(Document document, Table* table) except -1:
     cdef Finding finding
     cdef Damage damage
     cdef const uint8_t* sound
+    see_all(document, table, LONG, WHOLE, NULL, NULL)
+    document.check_open()
     document.pins += 1
     with nogil:
         # An empty document may have no address at all.

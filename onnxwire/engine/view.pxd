@@ -8,6 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
+from onnxwire.engine.partial cimport LONG, OPEN, bytes_there, text_there
 from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
@@ -88,6 +89,8 @@ cdef inline object text_at(const uint8_t* p, uint64_t n, PyObject* held):
     """The value of a string; held: what the overlay holds for it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
+    if n >= LONG and OPEN:
+        return text_there(p, n)
     return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
 
 
@@ -95,6 +98,8 @@ cdef inline object bytes_at(const uint8_t* p, uint64_t n, PyObject* held):
     """The value of a bytes field, as of text_at."""
     if held != NULL and PyBytes_CheckExact(<object>held):
         return <object>held
+    if n >= LONG and OPEN:
+        return bytes_there(p, n)
     return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 
 

@@ -17,6 +17,8 @@ from onnxwire.engine.document cimport FAR, PARTS, SLOTS, advise_far
 from onnxwire.engine.living cimport (
     LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
 )
+from onnxwire.engine.partial cimport OPEN
+from onnxwire.engine.skeleton cimport see_span
 from onnxwire.engine.overlay cimport (
     AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
 )
@@ -287,6 +289,8 @@ cdef int refresh(View self) except -1:
                 self.flags = tail.flags
                 self.epoch = document.epoch
                 return 0
+    if OPEN and see_records(self, document):
+        return fill(self)
     memset(self.slots, 0, size)
     self.flags = 0
     if self.parts == NULL:
@@ -312,6 +316,21 @@ cdef int refresh(View self) except -1:
         # Which may have run code that edited the message.
         return fill(self)
     return 0
+
+
+cdef bint see_records(View self, Document document) except -1:
+    """Have the records of a message there; tells whether other code had the time to change what it is."""
+    cdef const uint8_t* start = self.start
+    cdef Spans parts
+    cdef Py_ssize_t i
+    if self.parts == NULL:
+        see_span(document, self.table, start, self.end)
+    else:
+        parts = <Spans>self.parts
+        for i in range(parts.n):
+            see_span(document, self.table, parts.items[i].p, parts.items[i].p + parts.items[i].n)
+    document.check_open()
+    return self.start != start or <PyObject*>document != self.document or find_overlay(self)
 
 
 cdef bint find_overlay(View self) except -1:

@@ -4,8 +4,9 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.encode cimport BUFFER, Encoder, Piece
+from onnxwire.engine.encode cimport BUFFER, Encoder, Piece, measure_there
 from onnxwire.engine.file_writer cimport FileWriter
+from onnxwire.engine.partial cimport OPEN, PartialMemory, is_there, memory_of
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
 
@@ -22,7 +23,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target):
     returned too, as bytes between the Pieces, in order.
     """
     cdef Encoder encoder = Encoder(deterministic)
-    encoder.measure(message)
+    measure_there(encoder, message)
     encoder.pieces = []
     if target is not None and not target.stream:
         encoder.target = target
@@ -56,6 +57,20 @@ def write_payload(FileWriter target, view):
         raise
 
 
+def chunks_of(Payload payload):
+    """The bytes of a payload one chunk after another, where they are not all in memory and would be fetched; else None.
+
+    So much of a file that is somewhere else goes through little memory.
+    """
+    cdef PartialMemory memory
+    if OPEN == 0 or payload.document is None or is_there(payload.p, <uint64_t>payload.n * payload.size):
+        return None
+    payload.document.check_open()
+    memory = memory_of(payload.p)
+    start = payload.p - memory.start
+    return memory.source.chunks(start, start + <object>payload.n * payload.size)
+
+
 def write_pieces(FileWriter target, pieces):
     """Write the Pieces, each at its offset, and the bytes between them."""
     for piece in pieces:
@@ -64,6 +79,11 @@ def write_pieces(FileWriter target, pieces):
             continue
         if not target.stream:
             target.seek((<Piece>piece).offset)
+        chunks = chunks_of((<Piece>piece).payload)
+        if chunks is not None:
+            for chunk in chunks:
+                target.write(chunk)
+            continue
         # The view keeps the document, and its file, from being closed meanwhile.
         with memoryview((<Piece>piece).payload) as view:
             write_payload(target, view)

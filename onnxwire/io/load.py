@@ -12,6 +12,7 @@ from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from typing_extensions import TypeVar
@@ -30,22 +31,28 @@ def load(
     mmap: bool = True,
     external_root: str | os.PathLike[str] | None = None,
     external_data: Data | None = None,
+    store: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> MessageT:
     """Open a document and return a view of its root message.
 
     source: a path, which is mapped and not read; bytes, bytearray, memoryview or mmap, which are shared and not copied;
-    or a binary file object. type: the class of the root message.
+    or a binary file object. Or an address, such as https://host/model.onnx or s3://bucket/model.onnx: what is asked for
+    is fetched when it is asked for, and external data found beside it. type: the class of the root message.
     mmap: whether files are mapped. Without it the document is read into memory, and of files with external data what
     is asked for, when it is asked for; where such a file was cut meanwhile, that raises SourceError. A process that
     touches a mapping of what was cut away dies: load so what other programs may write over.
     external_root: a folder that external data may be in, beside the document's own. external_data: the data itself, a
     mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
+    storage_options: what the store of an address is made with (credentials, region, `client_options`, `retry_config`),
+    as keyword arguments of obstore's `from_url`. store: a ready store of obstore or file system of fsspec, in which
+    source is the name of a file. Addresses need the extra `remote`.
     The view is a context manager that closes the document, and the files beside it. Only the records of the root
     message are looked at now.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
     of the type: it says what they look like instead.
     """
-    document = open_document(source, mmap)
+    document = open_document(source, mmap, store, storage_options)
     try:
         refuse_empty(document)
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
@@ -58,6 +65,10 @@ def load(
 
 def files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
     """The files that tensors of a document may name; options: as of ExternalFiles."""
+    if document.memory is not None:
+        from onnxwire.io.remote.document import RemoteFiles
+
+        return RemoteFiles(document.memory.source, **options)  # type: ignore[arg-type]
     path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
     status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
     return ExternalFiles(path, model=status, **options)

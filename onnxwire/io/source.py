@@ -12,12 +12,12 @@ from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from mmap import mmap
-    from typing import IO
+    from typing import IO, Any
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | mmap | IO[bytes]
-    """A path, an object with the buffer protocol, or a binary file object."""
+    """A path or address, an object with the buffer protocol, or a binary file object."""
 
 
 PIPE_LIMIT = 1 << 31  # bytes that are read of a pipe or socket, which are held in memory
@@ -25,11 +25,24 @@ DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
 _PIECE = 1 << 20
 
 
-def open_document(source: Source, mmap: bool = True) -> Document:
+def open_document(
+    source: Source, mmap: bool = True, store: Any = None, storage_options: Mapping[str, Any] | None = None
+) -> Document:
     """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
+
+    store, storage_options: of a file on a server, as of `load`.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for another type.
     """
+    if store is not None or (isinstance(source, str) and "://" in source):
+        from onnxwire.io.remote.address import is_address
+
+        if store is not None or is_address(source):
+            from onnxwire.io.remote.document import open_remote
+
+            return open_remote(source, store, storage_options)
+    if storage_options is not None:
+        raise TypeError("storage_options= is for addresses, such as s3://bucket/model.onnx")
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):

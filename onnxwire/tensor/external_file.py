@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from onnxwire.engine.partial import PartialMemory
+
 _PIECE = 1 << 20
 
 _WINDOWS = sys.platform == "win32"
@@ -59,6 +61,16 @@ class ExternalFile:
         """The file, open for reading, or -1 for a buffer."""
         return self._holder.descriptor
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is better read than looked at where it is, since that takes little memory."""
+        return self.descriptor >= 0 or self._holder.memory is not None
+
+    @property
+    def memory(self) -> PartialMemory | None:
+        """The memory of a file on a server, which is fetched as it is asked for; None for any other."""
+        return self._holder.memory
+
     def view(self, offset: int, length: int) -> Buffer:
         """Some of its bytes: a read-only window of a mapping or buffer, or new memory that they are read into.
 
@@ -85,6 +97,10 @@ class ExternalFile:
             if not items.nbytes:
                 return
             with items.cast("B") as view:
+                memory = self._holder.memory
+                if memory is not None and memory.missing([(offset, offset + len(view))]):
+                    memory.source.read_into(offset, view)
+                    return
                 if self.descriptor < 0:
                     view[:] = memoryview(payload_at(self._holder, offset, offset + len(view)))
                     return

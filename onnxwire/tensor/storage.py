@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from onnxwire.engine.records import payload_at
 from onnxwire.errors import Error, FieldTypeError, TensorError
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, LITTLE_ENDIAN, MAX_COUNT, STRING
 from onnxwire.tensor.error import tensor_error
@@ -146,6 +147,12 @@ class Storage:
         return self._external is not None and self._external[0].document is None
 
     @property
+    def is_fetched(self) -> bool:
+        """Whether the payload is on a server, and fetched as it is asked for."""
+        source = self.source
+        return source is not None and source[0].memory is not None
+
+    @property
     def file(self) -> tuple[ExternalFile, int, int] | None:
         """The external file, the offset in it and the length, in bytes; None where the data is in the message."""
         return self._external
@@ -162,7 +169,7 @@ class Storage:
             from onnxwire.tensor.external_file import ExternalFile
 
             file, offset = ExternalFile(payload.document), payload.span[0]
-        return (file, offset) if file.descriptor >= 0 else None
+        return (file, offset) if file.is_readable else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
         """The bytes as raw_data has them, from start to end; a window where they stand so."""
@@ -170,16 +177,26 @@ class Storage:
             file, offset, length = self._external
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
         if self.field == "raw_data":
-            return memoryview(self.tensor._payload("raw_data") or b"")[start:end]
+            payload = self.tensor._payload("raw_data")
+            if payload is not None and payload.document is not None and payload.document.memory is not None:
+                first, last = payload.span  # type: ignore[misc]
+                # So that no more than this is fetched.
+                return memoryview(payload_at(payload.document, first + start, last if end is None else first + end))
+            return memoryview(payload or b"")[start:end]
         return self.decoded_bytes().toreadonly()[start:end]
 
     def write(self, target: FileWriter) -> None:
         """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
         from onnxwire.engine.write import write_payload
 
+        source = self.source
         if self._external is not None and self.is_remote:
             file, offset, length = self._external
             target.copy(file.descriptor, offset, length)
+        elif source is not None and source[0].memory is not None:
+            size = self.data_type.count_bytes(self.count)
+            for chunk in source[0].memory.source.chunks(source[1], source[1] + size):
+                target.write(chunk)
         else:
             write_payload(target, self.payload())
 
@@ -285,11 +302,25 @@ class Storage:
         out = np.empty([len(axis) for axis in ranges], self.data_type.dtype)
         if out.size:
             flat, end = out.reshape(-1), 0
+            self._fetch_runs(ranges)
             for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.data_type.bits):
                 length = (count - 1) * step
                 flat[end : end + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
                 end += count
         return out.reshape(shape)
+
+    def _fetch_runs(self, ranges: list[range]) -> None:
+        """Fetch the bytes of the elements to be read together, where they are on a server."""
+        source = self.source
+        if source is None or source[0].memory is None:
+            return
+        memory, offset = source[0].memory, source[1]
+        wanted = []
+        for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.data_type.bits):
+            low, high = sorted((start, start + (count - 1) * step))
+            first = low * self.data_type.bits // 8
+            wanted.append((offset + first, offset + self.data_type.count_bytes(high + 1)))
+        memory.source.fetch(memory, wanted)
 
     def elements(self, start: int, count: int) -> Array:
         """Elements that are stored one after another, from index `start`; shape (count,)."""

@@ -1,0 +1,68 @@
+/* Addresses without memory behind them, of which ranges become memory one by one.
+ *
+ * A touch of what is not open yet ends the process: where a check of what is there were missing, nothing would be read
+ * that never came. The kernel allows a process some 65,000 pieces of different protection; when they are used up,
+ * everything is opened, and the map of what is there is what guards it.
+ */
+#ifndef ONNXWIRE_PARTIAL_H
+#define ONNXWIRE_PARTIAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#include <windows.h>
+
+static inline uint8_t *ow_reserve(size_t size) {
+    return (uint8_t *)VirtualAlloc(NULL, size, MEM_RESERVE, PAGE_NOACCESS);
+}
+
+static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size_t n) {
+    (void)size;
+    return VirtualAlloc(start + offset, n, MEM_COMMIT, PAGE_READWRITE) == NULL ? -1 : 0;
+}
+
+static inline void ow_release(uint8_t *start, size_t size) {
+    (void)size;
+    VirtualFree(start, 0, MEM_RELEASE);
+}
+#else
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+/* In the build for finding faults, a touch is told of to the byte. */
+#include <sanitizer/asan_interface.h>
+
+#define OW_RESERVED (PROT_READ | PROT_WRITE)
+#define OW_HIDE(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define OW_SHOW(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#else
+#define OW_RESERVED PROT_NONE
+#define OW_HIDE(p, n) ((void)0)
+#define OW_SHOW(p, n) ((void)0)
+#endif
+
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
+static inline uint8_t *ow_reserve(size_t size) {
+    void *start = mmap(NULL, size, OW_RESERVED, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) return NULL;
+    OW_HIDE(start, size);
+    return (uint8_t *)start;
+}
+
+static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size_t n) {
+    OW_SHOW(start + offset, n);
+    if (OW_RESERVED != PROT_NONE || mprotect(start + offset, n, PROT_READ | PROT_WRITE) == 0) return 0;
+    return mprotect(start, size, PROT_READ | PROT_WRITE);
+}
+
+static inline void ow_release(uint8_t *start, size_t size) {
+    OW_SHOW(start, size);
+    (void)munmap(start, size);
+}
+#endif
+
+#endif

@@ -1,0 +1,261 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Memory of a file that is somewhere else, of which only some pages are there.
+
+The addresses of the whole file are reserved, so that a document of it is like any other: spans are addresses. Pages
+come as they are asked for, are counted in a map, and stay. What is not there can't be touched (`partial.h`).
+"""
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+cdef extern from "partial.h" nogil:
+    uint8_t* ow_reserve(size_t size)
+    int ow_open_range(uint8_t* start, size_t size, size_t offset, size_t n)
+    void ow_release(uint8_t* start, size_t size)
+
+cdef extern from "advise.h" nogil:
+    void ow_enlarge(void* p, size_t size)
+
+from onnxwire.errors import ClosedError, SourceError
+
+# All that are open, by their addresses: who reads a value knows where it is, and not always what it belongs to.
+cdef list MEMORIES = []
+cdef int OPEN = 0
+
+
+cdef class PartialMemory:
+    """Memory for a file of some size, none of which is there yet.
+
+    source: an object with two methods. `fetch(memory, ranges)` puts ranges of bytes there, a list of (start, end), and
+    returns when they are; `land(memory, start, end, limit)` the bytes that a walk has come to, and what it thinks will
+    be asked for next, up to the byte `limit`. Both raise SourceError where the bytes can't be had. `stepped(start, end,
+    record)` is told of each long value that a walk steps over, in a record that begins at a byte.
+    """
+
+    def __cinit__(self, uint64_t size, source):
+        global OPEN
+        if size == 0 or size > <uint64_t>1 << 62:
+            raise MemoryError
+        self.size = size
+        self.room = (size + PAGE - 1) // PAGE * PAGE
+        self.source = source
+        # Touched page by page, so that it costs what is used of it.
+        self.pages = <uint64_t*>calloc(<size_t>(self.room // PAGE // 64 + 1), 8)
+        if self.pages == NULL:
+            raise MemoryError
+        self.start = ow_reserve(<size_t>self.room)
+        if self.start == NULL:
+            raise MemoryError
+        MEMORIES.append(<size_t><void*>self)
+        OPEN += 1
+
+    def __dealloc__(self):
+        self.forget()
+        free(self.pages)
+        free(self.walked)
+
+    cdef void forget(self) noexcept:
+        global OPEN
+        if self.start != NULL:
+            OPEN -= 1
+            MEMORIES.remove(<size_t><void*>self)
+            ow_release(self.start, <size_t>self.room)
+            self.start = NULL
+
+    def close(self):
+        """Let go of the memory, at once or when the last call that waits for bytes of it ends."""
+        self.is_closed = True
+        self.let_go()
+        self.source.close()
+
+    cdef int let_go(self) except -1:
+        if self.is_closed and self.exports == 0:
+            self.forget()
+        return 0
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        # For the document alone, which hands out no byte that is not there.
+        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
+            raise BufferError("the memory of a document is read-only")
+        PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+        self.let_go()
+
+    cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil:
+        """Whether all of some bytes are there."""
+        cdef uint64_t page, last
+        if n == 0:
+            return True
+        page = <uint64_t>(p - self.start) // PAGE
+        last = (<uint64_t>(p - self.start) + n - 1) // PAGE
+        while page <= last:
+            if page % 64 == 0 and last - page >= 63:
+                if ~self.pages[page // 64]:
+                    return False
+                page += 64
+                continue
+            if not self.pages[page // 64] >> (page % 64) & 1:
+                return False
+            page += 1
+        return True
+
+    cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
+        """Whether all of some range is there but long values."""
+        cdef Py_ssize_t i
+        for i in range(self.n_walked):
+            if self.walked[i].start <= p and end <= self.walked[i].end:
+                return True
+        return False
+
+    cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1:
+        cdef Walked* walked
+        if self.is_walked(p, end):
+            return 0
+        if self.n_walked == self.walked_capacity:
+            self.walked_capacity = self.walked_capacity * 2 or 8
+            walked = <Walked*>realloc(self.walked, <size_t>self.walked_capacity * sizeof(Walked))
+            if walked == NULL:
+                raise MemoryError
+            self.walked = walked
+        self.walked[self.n_walked].start = p
+        self.walked[self.n_walked].end = end
+        self.n_walked += 1
+        return 0
+
+    cdef int fetch(self, const uint8_t* p, uint64_t n) except -1:
+        """Have some bytes there."""
+        if self.has(p, n):
+            return 0
+        start = p - self.start
+        self.exports += 1
+        try:
+            self.source.fetch(self, [(start, start + n)])
+            return self.check(p, n)
+        finally:
+            self.exports -= 1
+            self.let_go()
+
+    cdef int land(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1:
+        """Have the bytes there that a walk has come to, in a message that ends at `end`."""
+        if self.has(p, n):
+            return 0
+        start = p - self.start
+        self.exports += 1
+        try:
+            self.source.land(self, start, start + n, end - self.start)
+            return self.check(p, n)
+        finally:
+            self.exports -= 1
+            self.let_go()
+
+    cdef int check(self, const uint8_t* p, uint64_t n) except -1:
+        if self.is_closed:
+            raise ClosedError("the document was closed while bytes of it were fetched; load it again")
+        if not self.has(p, n):
+            raise SourceError(5, "bytes that were asked for did not come")
+        return 0
+
+    # What the source asks and does.
+
+    def missing(self, ranges):
+        """The ranges to be fetched so that some others are there: whole pages, in order, none of them twice."""
+        cdef uint64_t page = 0
+        cdef uint64_t last, first
+        cdef list found = []
+        for start, end in sorted(ranges):
+            if not 0 <= start <= end <= self.size:
+                raise IndexError("no such place in the file")
+            if start == end:
+                continue
+            page = max(page, <uint64_t>start // PAGE)
+            last = <uint64_t>(end - 1) // PAGE
+            while page <= last:
+                first = page
+                while page <= last and not self.pages[page // 64] >> (page % 64) & 1:
+                    page += 1
+                if page > first:
+                    found.append((first * PAGE, min(page * PAGE, self.size)))
+                else:
+                    page += 1
+        return found
+
+    def put(self, uint64_t offset, data):
+        """Put bytes in their place: whole pages, or up to the end of the file."""
+        cdef Py_buffer buffer
+        cdef uint64_t page, last, n
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+        self.exports += 1
+        try:
+            n = <uint64_t>buffer.len
+            if self.start == NULL or self.is_closed or n == 0:
+                return
+            if offset % PAGE or offset > self.size or n > self.size - offset or (n % PAGE and offset + n != self.size):
+                raise IndexError("not whole pages of the file")
+            page = offset // PAGE
+            last = (offset + n - 1) // PAGE
+            if ow_open_range(self.start, <size_t>self.room, <size_t>offset, <size_t>((last - page + 1) * PAGE)):
+                raise MemoryError
+            # What is there already is read by others, who are not to see it change, not even into itself.
+            if self.has(self.start + offset, n):
+                return
+            with nogil:
+                ow_enlarge(self.start + offset, <size_t>n)
+                memcpy(self.start + offset, buffer.buf, <size_t>n)
+            while page <= last:
+                if not self.pages[page // 64] >> (page % 64) & 1:
+                    self.pages[page // 64] |= <uint64_t>1 << (page % 64)
+                    self.resident += min(<uint64_t>PAGE, self.size - page * PAGE)
+                page += 1
+        finally:
+            self.exports -= 1
+            PyBuffer_Release(&buffer)
+            self.let_go()
+
+
+cdef PartialMemory memory_of(const uint8_t* p):
+    """The memory that an address is in, or None."""
+    cdef PartialMemory memory
+    for address in MEMORIES:
+        memory = <PartialMemory><void*><size_t>address
+        if memory.start <= p < memory.start + memory.size:
+            return memory
+    return None
+
+
+cdef bint is_there(const uint8_t* p, uint64_t n) noexcept:
+    """Whether bytes may be read without asking for them."""
+    cdef PartialMemory memory
+    if OPEN == 0 or n == 0:
+        return True
+    memory = memory_of(p)
+    return memory is None or memory.has(p, n)
+
+
+cdef int fetch(const uint8_t* p, uint64_t n) except -1:
+    """Have bytes there, where they are of such a memory."""
+    cdef PartialMemory memory = memory_of(p)
+    return 0 if memory is None else memory.fetch(p, n)
+
+
+cdef object text_there(const uint8_t* p, uint64_t n):
+    """A string, fetched first where it is not there; the memory is held until it is read."""
+    cdef PartialMemory memory = memory_of(p)
+    if memory is not None:
+        memory.fetch(p, n)
+    return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
+
+
+cdef object bytes_there(const uint8_t* p, uint64_t n):
+    """The same of bytes."""
+    cdef PartialMemory memory = memory_of(p)
+    if memory is not None:
+        memory.fetch(p, n)
+    return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)

@@ -1,0 +1,190 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The walk that fetches all of a message but its long values, of a document whose bytes are somewhere else.
+
+What it leaves out are values of 64 KiB and more that are not messages: their tags and lengths are there, and so is
+everything else. A walk by the same tables, which all walks of the engine are, then finds what it reads. Whoever reads a
+value asks for it (`need`, in `engine/partial`).
+"""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, realloc
+
+from onnxwire._varint cimport (
+    WIRE_END_GROUP, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, read_any_tag, read_length,
+    read_varint,
+)
+from onnxwire.engine.partial cimport LONG, OPEN, PartialMemory, memory_of
+from onnxwire.engine.table cimport MESSAGE, STRING, find_field
+
+cdef uint64_t WHOLE = <uint64_t>-1
+
+cdef enum:
+    HEAD = 32                # bytes that no tag with a length or number after it has more of
+    DEEP = 1000              # messages in one another, beyond which all of one is fetched
+    MOST_GROUPS = 200        # groups in one another, twice as many as any reader follows
+
+
+cdef struct Level:
+    const Table* table       # NULL in a group
+    const uint8_t* record    # the record that the message is the value of
+    const uint8_t* p
+    const uint8_t* end
+
+
+cdef int see_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
+    """Have the records of a message there, before they are gone through; those of messages in it, too.
+
+    Of the root only its own records: what is in the messages in it is walked when it is asked for.
+    """
+    cdef PartialMemory memory = memory_of(p)
+    cdef Wanted wanted
+    cdef bint is_root
+    if memory is None or memory.is_walked(p, end):
+        return 0
+    is_root = p == document.start and end == document.end
+    if memory.root == table if is_root else memory.has(p, <uint64_t>(end - p)):
+        return 0
+    wanted.text = wanted.run = wanted.data = LONG
+    wanted.is_read = NULL
+    wanted.context = NULL
+    walk(document, table, p, end, not is_root, &wanted)
+    if is_root:
+        memory.root = table
+    else:
+        memory.add_walked(p, end)
+    return 0
+
+
+cdef int see_all(
+    Document document, const Table* table, uint64_t text, uint64_t run,
+    bint (*is_read)(const Field* field, void* context) noexcept, void* context
+) except -1:
+    """Have all of a document there but long values of bytes: strings and packed varints up to some lengths.
+
+    For those who go through all of it by themselves. Does nothing where the document is in memory.
+    """
+    cdef Wanted wanted
+    if OPEN == 0 or memory_of(document.start) is None:
+        return 0
+    wanted.text = text
+    wanted.run = run
+    wanted.data = LONG
+    wanted.is_read = is_read
+    wanted.context = context
+    return walk(document, table, document.start, document.end, True, &wanted)
+
+
+cdef int walk(
+    Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep, const Wanted* wanted
+) except -1:
+    """Fetch what is between the long values of a message.
+
+    is_deep: also what is in messages in it, which are long values themselves otherwise. Where a record is damaged, what
+    comes after it in its message is not fetched; nobody reads on there. Raises what fetching raises.
+    """
+    cdef PartialMemory memory = memory_of(p)
+    cdef Level* levels = NULL
+    cdef Py_ssize_t capacity = 0
+    cdef Py_ssize_t depth = 0
+    if memory is None or p >= end:
+        return 0
+    # Other code may run while bytes are fetched, and may not close what is being walked.
+    document.pins += 1
+    try:
+        grow_levels(&levels, &capacity)
+        levels[0].table = table
+        levels[0].record = levels[0].p = p
+        levels[0].end = end
+        while depth >= 0:
+            if depth + 1 == capacity:
+                grow_levels(&levels, &capacity)
+            if levels[depth].p < levels[depth].end:
+                depth += step(memory, &levels[depth], depth, is_deep, wanted, end)
+                continue
+            if levels[depth].table == NULL:
+                # A group that nothing ends: the message that it is in is damaged.
+                levels[depth - 1].p = levels[depth - 1].end
+            depth -= 1
+        return 0
+    finally:
+        document.pins -= 1
+        free(levels)
+
+
+cdef int grow_levels(Level** levels, Py_ssize_t* capacity) except -1:
+    cdef Py_ssize_t room = capacity[0] * 2 or 16
+    cdef Level* grown = <Level*>realloc(levels[0], <size_t>room * sizeof(Level))
+    if grown == NULL:
+        raise MemoryError
+    levels[0] = grown
+    capacity[0] = room
+    return 0
+
+
+cdef int step(
+    PartialMemory memory, Level* level, Py_ssize_t depth, bint is_deep, const Wanted* wanted, const uint8_t* limit
+) except -2:
+    """Go past one record, or into it; returns how many levels deeper it goes on: 1, 0, or -1 at the end of a group."""
+    cdef const uint8_t* record = level.p
+    cdef const uint8_t* end = level.end
+    cdef const uint8_t* p
+    cdef const uint8_t* value
+    cdef const Field* field
+    cdef uint64_t n = 0
+    cdef uint64_t longest
+    cdef uint32_t tag = 0
+    cdef uint64_t head = min(<uint64_t>HEAD, <uint64_t>(end - record))
+    if not memory.has(record, head):
+        memory.land(record, head, limit)
+    p = read_any_tag(record, end, &tag)
+    if p == NULL or (tag < 8 and level.table != NULL):
+        level.p = end
+        return 0
+    if tag & 7 == WIRE_VARINT:
+        p = read_varint(p, end, &n)
+    elif tag & 7 == WIRE_FIXED32:
+        p = p + 4 if end - p >= 4 else NULL
+    elif tag & 7 == WIRE_FIXED64:
+        p = p + 8 if end - p >= 8 else NULL
+    elif tag & 7 == WIRE_START_GROUP and depth < DEEP + MOST_GROUPS:
+        # A group ends where its end is, which is before that of the message.
+        level.p = p
+        level[1].table = NULL
+        level[1].record = record
+        level[1].p = p
+        level[1].end = end
+        return 1
+    elif tag & 7 == WIRE_END_GROUP and level.table == NULL:
+        (level - 1).p = p
+        return -1
+    elif tag & 7 == WIRE_LEN:
+        value = read_length(p, end, &n)
+        p = value
+        if value != NULL:
+            p += n
+            field = find_field(level.table, tag >> 3) if level.table != NULL else NULL
+            if field != NULL and field.type == MESSAGE and n >= LONG and is_deep and depth < DEEP:
+                level.p = p
+                level[1].table = field.sub
+                level[1].record = record
+                level[1].p = value
+                level[1].end = p
+                return 1
+            longest = wanted.data
+            if field != NULL and field.type == MESSAGE and is_deep:
+                longest = WHOLE
+            elif field != NULL and field.type == STRING:
+                longest = wanted.text
+            elif field != NULL and field.repeated and field.size:
+                if wanted.is_read != NULL and wanted.is_read(field, wanted.context):
+                    longest = WHOLE
+                elif field.wire == WIRE_VARINT:
+                    longest = wanted.run
+            if n < longest:
+                if not memory.has(value, n):
+                    memory.land(value, n, limit)
+            elif is_deep:
+                memory.source.stepped(value - memory.start, p - memory.start, level.record - memory.start)
+    else:
+        p = NULL
+    level.p = end if p == NULL else p
+    return 0

@@ -1,0 +1,1 @@
+"""Files on servers, of which what is asked for is fetched."""

@@ -1,0 +1,243 @@
+"""Reading ranges of one file: by obstore, by an object with its methods, or by an fsspec file system."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+from collections import namedtuple
+
+from onnxwire.errors import SourceError
+from onnxwire.io.remote.address import without_secrets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Protocol
+
+    from typing_extensions import Buffer
+
+    from onnxwire.io.remote.address import Address
+
+    class Reader(Protocol):
+        """A protocol of what reads one file."""
+
+        async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
+            """Bytes from start to end, fewer where the file ends before, and the version that they are of.
+
+            version: the one that is wanted. Raises whatever the library raises.
+            """
+
+        async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
+            """The whole file, without asking for a range; None of one that is longer than the limit."""
+
+
+_INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
+_SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
+
+
+class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
+    """What a server says by which a file's bytes are known: size, ETag, time of the last change, version number."""
+
+    __slots__ = ()
+    size: int
+    etag: str | None
+    modified: Any
+    version: str | None
+
+    def is_same(self, other: Version) -> bool:
+        """Whether both are of the same bytes, as far as the server tells."""
+        if self.size != other.size:
+            return False
+        if self.etag is not None and other.etag is not None:
+            return self.etag == other.etag
+        return self.version == other.version and self.modified == other.modified
+
+
+class RangeError(Exception):
+    """A server that does not answer a request for a range with one."""
+
+
+def _version(meta: Mapping[str, Any]) -> Version:
+    return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
+
+
+def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
+    """The store of an address's folder. Raises SourceError where there is no library for it or it takes no such."""
+    if address.scheme not in _SCHEMES:
+        raise SourceError(
+            errno.EPROTONOSUPPORT,
+            f"{address.scheme}:// is none of {', '.join(_SCHEMES)}; give a file system of fsspec with store=",
+            address.shown,
+        )
+    try:
+        from obstore.store import from_url
+    except ImportError:
+        raise SourceError(errno.EPROTONOSUPPORT, _INSTALL, address.shown) from None
+    from datetime import timedelta
+
+    chosen = dict(options or {})
+    # The library would go on for three minutes.
+    chosen.setdefault("retry_config", {"max_retries": 6, "retry_timeout": timedelta(seconds=60)})
+    if address.scheme == "http":
+        chosen["client_options"] = {"allow_http": True, **chosen.get("client_options", {})}
+    try:
+        return from_url(address.folder, **chosen)
+    except Exception as error:
+        # Which may hold what was given.
+        reason = f"no store can be made of the address and storage_options= ({type(error).__name__})"
+        raise SourceError(errno.EINVAL, reason, address.shown) from None
+
+
+def reader_of(store: Any, key: str) -> Reader:
+    """What reads a file of a store. Raises TypeError for an object that is no store."""
+    if hasattr(store, "get_async") and hasattr(store, "get_ranges"):
+        return _Obstore(store, key)
+    if hasattr(store, "get_range") and hasattr(store, "head"):
+        return _Ranges(store, key)
+    if hasattr(store, "cat_file") and hasattr(store, "info"):
+        return _Fsspec(store, key)
+    raise TypeError(
+        f"store= takes a store of obstore, an object with its get_range and head, or an fsspec file system, not "
+        f"{type(store).__name__}"
+    )
+
+
+class _Obstore:
+    def __init__(self, store: Any, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
+        options: dict[str, Any] = {"range": (start, end)}
+        if version is not None and version.version is not None:
+            options["version"] = version.version
+        elif version is not None and version.etag is not None and not version.etag.startswith("W/"):
+            options["if_match"] = version.etag
+        try:
+            answer = await self._store.get_async(self._key, options=options)
+            data = await answer.bytes_async()
+        except Exception as error:
+            if type(error).__name__ == "NotSupportedError":
+                raise RangeError from None
+            raise
+        return data, _version(answer.meta)
+
+    async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
+        answer = await self._store.get_async(self._key)
+        version = _version(answer.meta)
+        return (None if version.size > limit else await answer.bytes_async()), version
+
+
+class _Threaded:
+    """Files of libraries without requests that hold for one version: it is asked for again after each read."""
+
+    async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
+        if version is None:
+            version = await asyncio.to_thread(self.look)
+        if start >= version.size:
+            return b"", version
+        data = await asyncio.to_thread(self.get, start, min(end, version.size))
+        return data, await asyncio.to_thread(self.look)
+
+    async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
+        version = await asyncio.to_thread(self.look)
+        if version.size > limit:
+            return None, version
+        return await self.read(0, version.size, version)
+
+    def look(self) -> Version:
+        """The file's version now."""
+        raise NotImplementedError
+
+    def get(self, start: int, end: int) -> Buffer:
+        """Some of its bytes."""
+        raise NotImplementedError
+
+
+class _Ranges(_Threaded):
+    def __init__(self, store: Any, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def look(self) -> Version:
+        return _version(self._store.head(self._key))
+
+    def get(self, start: int, end: int) -> Buffer:
+        return self._store.get_range(self._key, start=start, end=end)  # type: ignore[no-any-return]
+
+
+class _Fsspec(_Threaded):
+    def __init__(self, system: Any, path: str) -> None:
+        self._system = system
+        self._path = system._strip_protocol(path) if hasattr(system, "_strip_protocol") else path
+
+    def look(self) -> Version:
+        if hasattr(self._system, "invalidate_cache"):
+            self._system.invalidate_cache()
+        info = self._system.info(self._path)
+        if info.get("type") == "directory":
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        names = ("ETag", "etag", "e_tag", "blob_id", "sha256")
+        etag = next((str(info[name]) for name in names if info.get(name)), None)
+        modified = next(
+            (str(info[name]) for name in ("LastModified", "mtime", "updated", "created") if name in info), None
+        )
+        return Version(info["size"], etag, modified, None)
+
+    def get(self, start: int, end: int) -> Buffer:
+        return self._system.cat_file(self._path, start=start, end=end)  # type: ignore[no-any-return]
+
+
+_STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
+_CAUSES = (
+    ("timed out", "the server took too long to answer"),
+    ("timedout", "the server took too long to answer"),
+    ("dns error", "the host's name is not known"),
+    ("connection refused", "the connection was refused"),
+    ("connectionrefused", "the connection was refused"),
+    ("body error", "the answer was cut short"),
+    ("incompletebody", "the answer was cut short"),
+    ("requested ", "the answer was of another range than was asked for"),
+    ("error sending request", "the connection failed"),
+    ("expecting", "the answer was of another range than was asked for"),
+)
+_KINDS = {
+    "PreconditionError": "changed",
+    "NotFoundError": "missing",
+    "PermissionDeniedError": "forbidden",
+    "UnauthenticatedError": "forbidden",
+}
+
+
+def is_change(error: BaseException) -> bool:
+    """Whether a library's error says that the file is no longer the one that was asked for."""
+    return type(error).__name__ == "PreconditionError"
+
+
+def source_error(error: BaseException, name: str, start: int | None = None, end: int | None = None) -> SourceError:
+    """The SourceError for what a library raised. Of its text only what can't hold a credential is taken over."""
+    where = "" if start is None else f"bytes {start:,} to {end:,}: "
+    kind = _KINDS.get(type(error).__name__, "")
+    text = str(error)
+    if isinstance(error, FileNotFoundError) or kind == "missing":
+        missing = FileNotFoundError(errno.ENOENT, f"{where}there is no such file on the server; check the address")
+        return SourceError.from_os_error(missing, name)
+    if isinstance(error, IsADirectoryError):
+        return SourceError.from_os_error(
+            IsADirectoryError(errno.EISDIR, "it is a folder; name the .onnx file in it"), name
+        )
+    if isinstance(error, PermissionError) or kind == "forbidden":
+        reason = f"{where}the server refuses to give it; check the credentials (storage_options=, or the environment)"
+        return SourceError.from_os_error(PermissionError(errno.EACCES, reason), name)
+    status = _STATUS.search(text)
+    lower = text.lower()
+    cause = next((words for sign, words in _CAUSES if sign in lower), "")
+    if status:
+        cause = f"the server answered {status[1].strip()}"
+    if not cause:
+        cause = type(error).__name__
+    retries = re.search(r"after (\d+) retries", text)
+    if retries:
+        cause += f", {int(retries[1]) + 1} times"
+    return SourceError(errno.EIO, f"{where}{without_secrets(cause)}", name)

@@ -1,0 +1,217 @@
+"""A server of files on the loopback that counts requests and bytes, waits before answers, and fails as it is told."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+LATENCY = 0.03  # seconds
+_STEP = 1 << 20
+
+
+class Pieces:
+    """The bytes of a file of any size: pieces of bytes, and numbers of bytes of a pattern, one after another."""
+
+    def __init__(self, *pieces: bytes | int) -> None:
+        self.pieces = [piece for piece in pieces if piece]
+        self.starts = []
+        self.size = 0
+        for piece in self.pieces:
+            self.starts.append(self.size)
+            self.size += piece if isinstance(piece, int) else len(piece)
+
+    def read(self, start: int, end: int) -> bytes:
+        found = []
+        while start < end:
+            i = bisect.bisect_right(self.starts, start) - 1
+            piece, first = self.pieces[i], self.starts[i]
+            length = piece if isinstance(piece, int) else len(piece)
+            stop = min(end - first, length)
+            if isinstance(piece, int):
+                found.append(_pattern(start - first, stop))
+            else:
+                found.append(piece[start - first : stop])
+            start = first + stop
+        return b"".join(found)
+
+
+_PATTERN = bytes(range(256)) * 4096
+
+
+def _pattern(start: int, end: int) -> bytes:
+    """Bytes of which each is its place modulo 256."""
+    shift = start % 256
+    out = bytearray()
+    while len(out) < end - start:
+        out += _PATTERN[shift : shift + end - start - len(out)]
+        shift = 0
+    return bytes(out)
+
+
+@dataclass
+class Request:
+    """What was asked for, and how many bytes went out for it."""
+
+    method: str
+    path: str
+    range: tuple[int, int] | None
+    headers: dict[str, str]
+    sent: int = 0
+    started: float = 0.0
+
+
+@dataclass
+class State:
+    files: dict[str, Pieces]
+    latency: float = 0.0
+    etag: str | None = '"one"'
+    has_ranges: bool = True
+    requests: list[Request] = field(default_factory=list)
+    fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
+    always: str | None = None  # what goes wrong with each
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def sent(self) -> int:
+        """Bytes of bodies that went out."""
+        return sum(request.sent for request in self.requests)
+
+    @property
+    def trips(self) -> int:
+        """How many requests one after another: those that began before an earlier one was answered count as one."""
+        trips, until = 0, -1.0
+        for request in sorted(self.requests, key=lambda request: request.started):
+            if request.started >= until:
+                trips += 1
+                until = request.started + self.latency
+        return trips
+
+    def reset(self) -> None:
+        self.requests.clear()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.answer(False)
+
+    def do_GET(self) -> None:
+        self.answer(True)
+
+    def answer(self, has_body: bool) -> None:
+        started = time.monotonic()
+        state: State = self.server.state  # type: ignore[attr-defined]
+        path = unquote(urlsplit(self.path).path)
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        request = Request(self.command, self.path, None, dict(self.headers), started=started)
+        with state.lock:
+            number = len(state.requests)
+            state.requests.append(request)
+            fault = state.fault.get(number, state.always)
+        if state.latency:
+            time.sleep(state.latency)
+        if fault == "refused":
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if fault in ("500", "503", "429", "404", "403", "401"):
+            self.reply(int(fault), b"no, not this time", has_body)
+            return
+        if fault == "timeout":
+            time.sleep(self.server.stall)  # type: ignore[attr-defined]
+            self.close_connection = True
+            return
+        if fault == "html":
+            self.reply(200, b"<!DOCTYPE html><html>sign in</html>", has_body, {"Content-Type": "text/html"})
+            return
+        pieces = state.files.get(path)
+        if pieces is None:
+            self.reply(404, b"no such file", has_body)
+            return
+        etag = '"two"' if fault == "changed" else state.etag
+        wanted = self.headers.get("If-Match")
+        if wanted is not None and etag is not None and wanted != etag:
+            self.reply(412, b"", has_body)
+            return
+        headers = {"Accept-Ranges": "bytes", "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
+        if etag is not None:
+            headers["ETag"] = etag
+        start, end, status = 0, pieces.size, 200
+        if found and state.has_ranges and pieces.size:
+            start = int(found[1])
+            end = min(int(found[2]) + 1, pieces.size) if found[2] else pieces.size
+            if start >= pieces.size:
+                self.reply(416, b"", has_body, {"Content-Range": f"bytes */{pieces.size}"})
+                return
+            status = 206
+            request.range = (start, end)
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{pieces.size}"
+            if fault == "wrong range":
+                headers["Content-Range"] = f"bytes {start + 1}-{end}/{pieces.size}"
+            if fault == "other size":
+                headers["Content-Range"] = f"bytes {start}-{end - 1}/{pieces.size + 1}"
+        length = end - start
+        if fault == "longer":
+            length += 7
+        if fault == "shorter":
+            length -= 1
+        headers["Content-Length"] = str(length)
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if not has_body:
+            return
+        if fault == "cut":
+            length //= 2
+            self.close_connection = True
+        with contextlib.suppress(OSError):
+            while length > 0:
+                step = min(length, _STEP)
+                data = pieces.read(start, min(start + step, pieces.size)).ljust(step, b"?")
+                self.wfile.write(data)
+                request.sent += step
+                start += step
+                length -= step
+
+    def reply(self, status: int, body: bytes, has_body: bool, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.end_headers()
+        if has_body:
+            self.wfile.write(body)
+
+
+class ObjectServer:
+    """A context manager of a server; `url` is its address, `state` what it has and what it counted."""
+
+    def __init__(self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0) -> None:
+        self.state = State(
+            {f"/{name}": data if isinstance(data, Pieces) else Pieces(data) for name, data in files.items()}, latency
+        )
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.state = self.state  # type: ignore[attr-defined]
+        self._server.stall = stall  # type: ignore[attr-defined]
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> ObjectServer:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,158 @@
+"""Models on a server: what is asked for, how often, and what comes of it."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from object_server import LATENCY, ObjectServer, Pieces
+from served_models import model
+
+import onnxwire as ow
+
+MIB = 1 << 20
+
+
+def payload(pieces: Pieces, info: ow.TensorInfo) -> bytes:
+    return pieces.read(info.offset, info.offset + info.nbytes)
+
+
+def test_a_model_on_a_server_reads_as_one_on_the_disk(tmp_path) -> None:
+    pieces = model([5 * MIB, 300_000, 70_000, 1000, 0], nodes=3000)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(pieces.read(0, pieces.size))
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as remote, ow.load(path) as local:
+        assert [t[:5] for t in ow.tensors(remote)] == [t[:5] for t in ow.tensors(local)]
+        assert [t.offset for t in ow.tensors(remote)] == [t.offset for t in ow.tensors(local)]
+        assert [node.name for node in remote.graph.node] == [node.name for node in local.graph.node]
+        for ours, theirs in zip(remote.graph.initializer, local.graph.initializer, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+            assert ours.raw_data == theirs.raw_data
+        assert remote == local
+        assert remote.SerializeToString() == local.SerializeToString()
+        assert remote.SerializeToString(deterministic=True) == local.SerializeToString(deterministic=True)
+        ow.verify(f"{server.url}/m.onnx")
+
+
+def test_opening_fetches_the_root_alone() -> None:
+    pieces = model([100 * MIB] * 4)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
+        assert message.opset_import[0].version == 17
+        assert server.state.trips <= 2
+        assert server.state.sent < 1 << 18
+
+
+LAYER = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 16_384, 16_384]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trips", "most"),
+    [
+        ([8 * MIB] * 125, 14, 4 * 10**6),
+        (LAYER * 32, 40, 8 * 10**6),
+        (random.Random(5).choices([MIB, 3 * MIB, 5 * MIB, 300_000], k=60), 60, 16 * 10**6),
+    ],
+    ids=["one size", "layers", "no order"],
+)
+def test_listing_the_tensors_takes_few_round_trips(sizes, trips, most) -> None:
+    pieces = model(sizes)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
+        found = ow.tensors(message)
+        assert [info.nbytes for info in found] == sizes
+        assert server.state.trips <= trips
+        assert server.state.sent <= most
+        assert message._document.memory.resident <= most
+
+
+def test_a_tensor_costs_its_bytes() -> None:
+    pieces = model([8 * MIB] * 20)
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        tensor = message.graph.initializer[7]
+        info = ow.tensors(message)[7]
+        server.state.reset()
+        assert tensor.numpy().tobytes() == payload(pieces, info)
+        assert server.state.sent <= info.nbytes + (1 << 18)
+        server.state.reset()
+        assert bytes(tensor.raw_view) == payload(pieces, info)
+        assert np.from_dlpack(tensor).nbytes == info.nbytes
+        assert not server.state.requests
+
+
+def test_elements_of_a_tensor_cost_their_bytes() -> None:
+    pieces = model([8 * MIB] * 20)
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        tensor = message.graph.initializer[3]
+        offset = ow.tensors(message)[3].offset
+        server.state.reset()
+        assert tensor.read(slice(MIB, MIB + 10)).tobytes() == pieces.read(offset + MIB, offset + MIB + 10)
+        assert tensor.read(slice(None, None, MIB)).tolist() == [
+            pieces.read(offset + i * MIB, offset + i * MIB + 1)[0] for i in range(8)
+        ]
+        assert server.state.sent < 1 << 18
+
+
+def test_several_tensors_are_fetched_together() -> None:
+    pieces = model([MIB] * 20)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
+        found = ow.tensors(message)
+        server.state.reset()
+        ow.prefetch(message.graph.initializer)
+        assert server.state.trips <= 3
+        server.state.reset()
+        for tensor, info in zip(message.graph.initializer, found, strict=True):
+            assert tensor.numpy().tobytes() == payload(pieces, info)
+        assert not server.state.requests
+
+
+def test_a_large_structure_is_read_in_few_trips() -> None:
+    pieces = model([2 * MIB] * 3, nodes=100_000)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
+        assert len(message.graph.node) == 100_000
+        assert server.state.trips <= 10
+
+
+def test_what_edits_leave_is_saved_from_the_server(tmp_path) -> None:
+    pieces = model([5 * MIB, 300_000, 70_000, 1000])
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        message.graph.node[3].name = "another"
+        ow.save(message, tmp_path / "out.onnx")
+        assert message._document.memory.resident < MIB
+        with open(tmp_path / "object.onnx", "wb") as file:
+            ow.save(message, file)
+    whole = ow.ModelProto.FromString(pieces.read(0, pieces.size))
+    whole.graph.node[3].name = "another"
+    assert (tmp_path / "out.onnx").read_bytes() == whole.SerializeToString()
+    assert (tmp_path / "object.onnx").read_bytes() == whole.SerializeToString()
+
+
+def test_an_empty_file_and_one_of_a_byte() -> None:
+    with ObjectServer({"empty": b"", "one": b"\x08"}) as server:
+        for name in ("empty", "one"):
+            with pytest.raises(ow.DecodeError):
+                ow.load(f"{server.url}/{name}")
+
+
+def test_a_closed_model_is_closed() -> None:
+    with ObjectServer({"m.onnx": model([8 * MIB])}) as server:
+        message = ow.load(f"{server.url}/m.onnx")
+        tensor = message.graph.initializer[0]
+        array = tensor.numpy()
+        with pytest.raises(ow.InUseError):
+            message.close()
+        del array
+        message.close()
+        with pytest.raises(ow.ClosedError):
+            tensor.numpy()
+
+
+def test_a_server_without_ranges_is_read_whole_with_a_warning() -> None:
+    pieces = model([MIB])
+    with ObjectServer({"m.onnx": pieces, "large.onnx": model([300 * MIB])}) as server:
+        server.state.has_ranges = False
+        with pytest.warns(UserWarning, match="read whole"), ow.load(f"{server.url}/m.onnx") as message:
+            assert message.graph.initializer[0].nbytes == MIB
+            assert message.graph.initializer[0].raw_data == payload(pieces, ow.tensors(message)[0])
+        with pytest.raises(ow.SourceError, match="parts of files"):
+            ow.load(f"{server.url}/large.onnx")
+        assert server.state.sent < 40 * MIB

@@ -1,0 +1,46 @@
+"""Documents as of files on a server, whose bytes come from memory: nothing is there that was not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnxwire.engine.document import Document
+from onnxwire.engine.partial import PartialMemory
+
+
+class Source:
+    """Gives the bytes that are asked for, and writes down which."""
+
+    place = None
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.asked: list[tuple[int, int]] = []
+        self.on_fetch = lambda: None
+
+    def fetch(self, memory: PartialMemory, ranges: list[tuple[int, int]]) -> None:
+        self.on_fetch()
+        for start, end in memory.missing(ranges):
+            self.asked.append((start, end))
+            memory.put(start, self.data[start:end])
+
+    def land(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
+        self.fetch(memory, [(start, end)])
+
+    def stepped(self, start: int, end: int, record: int) -> None:
+        pass
+
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        yield self.data[start:end]
+
+    def read_into(self, start: int, out: memoryview) -> None:
+        out[:] = self.data[start : start + len(out)]
+
+    def close(self) -> None:
+        pass
+
+
+def partial_document(data: bytes, name: str = "<bytes>") -> Document:
+    """A document of some bytes, none of which is there yet."""
+    memory = PartialMemory(len(data), Source(data))
+    return Document(memory, name, memory)
