@@ -72,6 +72,7 @@ class State:
     files: dict[str, Pieces]
     latency: float = 0.0
     etag: str | None = '"one"'
+    modified: str = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
@@ -144,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted is not None and etag is not None and wanted != etag:
             self.reply(412, b"", has_body)
             return
-        headers = {"Accept-Ranges": "bytes", "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
+        headers = {"Accept-Ranges": "bytes", "Last-Modified": state.modified}
         if etag is not None:
             headers["ETag"] = etag
         start, end, status = 0, pieces.size, 200

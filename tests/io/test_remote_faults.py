@@ -1,0 +1,158 @@
+"""Faults of a server, at each request in turn: an error of onnxwire or the right values, never others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from object_server import ObjectServer, Pieces
+from served_models import model
+
+import onnxwire as ow
+
+MIB = 1 << 20
+OPTIONS = {
+    "retry_config": {
+        "max_retries": 2,
+        "retry_timeout": timedelta(seconds=2),
+        "backoff": {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2},
+    },
+    "client_options": {"timeout": "300ms"},
+}
+PASSING = ["refused", "cut", "500", "503", "429", "timeout"]
+LASTING = ["changed", "wrong range", "other size", "longer", "shorter", "html", "401", "403", "404"]
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Pieces:
+    return model([100_000, 9 * MIB, 70_000, 200_000, 300_000, 100_000])
+
+
+def work(url: str, pieces: Pieces) -> None:
+    """Look at all of a model, and hold what is found to what there is."""
+    with ow.load(f"{url}/m.onnx", storage_options=OPTIONS) as message:
+        found = ow.tensors(message)
+        assert [info.name for info in found] == [f"layers.0.weight{i}" for i in range(6)]
+        for i in (1, 2):
+            data = message.graph.initializer[i].numpy().tobytes()
+            assert data == pieces.read(found[i].offset, found[i].offset + found[i].nbytes)
+        assert len(message.graph.node) == 30
+
+
+def requests_of(pieces: Pieces) -> int:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        work(server.url, pieces)
+        return len(server.state.requests)
+
+
+@pytest.mark.filterwarnings("ignore:.*read whole")
+@pytest.mark.parametrize("fault", PASSING + LASTING)
+def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None:
+    errors = 0
+    count = requests_of(pieces)
+    for number in range(count):
+        with ObjectServer({"m.onnx": pieces}, stall=0.4) as server:
+            server.state.fault[number] = fault
+            try:
+                work(server.url, pieces)
+            except (ow.SourceError, ow.DecodeError) as error:
+                errors += 1
+                assert "m.onnx" in str(error)
+                assert error.__cause__ is None
+    # What passes is tried again; what does not, is told of. A page instead of the first part is asked for whole.
+    assert errors == (0 if fault in PASSING else count - (fault == "html"))
+
+
+@pytest.mark.parametrize("fault", PASSING + LASTING)
+def test_a_fault_that_stays_is_an_error_with_the_place_and_the_reason(fault, pieces) -> None:
+    with ObjectServer({"m.onnx": pieces}, stall=0.4) as server, pytest.raises(ow.SourceError) as caught:
+        with ow.load(f"{server.url}/m.onnx", storage_options=OPTIONS) as message:
+            list(message.graph.initializer)
+            server.state.always = fault
+            server.state.etag = '"two"' if fault == "changed" else server.state.etag
+            message.graph.initializer[1].numpy()
+    text = str(caught.value)
+    assert text.startswith(f"{server.url}/m.onnx: ")
+    assert caught.value.filename == f"{server.url}/m.onnx"
+    assert "bytes 1," in text or "bytes 9," in text or "changed" in text
+    reasons = {
+        "refused": "connection failed, 3 times", "cut": "cut short", "500": "answered 500", "503": "answered 503",
+        "429": "answered 429", "timeout": "too long to answer, 3 times", "changed": "was changed", "wrong range": "another range",
+        "other size": "was changed", "longer": "instead of", "shorter": "instead of", "html": "something else",
+        "401": "credentials", "403": "credentials", "404": "no such file",
+    }  # fmt: skip
+    assert reasons[fault] in text
+
+
+def test_a_file_that_changed_is_never_mixed(pieces) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        ow.tensors(message)
+        server.state.etag = '"two"'
+        with pytest.raises(ow.SourceError, match="changed since it was opened; load it again"):
+            message.graph.initializer[1].numpy()
+        # What came before is as it was.
+        assert message.graph.initializer[1].name == "layers.0.weight1"
+
+
+def test_without_an_etag_the_time_of_the_last_change_tells(pieces) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        server.state.etag = None
+        work(server.url, pieces)
+        with ow.load(f"{server.url}/m.onnx") as message:
+            ow.tensors(message)
+            server.state.modified = "Tue, 03 Jun 2025 10:00:00 GMT"
+            with pytest.raises(ow.SourceError, match="changed"):
+                message.graph.initializer[1].numpy()
+
+
+def test_no_credential_shows(pieces) -> None:
+    secret = "hunter2-very-secret"
+    with ObjectServer({"d/m.onnx": pieces}) as server:
+        host = server.url.removeprefix("http://")
+        address = f"http://user:{secret}@{host}/d/m.onnx?X-Signature={secret}"
+        options = {"client_options": {"default_headers": {"X-Token": secret}}, **{"retry_config": OPTIONS["retry_config"]}}
+        texts = []
+        with ow.load(address, storage_options=options) as message:
+            request = server.state.requests[-1]
+            assert secret in request.path and request.headers["X-Token".lower()] == secret
+            texts += [repr(message), message._document.name, repr(ow.tensors(message)[0])]
+            for fault in ("500", "404", "403", "refused", "html"):
+                server.state.always = fault
+                for call in (lambda: message.graph.initializer[1].numpy(), lambda: ow.load(address, storage_options=options)):
+                    with pytest.raises(ow.Error) as caught:
+                        call()
+                    texts += [str(caught.value), repr(caught.value), repr(caught.value.args)]
+                    assert isinstance(caught.value.__cause__, ow.Error | None)
+                    assert caught.value.__suppress_context__
+        with pytest.raises(ow.SourceError) as caught:
+            ow.load(address, storage_options={"no_such_option": secret})
+        texts.append(repr(caught.value))
+        with pytest.raises(ow.SourceError) as caught:
+            ow.load(f"http://user:{secret}@{host}/?sig={secret}")
+        texts.append(repr(caught.value))
+    assert not [text for text in texts if secret in text or "user:" in text]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("ftp://host/m.onnx", "store="),
+        ("hf://org/model/m.onnx", "store="),
+        ("http://host/", "names no file"),
+        ("s3://bucket", "names no file"),
+    ],
+)
+def test_an_address_that_can_not_be_says_why(address, words) -> None:
+    with pytest.raises(ow.SourceError, match=words):
+        ow.load(address)
+
+
+def test_without_the_library_an_address_names_the_extra(monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    with pytest.raises(ow.SourceError, match=r"pip install 'onnxwire\[remote\]'"):
+        ow.load("https://host/m.onnx")
+
+
+def test_storage_options_of_a_path_are_refused(tmp_path) -> None:
+    with pytest.raises(TypeError, match="for addresses"):
+        ow.load(tmp_path / "m.onnx", storage_options={})
