@@ -8,6 +8,7 @@ from onnxwire.arrow._columns cimport add_null, add_number
 from onnxwire.arrow._program cimport WIDEST
 from onnxwire.arrow._walk cimport start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
+from onnxwire.engine.partial cimport need
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor, next_usable
 
@@ -117,6 +118,7 @@ cdef int64_t payload_size(Walk walk, const Message* message, const Slot* slots) 
                 elements = product(elements, <int64_t>record.n)
                 continue
             p = record.value
+            need(p, record.n)
             while p < record.value + record.n:
                 p = read_varint(p, record.value + record.n, &number)
                 if p == NULL:

@@ -178,7 +178,7 @@ def test_what_needs_no_long_value_fetches_none(call) -> None:
 def test_the_first_question_leaves_out_long_values() -> None:
     model = partial()
     assert [node.name for node in model.graph.node] == [f"n{i}" for i in range(200)]
-    assert [tensor.name for tensor in model.graph.initializer][0] == "raw"
+    assert next(iter(model.graph.initializer)).name == "raw"
     # What is short, numbers that are not packed, and the pages that long values begin and end in.
     assert model._document.memory.resident < len(model_bytes()) // 6
 

@@ -65,22 +65,36 @@ def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None
 
 @pytest.mark.parametrize("fault", PASSING + LASTING)
 def test_a_fault_that_stays_is_an_error_with_the_place_and_the_reason(fault, pieces) -> None:
-    with ObjectServer({"m.onnx": pieces}, stall=0.4) as server, pytest.raises(ow.SourceError) as caught:
-        with ow.load(f"{server.url}/m.onnx", storage_options=OPTIONS) as message:
-            list(message.graph.initializer)
-            server.state.always = fault
-            server.state.etag = '"two"' if fault == "changed" else server.state.etag
-            message.graph.initializer[1].numpy()
+    with (
+        ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
+        pytest.raises(ow.SourceError) as caught,
+        ow.load(f"{server.url}/m.onnx", storage_options=OPTIONS) as message,
+    ):
+        list(message.graph.initializer)
+        server.state.always = fault
+        server.state.etag = '"two"' if fault == "changed" else server.state.etag
+        message.graph.initializer[1].numpy()
     text = str(caught.value)
     assert text.startswith(f"{server.url}/m.onnx: ")
     assert caught.value.filename == f"{server.url}/m.onnx"
     assert "bytes 1," in text or "bytes 9," in text or "changed" in text
     reasons = {
-        "refused": "connection failed, 3 times", "cut": "cut short", "500": "answered 500", "503": "answered 503",
-        "429": "answered 429", "timeout": "too long to answer, 3 times", "changed": "was changed", "wrong range": "another range",
-        "other size": "was changed", "longer": "instead of", "shorter": "instead of", "html": "something else",
-        "401": "credentials", "403": "credentials", "404": "no such file",
-    }  # fmt: skip
+        "refused": "connection failed, 3 times",
+        "cut": "cut short",
+        "500": "answered 500",
+        "503": "answered 503",
+        "429": "answered 429",
+        "timeout": "too long to answer, 3 times",
+        "changed": "was changed",
+        "wrong range": "another range",
+        "other size": "was changed",
+        "longer": "instead of",
+        "shorter": "instead of",
+        "html": "something else",
+        "401": "credentials",
+        "403": "credentials",
+        "404": "no such file",
+    }
     assert reasons[fault] in text
 
 
@@ -110,7 +124,10 @@ def test_no_credential_shows(pieces) -> None:
     with ObjectServer({"d/m.onnx": pieces}) as server:
         host = server.url.removeprefix("http://")
         address = f"http://user:{secret}@{host}/d/m.onnx?X-Signature={secret}"
-        options = {"client_options": {"default_headers": {"X-Token": secret}}, **{"retry_config": OPTIONS["retry_config"]}}
+        options = {
+            "client_options": {"default_headers": {"X-Token": secret}},
+            **{"retry_config": OPTIONS["retry_config"]},
+        }
         texts = []
         with ow.load(address, storage_options=options) as message:
             request = server.state.requests[-1]
@@ -118,7 +135,10 @@ def test_no_credential_shows(pieces) -> None:
             texts += [repr(message), message._document.name, repr(ow.tensors(message)[0])]
             for fault in ("500", "404", "403", "refused", "html"):
                 server.state.always = fault
-                for call in (lambda: message.graph.initializer[1].numpy(), lambda: ow.load(address, storage_options=options)):
+                for call in (
+                    lambda: message.graph.initializer[1].numpy(),
+                    lambda: ow.load(address, storage_options=options),
+                ):
                     with pytest.raises(ow.Error) as caught:
                         call()
                     texts += [str(caught.value), repr(caught.value), repr(caught.value.args)]
