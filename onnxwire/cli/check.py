@@ -198,6 +198,7 @@ def _paths(words: list[str]) -> list[str]:
     """The files that words name, each once; a pattern that matches nothing is taken for a name."""
     paths: dict[str, None] = {}
     for word in words:
-        found = [] if word == "-" or os.path.exists(word) else sorted(glob.glob(word, recursive=True))
+        is_name = word == "-" or "://" in word or os.path.exists(word)
+        found = [] if is_name else sorted(glob.glob(word, recursive=True))
         paths.update(dict.fromkeys(found or [word]))
     return list(paths)

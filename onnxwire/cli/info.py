@@ -11,6 +11,7 @@ from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import safe_text
+from onnxwire.errors import count_text
 from onnxwire.io.load import load
 
 _DESCRIPTION = """\
@@ -22,6 +23,7 @@ examples:
   onnxwire info model.onnx
   onnxwire info model.onnx --json | jq .tensors.bytes
   onnxwire info broken.onnx --raw
+  onnxwire info https://host/model.onnx -v
   onnxwire info tensor.pb --raw --type TensorProto
 """
 
@@ -40,6 +42,12 @@ def add_parser(commands: Any) -> None:
         "by default the message that fits"
     )
     add_type(parser, help_type, None, "none")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="of a file on a server: also tell what was fetched of it, on stderr",
+    )
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -53,6 +61,11 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error("--type goes with --raw")
     with load(options.file) as model:
         summary = summarize(model)
+        memory = model._document.memory
+        if options.verbose and memory is not None:
+            source, size = memory.source, size_text(len(memory))
+            counted = f"{count_text(source.requests, 'request')}, {size_text(source.received)} of {size}"
+            print(f"{safe_text(model._document.name)}: {counted}", file=sys.stderr)
     if options.json:
         print(json.dumps(summary, indent=2))
     else:

@@ -19,8 +19,10 @@ from onnxwire.messages import TensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import IO
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import IO, Any
+
+    from typing_extensions import Buffer
 
     from onnxwire.engine.document import Document
     from onnxwire.engine.encode import Piece
@@ -57,6 +59,8 @@ def save(
     checksum: bool = False,
     overwrite: bool = False,
     inline_align: int = 0,
+    store: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> int:
     """Write a message to a file, whole or not at all; returns how many bytes that is.
 
@@ -80,6 +84,8 @@ def save(
     data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
     is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that
     of the path: a symbolic link that leads to a model in another folder is replaced by the new model.
+    path may also be an address, such as s3://bucket/model.onnx, or with `store` a name in that: the file is sent in
+    parts, and is there when all are. store, storage_options: as of `load`; `external` can't be given then.
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, by
     padding that readers skip.
 
@@ -92,6 +98,18 @@ def save(
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    if store is not None or (isinstance(path, str) and "://" in path):
+        from onnxwire.io.remote.address import is_address
+
+        if store is not None or is_address(path):
+            if not isinstance(external, EllipsisType):
+                raise SaveError(errno.EINVAL, "external= is for files on this machine; save there, and copy them", "")
+            total, pieces = _encode(message, deterministic, None, inline_align, threshold)
+            from onnxwire.io.remote.upload import upload
+
+            upload(pieces, total, os.fspath(path), store, storage_options, progress)  # type: ignore[arg-type]
+            _warn_of_size(total)
+            return total
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
     if file is not None and not overwrite:
         _refuse_cut(message._document)
@@ -251,8 +269,8 @@ def _write_to_object(
     file: IO[bytes], total: int, pieces: list[bytes | Piece], progress: Callable[[int, int], object] | None
 ) -> None:
     written = 0
-    for piece in pieces:
-        with memoryview(piece if isinstance(piece, bytes) else piece.payload) as view:
+    for chunk in _chunks(pieces):
+        with memoryview(chunk) as view:
             for start in range(0, len(view), _STEP):
                 rest = view[start : start + _STEP]
                 while rest:
@@ -262,6 +280,21 @@ def _write_to_object(
                     written += taken
                 if progress is not None:
                     progress(written, total)
+
+
+def _chunks(pieces: list[bytes | Piece]) -> Iterator[Buffer]:
+    """The pieces where they are, and what is on a server a part of it at a time."""
+    from onnxwire.engine.write import chunks_of
+
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+            continue
+        fetched = chunks_of(piece.payload)
+        if fetched is None:
+            yield piece.payload
+        else:
+            yield from fetched
 
 
 def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:

@@ -7,7 +7,7 @@ import errno
 import threading
 
 from onnxwire.errors import Error, SourceError
-from onnxwire.io.remote.landings import Landings
+from onnxwire.io.remote.landings import PLACES, Landings
 from onnxwire.io.remote.loop import run
 from onnxwire.io.remote.stores import RangeError, Version, is_change, source_error
 
@@ -43,7 +43,6 @@ class RemoteFile:
         self.place = place
         self.requests = 0
         self.received = 0
-        self.progress: Callable[[int, int], object] | None = None
         self._reader = reader
         self._landings = Landings()
         self._lock = threading.Condition()
@@ -167,19 +166,15 @@ class RemoteFile:
 
     async def _read_all(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
         """Read pieces, some at once; the first error ends all."""
-        total = sum(end - start for start, end in pieces)
-        done = 0
+        # Of short ranges, such as guesses, all at once.
+        is_short = sum(end - start for start, end in pieces) <= PIECE
         waiting = iter(pieces)
 
         async def work() -> None:
-            nonlocal done
             for start, end in waiting:
                 put(start, await self._read_piece(start, end))
-                done += end - start
-                if self.progress is not None:
-                    self.progress(done, total)
 
-        tasks = [asyncio.ensure_future(work()) for _ in range(min(AT_ONCE if total > PIECE else 64, len(pieces)))]
+        tasks = [asyncio.ensure_future(work()) for _ in range(min(PLACES if is_short else AT_ONCE, len(pieces)))]
         try:
             await asyncio.gather(*tasks)
         finally:

@@ -110,10 +110,11 @@ class _Obstore:
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
         options: dict[str, Any] = {"range": (start, end)}
-        if version is not None and version.version is not None:
-            options["version"] = version.version
-        elif version is not None and version.etag is not None and not version.etag.startswith("W/"):
+        # A weak ETag, by the rules of HTTP, matches nothing; it is compared with that of the answer, as all are.
+        if version is not None and version.etag is not None and not version.etag.startswith("W/"):
             options["if_match"] = version.etag
+        elif version is not None and version.version is not None:
+            options["version"] = version.version
         try:
             answer = await self._store.get_async(self._key, options=options)
             data = await answer.bytes_async()

@@ -1,0 +1,235 @@
+"""Models in S3, in stores of obstore and fsspec, beside their external data; saved to, and by command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import obstore
+import pytest
+from moto.server import ThreadedMotoServer
+from object_server import LATENCY, ObjectServer, Pieces
+from obstore.store import MemoryStore, from_url
+from served_models import model
+
+import onnxwire as ow
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Options of a store of an S3 server with a bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()
+    yield {
+        "endpoint": url,
+        "region": "us-east-1",
+        "access_key_id": "key",
+        "secret_access_key": "hunter2",
+        "client_options": {"allow_http": True},
+    }
+    server.stop()
+
+
+def whole(pieces: Pieces) -> bytes:
+    return pieces.read(0, pieces.size)
+
+
+def external_model(folder: Path) -> tuple[bytes, bytes]:
+    """A model and its external data."""
+    message = ow.ModelProto.FromString(whole(model([5 * MIB, 2 * MIB, 100_000, MIB])))
+    ow.save(message, folder / "m.onnx", external="weights.data")
+    return (folder / "m.onnx").read_bytes(), (folder / "weights.data").read_bytes()
+
+
+def check_values(message: ow.ModelProto, pieces: Pieces) -> None:
+    local = ow.ModelProto.FromString(whole(pieces))
+    assert [tensor.name for tensor in message.graph.initializer] == [t.name for t in local.graph.initializer]
+    for ours, theirs in zip(message.graph.initializer, local.graph.initializer, strict=True):
+        assert np.array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_model_in_s3(s3) -> None:
+    pieces = model([5 * MIB, 300_000, MIB])
+    from_url("s3://bucket/models", **s3).put("a b.onnx", whole(pieces))
+    with ow.load("s3://bucket/models/a b.onnx", storage_options=s3) as message:
+        check_values(message, pieces)
+    with pytest.raises(ow.SourceError, match="no such file") as caught:
+        ow.load("s3://bucket/models/none.onnx", storage_options=s3)
+    assert isinstance(caught.value, FileNotFoundError)
+    assert "hunter2" not in repr(caught.value)
+
+
+def test_external_data_is_found_beside_the_model(tmp_path) -> None:
+    data, weights = external_model(tmp_path)
+    files = {"d/m.onnx": data, "d/weights.data": weights, "weights.data": b"not this one"}
+    with ObjectServer(files, LATENCY) as server, ow.load(f"{server.url}/d/m.onnx") as message:
+        found = ow.tensors(message)
+        assert server.state.trips <= 3
+        assert found[1].location == "weights.data"
+        assert found[1].file == f"{server.url}/d/weights.data"
+        server.state.reset()
+        tensor = message.graph.initializer[1]
+        assert tensor.numpy().tobytes() == weights[found[1].offset : found[1].offset + found[1].nbytes]
+        assert server.state.sent <= found[1].nbytes + (1 << 18)
+        check_values(message, model([5 * MIB, 2 * MIB, 100_000, MIB]))
+
+
+@pytest.mark.parametrize(
+    "location", ["../weights.data", "/etc/passwd", "http://other/weights.data", "d/../../x", "x?y", "x#y", "a\\b", ""]
+)
+def test_no_location_leads_elsewhere(location) -> None:
+    message = ow.ModelProto()
+    tensor = message.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
+    tensor.external_data.add(key="location", value=location)
+    with ObjectServer({"d/m.onnx": message.SerializeToString(), "weights.data": bytes(16)}) as server:
+        with ow.load(f"{server.url}/d/m.onnx") as loaded, pytest.raises((ow.ExternalDataError, ow.SourceError)):
+            loaded.graph.initializer[0].numpy()
+        asked = {request.path for request in server.state.requests}
+        # What looks like an address is a name in the folder.
+        assert asked <= {"/d/m.onnx", "/d/http%3A/other/weights.data", "/d/http:/other/weights.data"}
+
+
+@pytest.mark.parametrize("kind", ["obstore", "ranges", "fsspec"])
+def test_a_ready_store(kind, tmp_path) -> None:
+    data, weights = external_model(tmp_path)
+    if kind == "fsspec":
+        store = fsspec.filesystem("memory")
+        store.pipe({"/models/m.onnx": data, "/models/weights.data": weights})
+        name = "memory://models/m.onnx"
+    else:
+        store = MemoryStore()
+        store.put("models/m.onnx", data)
+        store.put("models/weights.data", weights)
+        name = "models/m.onnx"
+    if kind == "ranges":
+        inner = store
+
+        class Ranges:
+            def head(self, path: str) -> object:
+                return inner.head(path)
+
+            def get_range(self, path: str, *, start: int, end: int) -> object:
+                return inner.get_range(path, start=start, end=end)
+
+        store = Ranges()
+    with ow.load(name, store=store) as message:
+        check_values(message, model([5 * MIB, 2 * MIB, 100_000, MIB]))
+    with pytest.raises(ow.SourceError, match="no such file"):
+        ow.load(name.replace("m.onnx", "none.onnx"), store=store)
+
+
+def test_a_file_system_whose_file_changes_is_an_error() -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe("/changing/m.onnx", whole(model([5 * MIB])))
+    with ow.load("/changing/m.onnx", store=system) as message:
+        list(message.graph.initializer)
+        system.pipe("/changing/m.onnx", whole(model([5 * MIB + 1])))
+        with pytest.raises(ow.SourceError, match="changed"):
+            message.graph.initializer[0].numpy()
+
+
+def test_what_is_no_store_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="store="):
+        ow.load("m.onnx", store=object())
+
+
+def test_a_model_is_saved_to_an_address(s3) -> None:
+    store = from_url("s3://bucket", **s3)
+    pieces = model([9 * MIB, 300_000, 12 * MIB])
+    store.put("from.onnx", whole(pieces))
+    calls = []
+    with ow.load("s3://bucket/from.onnx", storage_options=s3) as message:
+        message.graph.node[2].name = "another"
+        total = ow.save(
+            message, "s3://bucket/to.onnx", storage_options=s3, progress=lambda done, size: calls.append((done, size))
+        )
+        assert message._document.memory.resident < MIB
+    local = ow.ModelProto.FromString(whole(pieces))
+    local.graph.node[2].name = "another"
+    assert bytes(store.get("to.onnx").bytes()) == local.SerializeToString()
+    assert calls[-1] == (total, total) == (len(local.SerializeToString()),) * 2
+
+
+def test_a_failed_upload_leaves_nothing(s3) -> None:
+    store = from_url("s3://bucket", **s3)
+    store.put("old.onnx", b"what was there")
+    pieces = model([9 * MIB, 12 * MIB])
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        list(message.graph.initializer)
+        server.state.always = "404"
+        with pytest.raises(ow.SourceError):
+            ow.save(message, "s3://bucket/old.onnx", storage_options=s3)
+        server.state.always = None
+
+        def interrupt(done: int, total: int) -> None:
+            if done > 9 * MIB:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            ow.save(message, "s3://bucket/old.onnx", storage_options=s3, progress=interrupt)
+    assert bytes(store.get("old.onnx").bytes()) == b"what was there"
+    answer = urllib.request.urlopen(f"{s3['endpoint']}/bucket?uploads").read()
+    assert b"<UploadId>" not in answer
+    with pytest.raises(ow.SaveError, match="nothing of them is there"):
+        ow.save(ow.ModelProto(ir_version=9), "s3://no-such-bucket/m.onnx", storage_options=s3)
+    with pytest.raises(ow.SaveError, match="external="):
+        ow.save(ow.ModelProto(), "s3://bucket/m.onnx", storage_options=s3, external="weights.data")
+
+
+def test_a_model_is_saved_to_a_store() -> None:
+    store = MemoryStore()
+    assert ow.save(ow.ModelProto(ir_version=9), "m.onnx", store=store) == 2
+    assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"
+    assert isinstance(store, obstore.store.MemoryStore)
+
+
+COMMANDS = {
+    "info": ["info", "-v", "URL"],
+    "info --json": ["info", "URL", "--json"],
+    "info --raw": ["info", "URL", "--raw"],
+    "ls": ["ls", "URL"],
+    "show": ["show", "URL", "tensor:layers.0.weight1"],
+    "stats": ["stats", "URL", "--json"],
+    "check": ["check", "URL"],
+    "diff": ["diff", "URL", "URL"],
+    "extract": ["extract", "URL", "--outputs", "x30", "-o", "OUT"],
+    "unpack": ["unpack", "URL", "-o", "OUT"],
+    "pack": ["pack", "URL", "-o", "OUT"],
+    "set": ["set", "URL", "producer_name=p", "-o", "OUT"],
+    "view": ["view", "URL", "-o", "report.html"],
+    "meta": ["meta", "URL"],
+    "rename": ["rename", "URL", "--nodes", "node_=n_", "-o", "OUT"],
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_takes_an_address(words, tmp_path) -> None:
+    pieces = model([300_000, 2 * MIB, 100_000])
+    (tmp_path / "m.onnx").write_bytes(whole(pieces))
+
+    def run(url: str, out: str) -> subprocess.CompletedProcess[str]:
+        line = [{"URL": url, "OUT": out}.get(word, word) for word in words]
+        command = [sys.executable, "-m", "onnxwire", *line]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100, check=False)
+
+    with ObjectServer({"m.onnx": pieces}) as server:
+        url = f"{server.url}/m.onnx"
+        ours, theirs = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
+    assert ours.returncode == theirs.returncode, ours.stderr
+    assert ours.stdout.replace(url, "m.onnx") == theirs.stdout
+    if "OUT" in words:
+        assert (tmp_path / "ours.onnx").read_bytes() == (tmp_path / "theirs.onnx").read_bytes() or words[0] == "unpack"
+    if "-v" in words:
+        assert "requests, " in ours.stderr and url in ours.stderr
+    if "--json" in words:
+        json.loads(ours.stdout)
