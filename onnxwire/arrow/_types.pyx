@@ -7,6 +7,7 @@ from onnxwire._varint cimport MAX_DEPTH, Record, load64
 from onnxwire.arrow._columns cimport Columns, Values, add_list, add_null, add_number, add_value, end_list
 from onnxwire.arrow._program cimport WIDEST, field_of
 from onnxwire.arrow._walk cimport start_at
+from onnxwire.engine.partial cimport need
 from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport Cursor
 
@@ -37,6 +38,7 @@ cdef int add_type(
     if type.parts != NULL:
         return read_type(walk, &types.names, column, type_field.sub, &type)
     n = <uint64_t>(type.end - type.p)
+    need(type.p, n)
     seen = &types.seen[hash_of(type.p, n) & (SEEN - 1)]
     if seen.p != NULL and seen.n == n and memcmp(seen.p, type.p, n) == 0:
         add_value(&column.rows, seen.row)

@@ -841,6 +841,8 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
     cdef const uint8_t* end = record.value + record.n
     cdef uint64_t value
     if not is_there(p, record.n):
+        if self.growing:
+            raise TooLong
         raise NotThere(None, None, <size_t>p, <size_t>end)
     while p != NULL and p < end:
         p = read_varint(p, end, &value)

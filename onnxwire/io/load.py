@@ -33,6 +33,7 @@ def load(
     external_data: Data | None = None,
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> MessageT:
     """Open a document and return a view of its root message.
 
@@ -46,13 +47,14 @@ def load(
     mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
     storage_options: what the store of an address is made with (credentials, region, `client_options`, `retry_config`),
     as keyword arguments of obstore's `from_url`. store: a ready store of obstore or file system of fsspec, in which
-    source is the name of a file. Addresses need the extra `remote`.
+    source is the name of a file. cache: a folder in which what is fetched is kept for later; else the one that the
+    environment variable ONNXWIRE_CACHE names, if any. Addresses need the extra `remote`.
     The view is a context manager that closes the document, and the files beside it. Only the records of the root
     message are looked at now.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
     of the type: it says what they look like instead.
     """
-    document = open_document(source, mmap, store, storage_options)
+    document = open_document(source, mmap, store, storage_options, cache)
     try:
         refuse_empty(document)
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)

@@ -26,11 +26,15 @@ _PIECE = 1 << 20
 
 
 def open_document(
-    source: Source, mmap: bool = True, store: Any = None, storage_options: Mapping[str, Any] | None = None
+    source: Source,
+    mmap: bool = True,
+    store: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Document:
     """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
 
-    store, storage_options: of a file on a server, as of `load`.
+    store, storage_options, cache: of a file on a server, as of `load`.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for another type.
     """
@@ -40,7 +44,7 @@ def open_document(
         if store is not None or is_address(source):
             from onnxwire.io.remote.document import open_remote
 
-            return open_remote(source, store, storage_options)
+            return open_remote(source, store, storage_options, cache)
     if storage_options is not None:
         raise TypeError("storage_options= is for addresses, such as s3://bucket/model.onnx")
     if isinstance(source, str) or hasattr(source, "__fspath__"):

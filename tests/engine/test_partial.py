@@ -152,6 +152,7 @@ CALLS: dict[str, Callable[[ow.ModelProto], object]] = {
     "tensors": lambda model: [info[:5] for info in ow.tensors(model)],
     "check": lambda model: [str(p) for p in check(model)],
     "text": ow.to_text,
+    "text form": str,
     "json": ow.to_json,
     "tables": arrow,
     "diff": lambda model: [str(d) for d in ow.diff(model, edited(whole()))],

@@ -156,3 +156,88 @@ def test_a_server_without_ranges_is_read_whole_with_a_warning() -> None:
         with pytest.raises(ow.SourceError, match="parts of files"):
             ow.load(f"{server.url}/large.onnx")
         assert server.state.sent < 40 * MIB
+
+
+def check_all(address: str, pieces: Pieces, cache) -> None:
+    with ow.load(address, cache=cache) as message:
+        for tensor, info in zip(message.graph.initializer, ow.tensors(message), strict=True):
+            assert tensor.raw_data == payload(pieces, info)
+
+
+def test_a_cache_on_the_disk_spares_requests(tmp_path) -> None:
+    pieces = model([3 * MIB, 300_000, 9 * MIB, 100_000])
+    with ObjectServer({"m.onnx": pieces}) as server:
+        address = f"{server.url}/m.onnx"
+        check_all(address, pieces, tmp_path / "cache")
+        server.state.reset()
+        check_all(address, pieces, tmp_path / "cache")
+        # One request tells which version it is.
+        assert len(server.state.requests) == 1
+        server.state.etag = '"two"'
+        check_all(address, pieces, tmp_path / "cache")
+        assert server.state.sent > pieces.size
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache").iterdir()} == {0o600}
+
+
+def test_what_is_damaged_in_the_cache_is_fetched_again(tmp_path) -> None:
+    pieces = model([9 * MIB, 100_000])
+    with ObjectServer({"m.onnx": pieces}) as server:
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        (data,) = tmp_path.glob("*.data")
+        with open(data, "r+b") as file:
+            file.seek(5 * MIB)
+            file.write(b"damage")
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        with open(data, "r+b") as file:
+            file.truncate(5 * MIB)
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+
+
+def test_the_cache_lets_go_of_what_was_used_longest_ago(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", str(13 * MIB))
+    monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path))
+    files = {name: model([5 * MIB, 100_000 + i]) for i, name in enumerate("abc")}
+    with ObjectServer(files) as server:
+        for name in "abacb":
+            check_all(f"{server.url}/{name}", files[name], None)
+        server.state.reset()
+        check_all(f"{server.url}/c", files["c"], None)
+        assert len(server.state.requests) == 1
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 17 * MIB
+
+
+def test_two_processes_share_a_cache(tmp_path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, onnxwire as ow\n"
+        "with ow.load(sys.argv[1], cache=sys.argv[2]) as model:\n"
+        "    print(sum(int(t.numpy().sum()) for t in model.graph.initializer))"
+    )
+    pieces = model([9 * MIB, 300_000, 100_000])
+    with ObjectServer({"m.onnx": pieces}) as server:
+        command = [sys.executable, "-c", code, f"{server.url}/m.onnx", str(tmp_path)]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        sums = {process.communicate(timeout=100)[0] for process in running}
+    assert len(sums) == 1 and int(sums.pop()) > 0
+
+
+def test_ctrl_c_ends_a_read_at_once() -> None:
+    import signal
+    import threading
+    import time
+
+    pieces = model([9 * MIB, 100_000])
+    with ObjectServer({"m.onnx": pieces}, stall=20) as server, ow.load(f"{server.url}/m.onnx") as message:
+        list(message.graph.initializer)
+        server.state.always = "timeout"
+        timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            message.graph.initializer[0].numpy()
+        # Far below what the server takes.
+        assert time.monotonic() - started < 10
+        server.state.always = None
+        assert message.graph.initializer[0].numpy().size == 9 * MIB

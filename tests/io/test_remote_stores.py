@@ -202,13 +202,13 @@ COMMANDS = {
     "stats": ["stats", "URL", "--json"],
     "check": ["check", "URL"],
     "diff": ["diff", "URL", "URL"],
-    "extract": ["extract", "URL", "--outputs", "x30", "-o", "OUT"],
+    "extract": ["extract", "URL", "--inputs", "x0", "--outputs", "x30", "-o", "OUT"],
     "unpack": ["unpack", "URL", "-o", "OUT"],
     "pack": ["pack", "URL", "-o", "OUT"],
     "set": ["set", "URL", "producer_name=p", "-o", "OUT"],
     "view": ["view", "URL", "-o", "report.html"],
     "meta": ["meta", "URL"],
-    "rename": ["rename", "URL", "--nodes", "node_=n_", "-o", "OUT"],
+    "rename": ["rename", "URL", "x3", "another", "-o", "OUT"],
 }
 
 

@@ -24,12 +24,21 @@ _PAGE = 1 << 12
 
 
 class Place:
-    """A file of a store, and those beside it. options: storage_options; store: a ready store, or None to make one.
+    """A file of a store, and those beside it.
+
+    store: a ready one, or None to make one with `options` (storage_options). cache: a folder for what was fetched.
 
     Raises SourceError for an address that can't be, or that there is no library for.
     """
 
-    def __init__(self, source: str, store: Any = None, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        store: Any = None,
+        options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.cache = os.fspath(cache) if cache is not None else os.environ.get("ONNXWIRE_CACHE") or None
         if store is None:
             try:
                 self.address = parse_address(source)
@@ -67,11 +76,16 @@ class Place:
         return self.address.shown_folder
 
 
-def open_remote(source: Any, store: Any = None, options: Mapping[str, Any] | None = None) -> Document:
+def open_remote(
+    source: Any,
+    store: Any = None,
+    options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Document:
     """Open a file on a server; parameters as of `load`. Raises SourceError where it can't be read."""
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"store= takes the name of a file in it, not {type(source).__name__}")
-    return remote_document(Place(os.fspath(source), store, options).open())
+    return remote_document(Place(os.fspath(source), store, options, cache).open())
 
 
 def remote_document(file: RemoteFile) -> Document:

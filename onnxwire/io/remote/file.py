@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from onnxwire.engine.partial import PartialMemory, Range
+    from onnxwire.io.remote.cache import RangeCache
     from onnxwire.io.remote.stores import Reader
 
 PIECE = 1 << 23  # bytes of one request: fewer, and requests cost more than bytes; more, and a retry costs much
@@ -49,11 +50,13 @@ class RemoteFile:
         self._pending: list[Range] = []
         self._has_stepped = False
         self._run = (0, FIRST)  # what was read in one go, in the walk
-        self._is_closed = False
         self.head: Buffer
         self.version: Version
         self.head, self.version = run(self._open())
         self.size = self.version.size
+        self._cache = self._open_cache()
+        if self._cache is not None:
+            self._cache.put(0, self.head)
 
     async def _open(self) -> tuple[Buffer, Version]:
         self.requests += 1
@@ -69,6 +72,20 @@ class RemoteFile:
         self.received += len(memoryview(data))
         self._check_length(0, min(FIRST, version.size), data)
         return data, version
+
+    def _open_cache(self) -> RangeCache | None:
+        """What is on the disk of the file, where there is a cache and it is sure which version the server has."""
+        folder = getattr(self.place, "cache", None)
+        if not folder or (
+            self.version.etag is None and (self.version.modified is None or not self.place.address.scheme)
+        ):
+            return None
+        from onnxwire.io.remote.cache import RangeCache
+
+        try:
+            return RangeCache(folder, self.name, self.version)
+        except OSError as error:
+            raise SourceError.from_os_error(error, folder, "the cache can't be used") from None
 
     async def _open_whole(self) -> tuple[Buffer, Version]:
         import warnings
@@ -147,7 +164,9 @@ class RemoteFile:
 
     def close(self) -> None:
         """Read nothing more."""
-        self._is_closed = True
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.close()
 
     # What is not kept.
 
@@ -182,6 +201,9 @@ class RemoteFile:
                 task.cancel()
 
     async def _read_piece(self, start: int, end: int) -> Buffer:
+        kept = None if self._cache is None else self._cache.get(start, end)
+        if kept is not None:
+            return kept
         self.requests += 1
         try:
             data, version = await self._reader.read(start, end, self.version)
@@ -197,6 +219,8 @@ class RemoteFile:
             raise self._changed()
         self._check_length(start, end, data)
         self.received += end - start
+        if self._cache is not None:
+            self._cache.put(start, data)
         return data
 
     def _check_length(self, start: int, end: int, data: Buffer) -> None:
