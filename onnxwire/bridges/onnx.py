@@ -95,10 +95,16 @@ class Frame:
     """A model without its large payloads.
 
     model: the whole one. kept: the paths of tensors whose payloads stay in, or come in from a file, whatever their
-    size. copy: what is left of it.
+    size. takes_external: treat external data as payloads in the model are. copy: what is left of the model.
     """
 
-    def __init__(self, model: ModelProto, threshold: int = 1024, kept: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: ModelProto,
+        threshold: int = 1024,
+        kept: Collection[str] = (),
+        takes_external: bool = False,
+    ) -> None:
         if not isinstance(model, ModelProto):
             raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
         self.copy = ModelProto()
@@ -106,18 +112,20 @@ class Frame:
         self._model = model
         # By location: the tensor, and what is left of it in the copy.
         self._taken: dict[str, tuple[TensorProto, TensorProto]] = {}
-        # By path: the tensors that came in from a file.
+        # By name: the tensors that came in from a file, and what they are in the copy.
         self._read: dict[str, tuple[TensorProto, TensorProto]] = {}
         token = secrets.token_hex(16)  # what no model can have written down before
         empty: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(model), find_tensors(self.copy), strict=True):
-            if is_external(source):
-                if path in kept:
-                    # What can't be had is left as it is, for the function to judge.
-                    with suppress(Error):
-                        take_in(tensor)
-                        self._read[source.name] = source, tensor
-            elif path not in kept and _size(source) >= threshold:
+            if is_external(source) and not takes_external and path not in kept:
+                continue
+            stays_in = path in kept or _size(source) < threshold
+            if stays_in and is_external(source):
+                # What can't be had is left as it is, for the function to judge.
+                with suppress(Error):
+                    take_in(tensor)
+                    self._read[source.name] = source, tensor
+            elif not stays_in:
                 location = f"{MARK}/{token}/{len(self._taken)}"
                 refer(tensor, location, 0, tensor_bytes(source))
                 self._taken[location] = source, tensor
@@ -127,14 +135,15 @@ class Frame:
 
     def given(self, form: Form) -> Any:
         """The model as a function is to get it; the copy stays as it is."""
-        if form == "onnxwire":
+        if form not in ("onnx", "onnxwire", "bytes"):
+            raise FieldValueError(f"form is 'onnx', 'onnxwire' or 'bytes', not {form!r}")
+        kind = _official_class("onnx.ModelProto") if form == "onnx" else ModelProto
+        if kind is ModelProto and form != "bytes":
             model = ModelProto()
             model.CopyFrom(self.copy)
             return model
-        if form not in ("onnx", "bytes"):
-            raise FieldValueError(f"form is 'onnx', 'onnxwire' or 'bytes', not {form!r}")
         data = _encoded(self.copy, "a lower threshold leaves out more, and what is in no tensor is never left out")
-        return data if form == "bytes" else _official_class("onnx.ModelProto").FromString(data)
+        return data if form == "bytes" else kind.FromString(data)
 
     def source_of(self, tensor: Any) -> TensorProto | None:
         """The tensor whose payload was left out of one that a function was given; None for any other."""
@@ -205,6 +214,8 @@ class Frame:
 
 def _size(tensor: TensorProto) -> int:
     """The bytes that a payload takes in the file: of raw_data, or else of the whole tensor, which are not counted."""
+    if is_external(tensor):
+        return tensor_bytes(tensor)
     payload = tensor._payload("raw_data")
     return tensor.ByteSize() if payload is None else len(payload)
 

@@ -69,6 +69,19 @@ def test_onnxslim_has_the_weights_that_it_computes_with():
     assert not [tensor.name for tensor in made.graph.initializer if tensor.external_data]
 
 
+@pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
+def test_external_data_is_read_where_it_is_and_stays_there(tool, tmp_path):
+    with onnxwire.load(DIGITS) as whole:
+        onnxwire.save(whole, tmp_path / "m.onnx", external="w.data")
+        wanted = onnxwire.optimize(whole, tool=tool)
+    model = onnxwire.load(tmp_path / "m.onnx")
+    made = onnxwire.optimize(model, tool=tool)
+    assert [tensor.name for tensor in made.graph.initializer if tensor.external_data]
+    for tensor, other in zip(made.graph.initializer, wanted.graph.initializer, strict=True):
+        assert tensor.name == other.name
+        np.testing.assert_array_equal(tensor.numpy(), other.numpy())
+
+
 def test_options_go_to_the_tool():
     kept = onnxwire.optimize(onnxwire.load(DIGITS), skip_optimizations=["graph_fusion"])
     assert "BatchNormalization" in {node.op_type for node in kept.graph.node}
