@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill dropin sanitize docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -78,6 +78,10 @@ conformance: $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." names
 
 kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
 	$(BIN)/python tests/kill.py --count 1000
+
+dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire in its place
+	$(PIP) install onnx==1.23.2 onnxslim==0.1.98 onnxconverter-common==1.16.0 parameterized
+	$(BIN)/python tests/dropin/suites.py build/dropin
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python

@@ -26,6 +26,7 @@ PIECES = [
     "rename_node",
     "unpack",
     "build_nodes",
+    "existing_programs",
     "reencode",
     "catalog_models",
     "official_tools",

@@ -1,6 +1,7 @@
 """Programs written for `onnx` find the same with onnxwire in the place of protobuf, in processes of their own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +171,12 @@ def test_text_and_json_of_protobuf_take_and_fill_ours():
         "assert text == onnxwire.to_text(model)\n"
     )
     python("-c", code, ROOT / "examples" / "digits_cnn.onnx")
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dropin.md").read_text(), re.S))
+def test_the_code_of_the_docs_runs(code, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    python("-c", code)
 
 
 # --- files

@@ -1,0 +1,111 @@
+"""Programs written for `onnx` on 20,000 nodes: on onnxwire, which is put in the place of protobuf, and on protobuf."""
+
+import hashlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.row import Row, Skip
+
+NODES = 20_000
+
+
+def import_onnx(is_ours: bool) -> Any:
+    """Import the package with one or the other's classes; each side is a process of its own."""
+    if is_ours:
+        from onnxwire.dropin import install
+
+        install()
+    import onnx
+
+    return onnx
+
+
+def build(onnx: Any) -> Any:
+    """Make a chain of nodes with weights and attributes by `onnx.helper`, as exporters do."""
+    helper = onnx.helper
+    nodes, weights = [], []
+    for index in range(NODES // 2):
+        weights.append(helper.make_tensor(f"w{index}", onnx.TensorProto.FLOAT, [2], [0.5, index]))
+        nodes.append(helper.make_node("Mul", [f"x{index}", f"w{index}"], [f"y{index}"], name=f"mul{index}"))
+        nodes.append(helper.make_node("LeakyRelu", [f"y{index}"], [f"x{index + 1}"], name=f"relu{index}", alpha=0.1))
+    value = helper.make_tensor_value_info
+    inputs, outputs = [value("x0", 1, [2])], [value(f"x{NODES // 2}", 1, [2])]
+    graph = helper.make_graph(nodes, "chain", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def digest(result: Any) -> str:
+    """Return a digest of a text, or of a message's bytes."""
+    data = result.encode() if isinstance(result, str) else result.SerializeToString(deterministic=True)
+    return hashlib.blake2b(data).hexdigest()
+
+
+def helper_side(is_ours: bool) -> Callable[[], object]:
+    onnx = import_onnx(is_ours)
+    return lambda: build(onnx)
+
+
+def on_model(is_ours: bool, act: Callable[[Any, Any], object]) -> Callable[[], object]:
+    """Parse the model, as it comes from a file, and do something with it."""
+    onnx = import_onnx(is_ours)
+    data = build(onnx).SerializeToString()
+    return lambda: act(onnx, onnx.load_model_from_string(data))
+
+
+def merge(onnx: Any, model: Any) -> object:
+    """Put two copies behind one another with `onnx.compose`."""
+    second = onnx.compose.add_prefix(model, "second/")
+    return onnx.compose.merge_models(model, second, [(model.graph.output[0].name, "second/x0")])
+
+
+def through_onnx_ir(onnx: Any, model: Any) -> object:
+    """Turn it into onnx-ir's model and back."""
+    import onnx_ir
+
+    return onnx_ir.serde.serialize_model(onnx_ir.serde.deserialize_model(model))
+
+
+def through_graphsurgeon(onnx: Any, model: Any) -> object:
+    """Turn it into graphsurgeon's graph, clean that up, and back."""
+    import onnx_graphsurgeon
+
+    graph = onnx_graphsurgeon.import_onnx(model)
+    return onnx_graphsurgeon.export_onnx(graph.cleanup().toposort())
+
+
+def need(package: str) -> Callable[[], None]:
+    """Make what skips a row where a package is not installed."""
+
+    def prepare() -> None:
+        if find_spec(package) is None:
+            raise Skip(f"{package} is not installed")
+
+    return prepare
+
+
+def make_row(work: str, act: Callable[[Any, Any], object], package: str = "onnx") -> Row:
+    """Make the row of something that is done with the model."""
+    return Row(
+        work,
+        ours=lambda: on_model(True, act),
+        official=lambda: on_model(False, act),
+        prepare=need(package),
+        fingerprint=digest,
+        goal=1,
+    )
+
+
+ROWS = [
+    Row(
+        "`onnx.helper`: make 20,000 nodes, under `onnxwire.dropin`",
+        ours=lambda: helper_side(True),
+        official=lambda: helper_side(False),
+        fingerprint=digest,
+        goal=1,
+    ),
+    make_row("`onnx.compose`: merge two models of 20,000 nodes, the same", merge),
+    make_row("onnx-ir: 20,000 nodes there and back, the same", through_onnx_ir, "onnx_ir"),
+    make_row("graphsurgeon: 20,000 nodes there and back, the same", through_graphsurgeon, "onnx_graphsurgeon"),
+    make_row("`str(model)` of 20,000 nodes, the same", lambda _, model: str(model)),
+]
