@@ -23,6 +23,7 @@ PIECES = [
     "unpack_bits",
     "import_time",
     "info_command",
+    "remote",
     "rename_node",
     "unpack",
     "build_nodes",

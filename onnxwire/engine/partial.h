@@ -22,6 +22,11 @@ static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size
     return VirtualAlloc(start + offset, n, MEM_COMMIT, PAGE_READWRITE) == NULL ? -1 : 0;
 }
 
+static inline void ow_populate(uint8_t *start, size_t n) {
+    (void)start;
+    (void)n;
+}
+
 static inline void ow_release(uint8_t *start, size_t size) {
     (void)size;
     VirtualFree(start, 0, MEM_RELEASE);
@@ -57,6 +62,16 @@ static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size
     OW_SHOW(start + offset, n);
     if (OW_RESERVED != PROT_NONE || mprotect(start + offset, n, PROT_READ | PROT_WRITE) == 0) return 0;
     return mprotect(start, size, PROT_READ | PROT_WRITE);
+}
+
+/* Makes pages that are about to be written at once, rather than one by one as they are touched. */
+static inline void ow_populate(uint8_t *start, size_t n) {
+#if defined(MADV_POPULATE_WRITE)
+    if (n >= 1 << 16) (void)madvise(start, n, MADV_POPULATE_WRITE);
+#else
+    (void)start;
+    (void)n;
+#endif
 }
 
 static inline void ow_release(uint8_t *start, size_t size) {

@@ -13,10 +13,8 @@ from libc.string cimport memcpy
 cdef extern from "partial.h" nogil:
     uint8_t* ow_reserve(size_t size)
     int ow_open_range(uint8_t* start, size_t size, size_t offset, size_t n)
+    void ow_populate(uint8_t* start, size_t n)
     void ow_release(uint8_t* start, size_t size)
-
-cdef extern from "advise.h" nogil:
-    void ow_enlarge(void* p, size_t size)
 
 from onnxwire.errors import ClosedError, SourceError
 
@@ -207,7 +205,8 @@ cdef class PartialMemory:
             if self.has(self.start + offset, n):
                 return
             with nogil:
-                ow_enlarge(self.start + offset, <size_t>n)
+                # Not in large pages: to find room for them took three times as long as the copy.
+                ow_populate(self.start + offset, <size_t>n)
                 memcpy(self.start + offset, buffer.buf, <size_t>n)
             while page <= last:
                 if not self.pages[page // 64] >> (page % 64) & 1:

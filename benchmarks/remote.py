@@ -1,0 +1,163 @@
+"""A model of 1 GiB on a server of the loopback that waits 30 ms before each answer."""
+
+import atexit
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from benchmarks import list_initializers, weights
+from benchmarks.row import Row
+
+PATH = list_initializers.PATH
+PIECE = 1 << 23
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers requests for ranges of the file, 30 ms late."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Send a range, or all."""
+        import time
+
+        time.sleep(0.03)
+        size = PATH.stat().st_size
+        wanted = self.headers.get("Range")
+        start, end = 0, size
+        if wanted:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(int(last) + 1 if last else size, size)
+        self.send_response(206 if wanted else 200)
+        self.send_header("ETag", '"one"')
+        self.send_header("Content-Length", str(end - start))
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        self.end_headers()
+        self.wfile.flush()
+        with PATH.open("rb") as file:
+            while start < end:
+                start += os.sendfile(self.connection.fileno(), file.fileno(), start, end - start)
+
+    def log_message(self, *args: object) -> None:
+        """Log nothing."""
+
+
+def serve() -> None:
+    """Answer for ever, after the port was printed."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+def start_server() -> str:
+    """Start a server in a process of its own, which ends with this one; returns the folder's address."""
+    code = "from benchmarks.remote import serve; serve()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    atexit.register(process.kill)
+    assert process.stdout is not None
+    return f"http://127.0.0.1:{process.stdout.readline().strip()}"
+
+
+def prepare() -> None:
+    """Make the file."""
+    weights.require("obstore")
+    list_initializers.prepare()
+
+
+def listed(model: Any) -> list[tuple[str, int, tuple[int, ...]]]:
+    return [(tensor.name, tensor.data_type, tuple(tensor.dims)) for tensor in model.graph.initializer]
+
+
+def ours() -> Callable[[], object]:
+    import onnxwire
+
+    address = f"{start_server()}/{PATH.name}"
+
+    def operation() -> object:
+        with onnxwire.load(address) as model:
+            return listed(model)
+
+    return operation
+
+
+def official() -> Callable[[], object]:
+    import shutil
+    import urllib.request
+
+    import onnx
+
+    address = f"{start_server()}/{PATH.name}"
+
+    def operation() -> object:
+        with tempfile.TemporaryDirectory(dir=PATH.parent) as folder:
+            copy = Path(folder) / PATH.name
+            with urllib.request.urlopen(address) as answer, copy.open("wb") as file:
+                shutil.copyfileobj(answer, file, PIECE)
+            return listed(onnx.load(str(copy)))
+
+    return operation
+
+
+def fetch_all() -> Callable[[], object]:
+    import onnxwire
+
+    model = onnxwire.load(f"{start_server()}/{PATH.name}")
+    tensors = [tensor for tensor in model.graph.initializer if tensor.HasField("raw_data")]
+
+    def operation() -> object:
+        onnxwire.prefetch(tensors)
+        return sum(tensor.numpy().nbytes for tensor in tensors)
+
+    return operation
+
+
+def get_ranges() -> Callable[[], object]:
+    from obstore.store import HTTPStore
+
+    import onnxwire
+
+    address = start_server()
+    store = HTTPStore.from_url(address, client_options={"allow_http": True})
+    with onnxwire.load(f"{address}/{PATH.name}") as model:
+        found = [info for info in onnxwire.tensors(model) if info.path.startswith("graph.initializer")]
+        spans = [(info.offset, info.nbytes) for info in found if info.offset is not None]
+    starts = [place for offset, size in spans for place in range(offset, offset + size, PIECE)]
+    ends = [
+        min(place + PIECE, offset + size) for offset, size in spans for place in range(offset, offset + size, PIECE)
+    ]
+
+    def operation() -> object:
+        return sum(len(data) for data in store.get_ranges(PATH.name, starts=starts, ends=ends, coalesce=0))
+
+    return operation
+
+
+ROWS = [
+    Row(
+        "list the 103 initializers of a 1 GiB file on a server, 30 ms a trip (official: after downloading it)",
+        prepare=prepare,
+        inputs=(PATH,),
+        ours=ours,
+        official=official,
+        fingerprint=lambda result: result,
+        memory_goal=2e7,
+        repeats=3,
+    ),
+    Row(
+        "fetch all weights of it into arrays, beside obstore's get_ranges of the same bytes",
+        prepare=prepare,
+        inputs=(PATH,),
+        ours=fetch_all,
+        official=get_ranges,
+        fingerprint=lambda result: result,
+        goal=0.8,
+        repeats=3,
+        beside="get_ranges",
+    ),
+]
