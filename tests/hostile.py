@@ -544,6 +544,14 @@ def run(size, slack, models=None, calls=None, report=None):
     return faults
 
 
+def run_pairs(size, slack, pairs):
+    """Run some calls on some models, both by their names; returns a line for each that does not keep to the limits."""
+    faults = []
+    for kind, labels in pairs.items():
+        faults += run(size, slack, {kind: MODELS[kind]}, {label: CALLS[label] for label in labels})
+    return faults
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=2_000_000)
