@@ -91,6 +91,8 @@ def lockstep(source, leader, trace):
             source.done()
         if a is Skipped or b is Skipped:
             continue
+        if isinstance(b, UnicodeDecodeError) and not isinstance(a, UnicodeDecodeError):
+            return None  # see `text` of DIFFERENCES
         compare(line, a, b)
         if isinstance(a, Exception):
             if ours.contents() != before[0]:

@@ -40,6 +40,8 @@ DIFFERENCES = {
     "indices": "An index whose `__index__` fails, or that is too large for the machine, raises what a list raises;"
     " officially always a TypeError. Drawn only where nothing is compared.",
     "doubt": "`load` refuses what looks like another kind of file; then FromString takes its place.",
+    "text": "A string that is not valid UTF-8 is read, copied and merged with surrogates for what is not; officially"
+    " that raises UnicodeDecodeError, and a program ends there.",
     "repr": "`repr` of a message is one short line; it is only called.",
     "buffers": "Sequences of numbers are buffers; officially a list stands for the buffer.",
     "close": "Nothing closes officially. What a document has is `gone` before `close`.",
