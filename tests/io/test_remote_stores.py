@@ -202,7 +202,7 @@ COMMANDS = {
     "stats": ["stats", "URL", "--json"],
     "check": ["check", "URL"],
     "diff": ["diff", "URL", "URL"],
-    "extract": ["extract", "URL", "--inputs", "x0", "--outputs", "x30", "-o", "OUT"],
+    "extract": ["extract", "URL", "--inputs", "x3", "--outputs", "x30", "-o", "OUT"],
     "unpack": ["unpack", "URL", "-o", "OUT"],
     "pack": ["pack", "URL", "-o", "OUT"],
     "set": ["set", "URL", "producer_name=p", "-o", "OUT"],
