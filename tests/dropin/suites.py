@@ -19,14 +19,15 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
 # The sources, the folder of the tests in them, and the tests that need models from the network or read the command
-# line. The sources of onnx-ir bring no tests; the newest of onnxconverter-common that do are those of 1.14.
+# line; test_shape_folding fails in three of its nine tests either way, in others of them when it runs alone. The sources
+# of onnx-ir bring no tests; the newest of onnxconverter-common that do are those of 1.14.
 SUITES = {
     "onnx": ("onnx==1.23.2", "tests/python", []),
     "onnxconverter-common": ("onnxconverter-common==1.14.0", "tests", []),
     "onnxslim": (
         "onnxslim==0.1.98",
         "tests",
-        ["amd", "benchmark", "folder", "modelzoo", "nvidia", "onnx_nets", "ultralytics"],
+        ["amd", "benchmark", "folder", "modelzoo", "nvidia", "onnx_nets", "shape_folding", "ultralytics"],
     ),
 }
 
