@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
 # The sources, the folder of the tests in them, and the tests that need models from the network or read the command
-# line; test_shape_folding fails in three of its nine tests either way, in others of them when it runs alone. The sources
+# line; test_shape_folding fails in three of nine tests either way, in others when it runs alone. The sources
 # of onnx-ir bring no tests; the newest of onnxconverter-common that do are those of 1.14.
 SUITES = {
     "onnx": ("onnx==1.23.2", "tests/python", []),
