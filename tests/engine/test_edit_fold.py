@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tracemalloc
 
@@ -111,6 +112,7 @@ def test_empty_messages_that_were_added_are_each_their_own():
     assert [node.name for node in graph.node] == [f"n{i}" for i in range(COUNT)]
 
 
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="there only messages of 24 bytes are folded")
 @pytest.mark.parametrize("levels", [1, 3])
 def test_what_is_built_takes_little_more_memory_than_its_bytes(levels):
     def build(graph, left):
