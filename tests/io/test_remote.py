@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -223,11 +226,15 @@ def test_two_processes_share_a_cache(tmp_path) -> None:
     assert len(sums) == 1 and int(sums.pop()) > 0
 
 
-def test_ctrl_c_ends_a_read_at_once() -> None:
-    import signal
-    import threading
-    import time
+@pytest.fixture
+def heed_interrupts():
+    """As in a terminal: a shell has its background jobs ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
+
+def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
     pieces = model([9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}, stall=20) as server, ow.load(f"{server.url}/m.onnx") as message:
         list(message.graph.initializer)
