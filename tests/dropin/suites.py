@@ -69,6 +69,16 @@ def run(sources: Path, tests: Path, left_out: list[str], is_ours: bool) -> tuple
     return outcomes, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def has_another_name(test: str, theirs: dict[str, str], ours: dict[str, str]) -> bool:
+    """Whether a test is called otherwise here, and all of its function pass.
+
+    pytest calls the case of a message by its `__name__`, which messages of protobuf have, and else by its number.
+    """
+    function = test.partition("[")[0] + "["
+    outcomes = [[outcomes[name] for name in outcomes if name.startswith(function)] for outcomes in (theirs, ours)]
+    return test not in ours and len(outcomes[0]) == len(outcomes[1]) and {*outcomes[1]} == {"passed"}
+
+
 def main() -> int:
     """Run the suites and tell where they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,7 +93,7 @@ def main() -> int:
         theirs, their_time = run(sources, sources / tests, left_out, False)
         ours, our_time = run(sources, sources / tests, left_out, True)
         passed = [test for test, outcome in theirs.items() if outcome == "passed"]
-        failed = [test for test in passed if ours.get(test) != "passed"]
+        failed = [test for test in passed if ours.get(test) != "passed" and not has_another_name(test, theirs, ours)]
         kept = len(passed) - len(failed)
         print(f"{name}: {len(passed):,} of {len(theirs):,} pass on protobuf, {kept:,} of those here")
         print(f"{name}: {their_time:.0f} s of processors on protobuf, {our_time:.0f} s here")
