@@ -27,27 +27,27 @@ _LONGEST = 200  # letters of a name
 class Connections:
     """Which nodes of a graph make and take which values.
 
-    producer: the place of the node that makes a value. consumers: the places of those that take it, in order, those
-    included that take it inside their subgraphs. inputs, outputs: of the graph. initializers: places by name. sparse:
-    places of sparse ones.
+    producer: the index of the node that makes a value. consumers: the indices of those that take it, in order, those
+    included that take it inside their subgraphs. inputs, outputs: of the graph. initializers: indices by name. sparse:
+    indices of sparse ones.
     """
 
     def __init__(self, scope: Scope) -> None:
         self.producer: dict[str, int] = {}
         self.consumers: dict[str, list[int]] = {}
-        for place, node in enumerate(scope.node):
+        for index, node in enumerate(scope.node):
             for name in node.output:
                 if name:
-                    self.producer[name] = place
+                    self.producer[name] = index
             for name in self.takes(node):
-                self.consumers.setdefault(name, []).append(place)
+                self.consumers.setdefault(name, []).append(index)
         self.initializers: dict[str, int] = {}
         self.sparse: dict[str, int] = {}
         if isinstance(scope, GraphProto):
             self.inputs = {value.name for value in scope.input}
             self.outputs = {value.name for value in scope.output}
-            self.initializers = {tensor.name: place for place, tensor in enumerate(scope.initializer)}
-            self.sparse = {sparse.values.name: place for place, sparse in enumerate(scope.sparse_initializer)}
+            self.initializers = {tensor.name: index for index, tensor in enumerate(scope.initializer)}
+            self.sparse = {sparse.values.name: index for index, sparse in enumerate(scope.sparse_initializer)}
         else:
             self.inputs, self.outputs = set(scope.input), set(scope.output)
 
@@ -67,7 +67,7 @@ class Box:
     label: str
     path: str = ""
     op_type: str = ""
-    place: int = 0
+    index: int = 0
     width: float = _WIDTH
     height: float = _HEIGHT
     x: float = 0
@@ -110,15 +110,15 @@ class Drawing:
         return number
 
 
-def around(scope: Scope, path: str, connections: Connections, place: int, hops: int) -> Drawing:
+def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
     """Draw a node with those that it is connected with by `hops` steps, before it and after it.
 
-    scope, path: the graph or function, and its path. place: of the node in it. hops: 0 or more. The nearest 36 nodes
+    scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. The nearest 36 nodes
     are drawn, each with up to 24 boxes of values and 8 edges to another one; each says how many of its connections are
     not.
     """
     nodes = scope.node
-    chosen = _nearest(nodes, connections, place, hops)
+    chosen = _nearest(nodes, connections, index, hops)
     drawing = Drawing()
     numbers: dict[int, int] = {}
     for other in sorted(chosen):
@@ -127,15 +127,15 @@ def around(scope: Scope, path: str, connections: Connections, place: int, hops: 
         numbers[other] = len(drawing.boxes)
         drawing.boxes.append(Box("node", _short(name), f"{path}.node[{other}]", _short(node.op_type), other))
     for other in numbers:
-        _connect(drawing, scope, path, connections, other, numbers, other == place)
+        _connect(drawing, scope, path, connections, other, numbers, other == index)
     _lay_out(drawing)
     return drawing
 
 
-def _nearest(nodes: Any, connections: Connections, place: int, hops: int) -> set[int]:
-    """The places of the nodes to draw, nearest first, before the node and after it by turns."""
-    chosen = {place}
-    before, behind = [place], [place]
+def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
+    """The indices of the nodes to draw, nearest first, before the node and after it by turns."""
+    chosen = {index}
+    before, behind = [index], [index]
     for _ in range(hops):
         sources = (
             connections.producer[name]
@@ -154,15 +154,15 @@ def _nearest(nodes: Any, connections: Connections, place: int, hops: int) -> set
     return chosen
 
 
-def _take(places: Iterable[int], chosen: set[int], most: int) -> list[int]:
-    """Choose what is new of some places, as long as there is room."""
+def _take(indices: Iterable[int], chosen: set[int], most: int) -> list[int]:
+    """Choose what is new of some indices, as long as there is room."""
     taken: list[int] = []
-    for place in places:
+    for index in indices:
         if len(chosen) > _MOST or len(taken) >= most:
             break
-        if place not in chosen:
-            chosen.add(place)
-            taken.append(place)
+        if index not in chosen:
+            chosen.add(index)
+            taken.append(index)
     return taken
 
 
@@ -171,13 +171,13 @@ def _connect(
     scope: Scope,
     path: str,
     connections: Connections,
-    place: int,
+    index: int,
     numbers: dict[int, int],
     is_focus: bool,
 ) -> None:
     """Add the edges that lead to a box, and the boxes of values that no node makes or only the caller takes."""
     boxes = drawing.boxes
-    node, number = scope.node[place], numbers[place]
+    node, number = scope.node[index], numbers[index]
     box, limit = boxes[number], len(boxes) + _MOST_VALUES
     weights = 0
     for name in connections.takes(node):
@@ -214,10 +214,10 @@ def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
 
 
 def _lay_out(drawing: Drawing) -> None:
-    """Give each box its row and place, and each edge the points where it passes a row.
+    """Give each box its row and position, and each edge the points where it passes a row.
 
     The way of Sugiyama et al. (1981): rows by the longest way, points where long edges pass, an order within the rows
-    that crosses few edges, then places near to the neighbours'.
+    that crosses few edges, then positions near to the neighbours'.
     """
     boxes = drawing.boxes
     _set_rows(drawing)
@@ -267,7 +267,7 @@ def _set_rows(drawing: Drawing) -> None:
     """Give each box its row: below all that lead to it. Edges that lead back are left out of it, and of the drawing."""
     boxes = drawing.boxes
     order = {"input": -1, "weight": -1, "outer": -1, "output": 1 << 62}
-    rank = [order.get(box.kind, box.place) for box in boxes]
+    rank = [order.get(box.kind, box.index) for box in boxes]
     # A damaged graph may have cycles; a sound one is sorted.
     drawing.edges = [edge for edge in dict.fromkeys(drawing.edges) if rank[edge[0]] < rank[edge[1]]]
     for start, end, _ in sorted(drawing.edges, key=lambda edge: rank[edge[1]]):
@@ -283,17 +283,17 @@ def _set_rows(drawing: Drawing) -> None:
 
 
 def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: bool) -> None:
-    """Sort each row by the mean place of the neighbours in the row before it."""
+    """Sort each row by the mean position of the neighbours in the row before it."""
     for i in range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1):
         before = rows[i - 1] if downwards else rows[i + 1]
-        places = {number: place / max(len(before) - 1, 1) for place, number in enumerate(before)}
+        positions = {number: position / max(len(before) - 1, 1) for position, number in enumerate(before)}
 
-        def mean(number: int, own: float, places: dict[int, float] = places) -> float:
-            near = [places[other] for other in neighbours.get(number, ()) if other in places]
+        def mean(number: int, own: float, positions: dict[int, float] = positions) -> float:
+            near = [positions[other] for other in neighbours.get(number, ()) if other in positions]
             return sum(near) / len(near) if near else own
 
         row = rows[i]
-        keys = {number: mean(number, place / max(len(row) - 1, 1)) for place, number in enumerate(row)}
+        keys = {number: mean(number, position / max(len(row) - 1, 1)) for position, number in enumerate(row)}
         row.sort(key=keys.__getitem__)
 
 
@@ -317,13 +317,13 @@ def _spread_out(
             for number in row:
                 near = neighbours.get(number)
                 wanted.append(sum(x[n] for n in near) / len(near) if near else x[number])
-            for number, place in zip(row, _apart(row, wanted, widths), strict=True):
-                x[number] = place
+            for number, middle in zip(row, _apart(row, wanted, widths), strict=True):
+                x[number] = middle
     return x
 
 
 def _apart(row: list[int], wanted: list[float], widths: list[float]) -> list[float]:
-    """The places nearest to those wanted, by least squares, at which nothing overlaps.
+    """The positions nearest to those wanted, by least squares, at which nothing overlaps.
 
     Without the room that each needs this is isotonic regression: neighbours in the wrong order are put together at
     their mean (Ayer et al. 1955).

@@ -99,18 +99,18 @@ class Queries:
 
         scope: its path. search: words that must all be in the node's name, operator, domain or values, in letters of
         either case. start: the first that is wanted of those found; count: how many, up to 1,000.
-        Returns total (how many were found) and rows: place, path, name, op_type, domain.
+        Returns total (how many were found) and rows: index, path, name, op_type, domain.
         """
         nodes = self._scope(scope).node
-        places = self._found(("nodes", scope, search), search, lambda: map(_node_text, nodes))
-        chosen = places if places is not None else range(len(nodes))
+        indices = self._found(("nodes", scope, search), search, lambda: map(_node_text, nodes))
+        chosen = indices if indices is not None else range(len(nodes))
         rows = []
-        for place in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
-            node = nodes[place]
+        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+            node = nodes[index]
             rows.append(
                 {
-                    "place": place,
-                    "path": f"{scope}.node[{place}]",
+                    "index": index,
+                    "path": f"{scope}.node[{index}]",
                     "name": node.name or next(iter(node.output), ""),
                     "op_type": node.op_type,
                     "domain": node.domain,
@@ -121,17 +121,17 @@ class Queries:
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
         """List the initializers of a graph, some at a time; arguments as for `nodes`.
 
-        Returns total and rows: place, path, name, data_type, shape, bytes. Of a function there are none.
+        Returns total and rows: index, path, name, data_type, shape, bytes. Of a function there are none.
         """
         graph = self._scope(scope)
         if not isinstance(graph, GraphProto):
             return {"total": 0, "rows": []}
         tensors = graph.initializer
-        places = self._found(("tensors", scope, search), search, lambda: map(_tensor_text, tensors))
-        chosen = places if places is not None else range(len(tensors))
+        indices = self._found(("tensors", scope, search), search, lambda: map(_tensor_text, tensors))
+        chosen = indices if indices is not None else range(len(tensors))
         rows = []
-        for place in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
-            rows.append({"place": place} | _tensor_row(tensors[place], f"{scope}.initializer[{place}]"))
+        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+            rows.append({"index": index} | _tensor_row(tensors[index], f"{scope}.initializer[{index}]"))
         return {"total": len(chosen), "rows": rows}
 
     def node(self, path: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Queries:
 
         path: of the node. Raises PathError where there is no node.
         """
-        node, scope_path, place = self._node(path)
+        node, scope_path, index = self._node(path)
         scope = self._scope(scope_path)
         connections = self._connections(scope_path)
         types = self._types(scope_path)
@@ -147,7 +147,7 @@ class Queries:
         return {
             "path": path,
             "scope": scope_path,
-            "place": place,
+            "index": index,
             "name": node.name,
             "op_type": node.op_type,
             "domain": node.domain,
@@ -181,11 +181,11 @@ class Queries:
         if name in connections.producer:
             return entry | {"kind": "node", "path": f"{path}.node[{connections.producer[name]}]"}
         if isinstance(scope, GraphProto) and name in connections.initializers:
-            place = connections.initializers[name]
-            tensor = scope.initializer[place]
+            index = connections.initializers[name]
+            tensor = scope.initializer[index]
             shape = ", ".join(map(str, tensor.dims))
             entry["type"] = f"{name_of(tensor.data_type).lower()}[{shape}]"
-            return entry | {"kind": "weight", "path": f"{path}.initializer[{place}]"}
+            return entry | {"kind": "weight", "path": f"{path}.initializer[{index}]"}
         if name in connections.sparse:
             return entry | {"kind": "weight", "path": f"{path}.sparse_initializer[{connections.sparse[name]}].values"}
         if name in connections.inputs:
@@ -204,9 +204,9 @@ class Queries:
         hidden: how many of its connections are not drawn), edges (from and to, numbers of boxes, value, points that
         they pass) and focus, the number of the node's box. Raises PathError where there is no node.
         """
-        _, scope_path, place = self._node(path)
+        _, scope_path, index = self._node(path)
         connections = self._connections(scope_path)
-        drawing = around(self._scope(scope_path), scope_path, connections, place, min(max(hops, 0), _MOST_HOPS))
+        drawing = around(self._scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MOST_HOPS))
         names = ("kind", "label", "path", "op_type", "x", "y", "width", "height", "hidden")
         boxes = [{name: getattr(box, name) for name in names} for box in drawing.boxes]
         return {
@@ -217,7 +217,7 @@ class Queries:
                 {"from": start, "to": end, "value": value, "points": points}
                 for (start, end, value), points in zip(drawing.edges, drawing.bends, strict=True)
             ],
-            "focus": next(i for i, box in enumerate(drawing.boxes) if box.kind == "node" and box.place == place),
+            "focus": next(i for i, box in enumerate(drawing.boxes) if box.kind == "node" and box.index == index),
         }
 
     def tensor(self, path: str) -> dict[str, Any]:
@@ -239,11 +239,11 @@ class Queries:
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:
             nodes = self._scope(match[1]).node
-            places = self._connections(match[1]).consumers.get(tensor.name, [])
-            result["count"] = len(places)
+            indices = self._connections(match[1]).consumers.get(tensor.name, [])
+            result["count"] = len(indices)
             result["consumers"] = [
                 {"path": f"{match[1]}.node[{n}]", "op_type": nodes[n].op_type, "name": nodes[n].name}
-                for n in places[:_SHOWN]
+                for n in indices[:_SHOWN]
             ]
         return result
 
@@ -290,7 +290,7 @@ class Queries:
         return scope
 
     def _node(self, path: str) -> tuple[NodeProto, str, int]:
-        """The node at a path, the path of its graph, and its place there."""
+        """The node at a path, the path of its graph, and its index there."""
         found = self._resolve(path, NodeProto, "node")
         scope = found.path.rpartition(".node[")[0]
         if found.place is None:
@@ -314,13 +314,13 @@ class Queries:
         return {value.name: describe_type(value.type) for value in values}
 
     def _found(self, key: tuple[str, ...], search: str, texts: Callable[[], Any]) -> list[int] | None:
-        """The places of the texts that have all words in them; None where no word is searched for."""
+        """The indices of the texts that have all words in them; None where no word is searched for."""
         words = search.casefold().split()
         if not words:
             return None
         return self._keep(  # type: ignore[no-any-return]
             key,
-            lambda: [place for place, text in enumerate(texts()) if all(word in text.casefold() for word in words)],
+            lambda: [index for index, text in enumerate(texts()) if all(word in text.casefold() for word in words)],
         )
 
     def _keep(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
@@ -341,8 +341,8 @@ class Queries:
 def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
     """The largest tensors of a model, wherever they are: path, name, data_type, shape, bytes."""
     largest: list[tuple[int, int, str, TensorProto]] = []
-    for place, (path, tensor) in enumerate(find_tensors(model)):
-        entry = (tensor_bytes(tensor), -place, path, tensor)
+    for index, (path, tensor) in enumerate(find_tensors(model)):
+        entry = (tensor_bytes(tensor), -index, path, tensor)
         if len(largest) < count:
             heapq.heappush(largest, entry)
         elif entry > largest[0]:

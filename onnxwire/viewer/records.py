@@ -1,4 +1,4 @@
-"""The bytes of fields, with their places in the file."""
+"""The bytes of fields, with their offsets in the file."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     if span is None:
         raise PathError("it is not a message in the file", path, document.name)
     fields = found.DESCRIPTOR.fields_by_number
-    place, end = span
+    offset, end = span
     counts: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     total = 0
-    while place < end:
-        number, wire, value, after, raw = read_record(document, place, end)
+    while offset < end:
+        number, wire, value, after, raw = read_record(document, offset, end)
         if after is None:
-            raise fault_at(document, place, end)
+            raise fault_at(document, offset, end)
         field = fields.get(number)
         if field is not None and not field.accepts(wire):
             field = None
@@ -119,7 +119,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
                     "name": field.name if field is not None else None,
                     "path": here,
                     "wire": _WIRES.get(wire, "group"),
-                    "offset": place,
+                    "offset": offset,
                     "value": value,
                     "length": after - value,
                     "text": _text(root, field, wire, value, after, raw),
@@ -128,7 +128,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
             )
         counts[number] = counts.get(number, 0) + 1
         total += 1
-        place = after
+        offset = after
     return {"total": total, "rows": rows}
 
 

@@ -125,11 +125,11 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
     total = sum(sizes.values())
     names = sorted(groups, key=lambda name: -sizes[name])
     drawn = []
-    for i, (name, place) in enumerate(
+    for i, (name, rectangle) in enumerate(
         zip(names, lay_out([sizes[name] for name in names], _WIDTH, _HEIGHT), strict=True)
     ):
         color = 1 + i % _COLORS if name else 0
-        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], place, total)}</g>')
+        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], rectangle, total)}</g>')
     label = f"Treemap of {count_text(len(tensors), 'tensor')}"
     label += f"; the largest is {tensors[0]['name']}" if tensors else ""
     body = "\n".join(drawn)
@@ -150,28 +150,28 @@ def _group(name: str) -> str:
     return ".".join(steps[:-1]) or name
 
 
-def _draw_group(name: str, pieces: list[dict[str, Any]], place: Rectangle, total: int) -> str:
+def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
     """The pieces of a group, below a line with its name where there is room."""
-    x, y, width, height = place
+    x, y, width, height = rectangle
     letters = int((width - 8) / _LETTER)
     heading = ""
     if len(pieces) > 1 and letters >= 4 and height >= 60:
         shown = _end(name, letters)
         heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
         y, height = y + _HEADING, height - _HEADING
-    places = lay_out([piece["bytes"] for piece in pieces], width, height)
+    rectangles = lay_out([piece["bytes"] for piece in pieces], width, height)
     start = len(name) + 1 if heading else 0
     return heading + "\n".join(
         _draw_piece(piece, start, Rectangle(x + p.x, y + p.y, p.width, p.height), total)
-        for piece, p in zip(pieces, places, strict=True)
+        for piece, p in zip(pieces, rectangles, strict=True)
     )
 
 
-def _draw_piece(piece: dict[str, Any], start: int, place: Rectangle, total: int) -> str:
+def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
     """A tensor, with its name from some letter on and its size where there is room."""
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
     title = f"{name}\n{_shape(piece)}\n" if piece["path"] else f"{name}\n"
-    x, y, width, height = (round(value, 1) for value in place)
+    x, y, width, height = (round(value, 1) for value in rectangle)
     letters = int((width - 8) / _LETTER)
     shown = name[start:] if start < len(name) else name
     text = ""

@@ -73,7 +73,7 @@ def heat_map(
     """Draw two axes of a tensor as a picture of cells, each the mean of a block of elements.
 
     axes: that of the rows and that of the columns, by default the last two; a vector is one row. at: for each axis the
-    place at which the others are cut, by default 0. window: top, left, bottom and right, the part that is drawn, by
+    index at which the others are cut, by default 0. window: top, left, bottom and right, the part that is drawn, by
     default all. size: the most rows and columns of cells. extreme: instead of the mean, the value farthest from
     0. Where all of the window would be more than 8 MiB to touch, some lines of each block stand for it.
     Returns values (row by row, None where nothing is finite), height and width in cells, shape of the slice, window,
@@ -85,22 +85,22 @@ def heat_map(
 
     values = _Values(tensor)
     rank = len(values.shape)
-    # What is not there is an axis of one place, before the others.
+    # What is not there is an axis of length 1, before the others.
     shape = (1,) * (2 - rank) + values.shape
     added = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
         raise tensor_error(tensor, f"the axes {rows} and {columns} are no two of its {len(shape)}")
-    places = [*(at or ()), *[0] * len(shape)][: len(shape)]
-    for axis, (place, length) in enumerate(zip(places, shape, strict=True)):
-        if axis not in (rows, columns) and not 0 <= place < max(length, 1):
-            raise tensor_error(tensor, f"place {place} is not on axis {axis}, which has {length}")
+    indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
+    for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
+        if axis not in (rows, columns) and not 0 <= index < max(length, 1):
+            raise tensor_error(tensor, f"index {index} is not on axis {axis}, which has {length}")
     top, left, bottom, right = window or (0, 0, shape[rows], shape[columns])
     top, left = max(top, 0), max(left, 0)
     bottom, right = min(bottom, shape[rows]), min(right, shape[columns])
     result: dict[str, Any] = {
         "axes": [rows, columns],
-        "at": places,
+        "at": indices,
         "shape": [shape[rows], shape[columns]],
         "window": [top, left, bottom, right],
         "elements": max(bottom - top, 0) * max(right - left, 0),
@@ -119,7 +119,7 @@ def heat_map(
     picture = np.full(cells, np.nan)
     nonfinite = read = 0
     for i, lines in enumerate(outer):
-        block = values.read(shape, added, places, outer_axis, inner_axis, first + lines, start, end, inner.places)
+        block = values.read(shape, added, indices, outer_axis, inner_axis, first + lines, start, end, inner.indices)
         read += block.size
         sound = np.isfinite(block)
         nonfinite += int(block.size - sound.sum())
@@ -149,17 +149,17 @@ def heat_map(
 
 
 class _Inner:
-    """Which places of a line are read: all of them one after another, and where those of each cell begin."""
+    """Which elements of a line are read: all of them one after another, and where those of each cell begin."""
 
-    def __init__(self, places: Array, starts: Array) -> None:
-        self.places = places
+    def __init__(self, indices: Array, starts: Array) -> None:
+        self.indices = indices
         self.starts = starts
 
 
 def _picks(outer: int, inner: int, cells: tuple[int, int], step: int) -> tuple[list[Array], _Inner]:
-    """The lines of each row of cells, and the places on them, that are read.
+    """The lines of each row of cells, and the elements on them, that are read.
 
-    outer, inner: the lengths of the two axes; step: bytes from one place of a line to the next. Together they touch
+    outer, inner: the lengths of the two axes; step: bytes from one element of a line to the next. Together they touch
     some BUDGET bytes at most.
     """
     import numpy as np
@@ -217,7 +217,7 @@ class _Values:
         self,
         shape: tuple[int, ...],
         added: int,
-        places: list[int],
+        indices: list[int],
         outer: int,
         inner: int,
         lines: Array,
@@ -225,25 +225,25 @@ class _Values:
         end: int,
         picked: Array,
     ) -> Array:
-        """Some places of some lines; float64, shape (lines, places).
+        """Some elements of some lines; float64, shape (lines, picked).
 
-        shape: of the tensor with the `added` axes before its own. places: at which the other axes are cut. outer: the
-        axis of the lines, a place before `inner`, the axis along them. start, end: the part of the line that `picked`
-        counts from and lies in.
+        shape: of the tensor with the `added` axes before its own. indices: at which the other axes are cut. outer: the
+        axis of the lines, which comes before `inner`, the axis along them. start, end: the part of the line that
+        `picked` counts from and lies in.
         """
         import numpy as np
 
-        index: list[int | slice] = list(places)
-        index[inner] = slice(start, end)
+        selection: list[int | slice] = list(indices)
+        selection[inner] = slice(start, end)
         if self.array is not None:
-            index[outer] = slice(None)
-            table = self.array.reshape(shape)[tuple(index)]
+            selection[outer] = slice(None)
+            table = self.array.reshape(shape)[tuple(selection)]
             # Many lines at once, but never the whole of them as floats.
             return _floats(table[lines[:, None], picked[None, :]])
         rows = []
         for line in lines.tolist():
-            index[outer] = line
-            rows.append(_floats(self.storage.read(tuple(index[added:])))[picked])
+            selection[outer] = line
+            rows.append(_floats(self.storage.read(tuple(selection[added:])))[picked])
         return np.stack(rows)
 
 

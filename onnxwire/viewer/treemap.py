@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Rectangle(NamedTuple):
-    """A place in a picture, in its units."""
+    """Where a rectangle lies in a picture, in its units."""
 
     x: float
     y: float
@@ -41,14 +41,14 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
                 break
             worst, row, end = longer, row + area, end + 1
         depth = row / side if side else 0.0
-        place = 0.0
+        offset = 0.0
         for size in sizes[start:end]:
             length = size * scale / depth if depth else 0.0
             if width >= height:
-                rectangles.append(Rectangle(x, y + place, depth, length))
+                rectangles.append(Rectangle(x, y + offset, depth, length))
             else:
-                rectangles.append(Rectangle(x + place, y, length, depth))
-            place += length
+                rectangles.append(Rectangle(x + offset, y, length, depth))
+            offset += length
         if width >= height:
             x, width = x + depth, max(width - depth, 0.0)
         else:

@@ -269,8 +269,8 @@ def test_bytes_are_shown_with_their_offsets(page):
     page.one("#show-bytes").click()
     page.one(".records .link", "op_type").click()
     assert "Conv" in page.one(".hex .text", "Conv").text
-    place = DIGITS.read_bytes().index(b"Conv")
-    assert page.one(".hex .place").text == str(place)
+    offset = DIGITS.read_bytes().index(b"Conv")
+    assert page.one(".hex .offset").text == str(offset)
 
 
 def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tmp_path):
@@ -301,10 +301,10 @@ def test_names_of_the_model_are_no_markup(open_page, tmp_path):
 
 
 def test_every_control_has_a_name(page):
-    for place in ("node=graph.node[5]", "tensor=graph.initializer[4]", ""):
-        page.driver.execute_script("location.hash = arguments[0]", place)
+    for address in ("node=graph.node[5]", "tensor=graph.initializer[4]", ""):
+        page.driver.execute_script("location.hash = arguments[0]", address)
         page.one("#details #show-bytes")
-        page.wait(lambda p=place: not p.startswith("tensor") or page.all("#heat"))
+        page.wait(lambda a=address: not a.startswith("tensor") or page.all("#heat"))
         nameless = page.driver.execute_script("""
             return [...document.querySelectorAll('button, input, select, [tabindex], [role=listbox], [role=tree]')]
               .filter((one) => one.checkVisibility() && one.id !== 'details')

@@ -66,10 +66,10 @@ def test_nodes_come_some_at_a_time(digits):
 
 def test_search_looks_at_names_operators_and_values(digits):
     def found(search):
-        return [row["place"] for row in digits.nodes(search=search)["rows"]]
+        return [row["index"] for row in digits.nodes(search=search)["rows"]]
 
     texts = [" ".join([node.op_type, node.name, *node.input, *node.output]).lower() for node in MODEL.graph.node]
-    assert found("CONV") == [place for place, text in enumerate(texts) if "conv" in text]
+    assert found("CONV") == [index for index, text in enumerate(texts) if "conv" in text]
     weight = MODEL.graph.initializer[0].name
     assert found(weight) == [i for i, node in enumerate(MODEL.graph.node) if weight in node.input]
     assert found("conv nothing-like-it") == []
@@ -85,16 +85,16 @@ def test_a_hundred_thousand_nodes_are_searched():
 def test_tensors_are_listed_and_searched(digits):
     rows = digits.tensors(search="weight")["rows"]
     assert [row["name"] for row in rows] == [t.name for t in MODEL.graph.initializer if "weight" in t.name]
-    assert rows[0]["shape"] == list(MODEL.graph.initializer[rows[0]["place"]].dims)
+    assert rows[0]["shape"] == list(MODEL.graph.initializer[rows[0]["index"]].dims)
 
 
 def test_a_node_tells_where_its_inputs_come_from(digits):
-    place = next(i for i, node in enumerate(MODEL.graph.node) if node.op_type == "Conv")
-    node = digits.node(f"graph.node[{place}]")
-    assert (node["op_type"], node["name"]) == ("Conv", MODEL.graph.node[place].name)
+    index = next(i for i, node in enumerate(MODEL.graph.node) if node.op_type == "Conv")
+    node = digits.node(f"graph.node[{index}]")
+    assert (node["op_type"], node["name"]) == ("Conv", MODEL.graph.node[index].name)
     assert [value["kind"] for value in node["inputs"]] == ["input", "weight", "weight"]
-    assert digits.tensor(node["inputs"][1]["path"])["name"] == MODEL.graph.node[place].input[1]
-    assert node["outputs"][0]["consumers"] == [f"graph.node[{place + 1}]"]
+    assert digits.tensor(node["inputs"][1]["path"])["name"] == MODEL.graph.node[index].input[1]
+    assert node["outputs"][0]["consumers"] == [f"graph.node[{index + 1}]"]
     kernel = next(one for one in node["attributes"] if one["name"] == "strides")
     assert kernel["text"] == "[1, 1]"
 

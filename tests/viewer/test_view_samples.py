@@ -146,12 +146,14 @@ def test_of_a_big_slice_little_is_read(monkeypatch, axes, shape):
 
 def test_areas_of_a_treemap_are_sizes():
     sizes = [60, 30, 20, 10, 5, 5, 1, 0]
-    places = lay_out(sizes, 400, 300)
-    assert [place.width * place.height for place in places] == pytest.approx([size * 400 * 300 / 131 for size in sizes])
-    assert max(place.x + place.width for place in places) == pytest.approx(400)
-    assert max(place.y + place.height for place in places) == pytest.approx(300)
+    rectangles = lay_out(sizes, 400, 300)
+    assert [rectangle.width * rectangle.height for rectangle in rectangles] == pytest.approx(
+        [size * 400 * 300 / 131 for size in sizes]
+    )
+    assert max(rectangle.x + rectangle.width for rectangle in rectangles) == pytest.approx(400)
+    assert max(rectangle.y + rectangle.height for rectangle in rectangles) == pytest.approx(300)
 
 
 def test_a_treemap_of_nothing_is_empty():
     assert lay_out([], 10, 10) == []
-    assert [place.width * place.height for place in lay_out([0, 0], 10, 10)] == [0, 0]
+    assert [rectangle.width * rectangle.height for rectangle in lay_out([0, 0], 10, 10)] == [0, 0]

@@ -194,7 +194,7 @@ def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
         assert (status, answer) == (400, {"error": "the question lacks a path"})
 
     def fail(**_):
-        raise ValueError("/secret/place.py")
+        raise ValueError("/secret/inside.py")
 
     monkeypatch.setattr(server.queries, "summary", fail, raising=False)
     status, answer = ask(server, key, "summary")

@@ -46,7 +46,7 @@ async function listRecords(table, page, path, start) {
     html("table", { class: "records" },
       html("tr", {}, html("th", { class: "number" }, "offset"), html("th", {}, "field"), html("th", {}, "stored as"), html("th", { class: "number" }, "bytes"), html("th", {}, "value")),
       ...rows),
-    pager(start, answer.total, ROWS, nounText(answer.total, "record"), (place) => listRecords(table, page, path, place)),
+    pager(start, answer.total, ROWS, nounText(answer.total, "record"), (from) => listRecords(table, page, path, from)),
   );
 }
 
@@ -70,14 +70,14 @@ async function showHex(box, path, start, isPayload) {
       return code > 31 && code < 127 ? String.fromCharCode(code) : "·";
     }).join("");
     const hex = bytes.map((byte, i) => (i === LINE / 2 ? ` ${byte}` : byte)).join(" ").padEnd(3 * LINE);
-    lines.push(html("span", { class: "place" }, String(answer.offset + at / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
+    lines.push(html("span", { class: "offset" }, String(answer.offset + at / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
   }
   const go = html("input", { type: "number", min: 0, max: Math.max(answer.length - 1, 0), value: start, "aria-label": "First byte" });
   go.addEventListener("change", () => showHex(box, path, Math.max(Number(go.value) || 0, 0), isPayload));
   box.replaceChildren(
     html("p", { class: "note" }, `${isPayload ? "elements of " : ""}${path || "the file"}: ${sizeText(answer.length)} from byte ${countText(answer.offset - answer.start)} of ${answer.file}`),
     html("pre", { class: "hex mono", tabindex: 0, "aria-label": "Offsets, bytes and text" }, ...lines),
-    html("div", { class: "bar" }, pager(start, answer.length, PAGE, nounText(answer.length, "byte"), (place) => showHex(box, path, place, isPayload)),
+    html("div", { class: "bar" }, pager(start, answer.length, PAGE, nounText(answer.length, "byte"), (from) => showHex(box, path, from, isPayload)),
       answer.length > PAGE ? html("label", { class: "group" }, "from ", go) : ""),
   );
 }

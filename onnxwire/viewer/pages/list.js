@@ -22,19 +22,19 @@ export class VirtualList {
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
-  /** Begin anew, with other rows; the place is that of the active one, or -1. */
-  async reset(place = -1) {
+  /** Begin anew, with other rows; the index is that of the active one, or -1. */
+  async reset(index = -1) {
     this.generation += 1;
     this.pages.clear();
-    this.active = place;
+    this.active = index;
     const generation = this.generation;
-    const start = place < 0 ? 0 : Math.floor(place / PAGE) * PAGE;
+    const start = index < 0 ? 0 : Math.floor(index / PAGE) * PAGE;
     const answer = await this.load(start / PAGE);
     if (generation !== this.generation || !answer) return;
     this.total = answer.total;
     this.counted(this.total);
     this.rows.style.height = `${Math.min(this.total * HEIGHT, TALLEST)}px`;
-    if (place >= 0) this.reveal(place);
+    if (index >= 0) this.reveal(index);
     else this.box.scrollTop = 0;
     this.paint();
   }
@@ -56,8 +56,8 @@ export class VirtualList {
     }
   }
 
-  row(place) {
-    return this.pages.get(Math.floor(place / PAGE))?.[place % PAGE];
+  row(index) {
+    return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE];
   }
 
   /** The first row on the screen; with more rows than pixels can be scrolled, by proportion. */
@@ -73,24 +73,24 @@ export class VirtualList {
     const last = Math.min(first + Math.ceil(this.box.clientHeight / HEIGHT) + 2, this.total);
     const isScaled = this.total * HEIGHT > TALLEST;
     const shown = [];
-    for (let place = first; place < last; place += 1) {
-      const row = this.row(place);
-      const page = Math.floor(place / PAGE);
+    for (let index = first; index < last; index += 1) {
+      const row = this.row(index);
+      const page = Math.floor(index / PAGE);
       if (!row && !this.pages.has(page)) this.load(page).then((answer) => answer && this.paint());
       const element = html(
         "div",
         {
           class: "row",
           role: "option",
-          id: `row-${place}`,
-          "aria-selected": String(place === this.active),
+          id: `row-${index}`,
+          "aria-selected": String(index === this.active),
           "aria-setsize": this.total,
-          "aria-posinset": place + 1,
-          onclick: () => this.go(place),
+          "aria-posinset": index + 1,
+          onclick: () => this.go(index),
         },
         row ? this.draw(row) : [html("div", { class: "name" }, "…")],
       );
-      element.style.top = `${isScaled ? this.box.scrollTop + (place - first) * HEIGHT : place * HEIGHT}px`;
+      element.style.top = `${isScaled ? this.box.scrollTop + (index - first) * HEIGHT : index * HEIGHT}px`;
       shown.push(element);
     }
     this.rows.replaceChildren(...shown);
@@ -98,12 +98,12 @@ export class VirtualList {
     else this.box.removeAttribute("aria-activedescendant");
   }
 
-  reveal(place) {
+  reveal(index) {
     if (this.total * HEIGHT > TALLEST) {
-      this.box.scrollTop = (place / this.total) * (TALLEST - this.box.clientHeight);
+      this.box.scrollTop = (index / this.total) * (TALLEST - this.box.clientHeight);
       return;
     }
-    const top = place * HEIGHT;
+    const top = index * HEIGHT;
     const room = this.box.clientHeight - HEIGHT;
     if (top < this.box.scrollTop || top > this.box.scrollTop + room) {
       this.box.scrollTop = Math.max(top - room / 2, 0);
@@ -111,19 +111,19 @@ export class VirtualList {
   }
 
   /** Make a row the active one, and choose it when it is there. */
-  async go(place) {
-    this.active = place;
-    this.reveal(place);
+  async go(index) {
+    this.active = index;
+    this.reveal(index);
     this.paint();
-    if (!this.row(place)) await this.load(Math.floor(place / PAGE));
-    const row = this.row(place);
-    if (row && this.active === place) this.choose(row);
+    if (!this.row(index)) await this.load(Math.floor(index / PAGE));
+    const row = this.row(index);
+    if (row && this.active === index) this.choose(row);
   }
 
   key(event) {
     if (!this.total || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = Math.max(Math.floor(this.box.clientHeight / HEIGHT) - 1, 1);
-    const places = {
+    const targets = {
       ArrowDown: this.active + 1,
       ArrowUp: this.active - 1,
       PageDown: this.active + step,
@@ -132,8 +132,8 @@ export class VirtualList {
       End: this.total - 1,
       Enter: this.active,
     };
-    if (!(event.key in places)) return;
+    if (!(event.key in targets)) return;
     event.preventDefault();
-    this.go(Math.min(Math.max(places[event.key], 0), this.total - 1));
+    this.go(Math.min(Math.max(targets[event.key], 0), this.total - 1));
   }
 }

@@ -22,11 +22,11 @@ const list = new VirtualList(find("list"), find("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
   draw: (row) => state.kind === "nodes"
     ? [
-        html("div", { class: "top" }, html("span", { class: `op ${familyOf(row.op_type)}` }, row.op_type || "–"), html("span", { class: "place" }, countText(row.place))),
+        html("div", { class: "top" }, html("span", { class: `op ${familyOf(row.op_type)}` }, row.op_type || "–"), html("span", { class: "aside" }, countText(row.index))),
         html("div", { class: "name" }, html("bdi", {}, row.name)),
       ]
     : [
-        html("div", { class: "top" }, html("span", { class: "op" }, row.data_type.toLowerCase(), ` [${row.shape.join(", ")}]`), html("span", { class: "place" }, sizeText(row.bytes))),
+        html("div", { class: "top" }, html("span", { class: "op" }, row.data_type.toLowerCase(), ` [${row.shape.join(", ")}]`), html("span", { class: "aside" }, sizeText(row.bytes))),
         html("div", { class: "name", title: shapeText(row) }, html("bdi", {}, row.name)),
       ],
   choose: (row) => {
@@ -120,7 +120,7 @@ async function show() {
 
 /** Have the list show what is chosen, unless it was chosen there. */
 async function follow(kind, scope, path) {
-  const place = Number(/\[(\d+)\]$/.exec(path)[1]);
+  const index = Number(/\[(\d+)\]$/.exec(path)[1]);
   if (kind === state.kind && scope === state.scope && list.row(list.active)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
@@ -128,7 +128,7 @@ async function follow(kind, scope, path) {
   if (search.value.trim()) {
     list.active = -1;
     list.paint();
-  } else await list.reset(place);
+  } else await list.reset(index);
 }
 
 for (const kind of ["nodes", "tensors"]) {

@@ -83,7 +83,7 @@ class HeatMap {
   constructor(card, tensor) {
     this.card = card;
     this.tensor = tensor;
-    // What is not there is an axis of one place, before the others.
+    // What is not there is an axis of length 1, before the others.
     this.shape = [...Array(Math.max(2 - tensor.shape.length, 0)).fill(1), ...tensor.shape];
     // The two longest: of the kernels of a convolution one alone would be a few cells.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
@@ -139,7 +139,7 @@ class HeatMap {
     };
     const others = this.shape.flatMap((length, axis) => {
       if (this.axes.includes(axis)) return [];
-      const input = html("input", { type: "number", min: 0, max: length - 1, value: this.at[axis], "aria-label": `Place on axis ${axis}` });
+      const input = html("input", { type: "number", min: 0, max: length - 1, value: this.at[axis], "aria-label": `Index on axis ${axis}` });
       input.addEventListener("change", () => {
         this.at[axis] = Math.min(Math.max(Number(input.value) || 0, 0), length - 1);
         this.show();
@@ -180,8 +180,8 @@ class HeatMap {
 
   point(event) {
     const { height, width } = this.answer;
-    const place = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
-    this.cell = [place(event.offsetY / this.canvas.clientHeight, height), place(event.offsetX / this.canvas.clientWidth, width)];
+    const index = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
+    this.cell = [index(event.offsetY / this.canvas.clientHeight, height), index(event.offsetX / this.canvas.clientWidth, width)];
     this.tell();
   }
 
