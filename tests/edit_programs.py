@@ -397,9 +397,9 @@ class Drawing:
         within = [each for each in self.variables if self.is_within(each, v)]
         # See `merged`; bytes may also merge into a member of a oneof before they switch it away.
         if act == "MergeFrom" or (act == "MergeFromString" and not v.type.oneofs):
-            within = [
-                each for each in within if self.leader.names.get(each.parent.name) is not self.leader.names[v.name]
-            ]
+            own = [each for each in within if self.leader.names.get(each.parent.name) is self.leader.names[v.name]]
+            if len(own) < 2:
+                within = [each for each in within if each not in own]
         return self.lose(within, line)
 
     def is_within(self, variable, v) -> bool:

@@ -30,9 +30,10 @@ DIFFERENCES = {
     "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the"
     " one that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
     "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"
-    " the place of what was merged there when it is next edited: elements are lost. Ours are added to. Bytes that merge"
-    " into a member of a oneof and then switch it away officially change the member that is held; ours merge what the"
-    " bytes come to. Not compared.",
+    " the place of what was merged there when it is next edited: elements are lost; and of two such parts of one"
+    " message, one may officially not see what was merged. Ours are added to. Bytes that merge into a member of a oneof"
+    " and then switch it away officially change the member that is held; ours merge what the bytes come to. Not"
+    " compared.",
     "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"
     " and holds the other against itself.",
     "slices": "`del x[::2]` may crash officially: elements are deleted one by one there (`cut`).",
