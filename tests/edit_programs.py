@@ -397,10 +397,15 @@ class Drawing:
         within = [each for each in self.variables if self.is_within(each, v)]
         # See `merged`; bytes may also merge into a member of a oneof before they switch it away.
         if act == "MergeFrom" or (act == "MergeFromString" and not v.type.oneofs):
-            own = [each for each in within if self.leader.names.get(each.parent.name) is self.leader.names[v.name]]
+            own = [each for each in self.variables + self.lost if self.is_taken_from(each, v)]
             if len(own) < 2:
                 within = [each for each in within if each not in own]
         return self.lose(within, line)
+
+    def is_taken_from(self, variable, v) -> bool:
+        """Whether a variable was taken from what another holds now."""
+        names = self.leader.names
+        return variable.parent is not None and names.get(variable.parent.name) is names[v.name]
 
     def is_within(self, variable, v) -> bool:
         """Whether a variable was taken from what another holds now, or from a part of that."""
