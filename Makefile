@@ -79,7 +79,7 @@ conformance: $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." names
 kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
 	$(BIN)/python tests/kill.py --count 1000
 
-dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire in its place
+dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire instead
 	$(PIP) install onnx==1.23.2 onnxslim==0.1.98 onnxconverter-common==1.16.0 parameterized
 	$(BIN)/python tests/dropin/suites.py build/dropin
 

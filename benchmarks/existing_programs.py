@@ -1,4 +1,4 @@
-"""Programs written for `onnx` on 20,000 nodes: on onnxwire, which is put in the place of protobuf, and on protobuf."""
+"""Programs written for `onnx` on 20,000 nodes: on onnxwire, which is put in place of protobuf, and on protobuf."""
 
 import hashlib
 from collections.abc import Callable

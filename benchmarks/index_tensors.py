@@ -16,7 +16,7 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and of the graphs in it; the model has none in other places."""
+    """Yield the tensors of an official graph and of the graphs in it; the model has none elsewhere."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -13,15 +13,15 @@ REVERSED = FOLDER / "structure_reversed.onnx"
 WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_FIXED32 = 0, 1, 2, 5
 
 
-def read_varint(data: bytes, place: int) -> tuple[int, int]:
+def read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return the varint at an offset, and the offset after it."""
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 0x7F) << shift
-        place += 1
+        offset += 1
         if byte < 0x80:
-            return value, place
+            return value, offset
         shift += 7
 
 
@@ -37,21 +37,21 @@ def varint(value: int) -> bytes:
 
 def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield of every record of a message its tag, its field number, and its value without a length before it."""
-    place = 0
-    while place < len(data):
-        start = place
-        tag, place = read_varint(data, place)
-        encoded_tag = data[start:place]
+    offset = 0
+    while offset < len(data):
+        start = offset
+        tag, offset = read_varint(data, offset)
+        encoded_tag = data[start:offset]
         wire = tag & 7
         if wire == WIRE_LEN:
-            length, place = read_varint(data, place)
-            end = place + length
+            length, offset = read_varint(data, offset)
+            end = offset + length
         elif wire == WIRE_VARINT:
-            end = read_varint(data, place)[1]
+            end = read_varint(data, offset)[1]
         else:
-            end = place + {WIRE_FIXED64: 8, WIRE_FIXED32: 4}[wire]
-        yield encoded_tag, tag >> 3, data[place:end]
-        place = end
+            end = offset + {WIRE_FIXED64: 8, WIRE_FIXED32: 4}[wire]
+        yield encoded_tag, tag >> 3, data[offset:end]
+        offset = end
 
 
 def reverse(data: bytes, descriptor: Any) -> bytes:

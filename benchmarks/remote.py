@@ -127,9 +127,9 @@ def get_ranges() -> Callable[[], object]:
     with onnxwire.load(f"{address}/{PATH.name}") as model:
         found = [info for info in onnxwire.tensors(model) if info.path.startswith("graph.initializer")]
         spans = [(info.offset, info.nbytes) for info in found if info.offset is not None]
-    starts = [place for offset, size in spans for place in range(offset, offset + size, PIECE)]
+    starts = [start for offset, size in spans for start in range(offset, offset + size, PIECE)]
     ends = [
-        min(place + PIECE, offset + size) for offset, size in spans for place in range(offset, offset + size, PIECE)
+        min(start + PIECE, offset + size) for offset, size in spans for start in range(offset, offset + size, PIECE)
     ]
 
     def operation() -> object:

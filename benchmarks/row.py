@@ -24,7 +24,7 @@ class Row:
     JSON can hold, which must be the same on both sides. goal: the least ratio of times wanted; memory_goal: the most
     extra memory wanted, in bytes; private_goal: the most of it that is anonymous, and so is not part of a mapped file.
     repeats: processes a side; in_child: the operation runs another process, whose memory counts. beside: what runs in
-    the place of the official runtime; the memory of another program is not measured.
+    place of the official runtime; the memory of another program is not measured.
     """
 
     def __init__(

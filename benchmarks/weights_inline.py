@@ -20,14 +20,14 @@ def official() -> Callable[[], object]:
 
 
 def raw_mmap() -> Callable[[], object]:
-    """Map the file and touch the same pages, whose places are known from before."""
+    """Map the file and touch the same pages, whose offsets are known from before."""
     import mmap
 
     import numpy as np
 
     import onnxwire
 
-    places = [
+    spans = [
         (info.name, info.offset, np.dtype(np.float16), info.shape)
         for info in onnxwire.tensors(str(PATH))
         if info.data_type == onnxwire.TensorProto.FLOAT16 and info.path.startswith("graph.initializer")
@@ -38,7 +38,7 @@ def raw_mmap() -> Callable[[], object]:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return weights.touch_all(
             (name, np.frombuffer(mapping, dtype, int(np.prod(shape)), offset).reshape(shape))
-            for name, offset, dtype, shape in places
+            for name, offset, dtype, shape in spans
         )
 
     return operation
@@ -56,7 +56,7 @@ ROWS = [
         private_goal=weights.PRIVATE_GOAL,
     ),
     Row(
-        "the same, beside a bare mmap at known places",
+        "the same, beside a bare mmap at known offsets",
         prepare=list_initializers.prepare,
         inputs=(PATH,),
         ours=lambda: weights.ours(str(PATH)),

@@ -129,7 +129,7 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
         return True
     if (end - 1)[0] >= 0x80:
         return False
-    # Ten continuation bytes in a row hold, at one of every three places, eight in a row.
+    # Ten continuation bytes in a row hold, at one of every three offsets, eight in a row.
     while end - p >= 8:
         if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
             byte = p

@@ -64,12 +64,12 @@ class DecodeError(Error, ValueError):
         self.source = source
 
     def __str__(self) -> str:
-        places = [self.source]
+        parts = [self.source]
         if self.offset is not None:
-            places.append(f"byte {self.offset:,}")
+            parts.append(f"byte {self.offset:,}")
         if self.path:
-            places.append(self.path)
-        return ": ".join([*places, self.reason])
+            parts.append(self.path)
+        return ": ".join([*parts, self.reason])
 
 
 class TensorError(Error, ValueError):
@@ -90,11 +90,11 @@ class TensorError(Error, ValueError):
         self.offset = offset
 
     def __str__(self) -> str:
-        places = [self.source] if self.source else []
+        parts = [self.source] if self.source else []
         if self.offset is not None:
-            places.append(f"byte {self.offset:,}")
+            parts.append(f"byte {self.offset:,}")
         name = f"tensor {self.tensor!r}" if self.tensor else ""
-        return ": ".join([*places, *filter(None, (self.path, name)), self.reason])
+        return ": ".join([*parts, *filter(None, (self.path, name)), self.reason])
 
 
 class ExternalDataError(TensorError):
@@ -157,11 +157,11 @@ class FieldValueError(EditError, ValueError):
 
 
 class FieldOverflowError(FieldValueError, OverflowError):
-    """An int that no float can hold, or that is too large to be a place."""
+    """An int that no float can hold, or that is too large to be an index."""
 
 
 class FieldIndexError(EditError, IndexError):
-    """A place that the repeated field does not have."""
+    """An index that the repeated field does not have."""
 
 
 class FieldAttributeError(EditError, AttributeError):

@@ -347,12 +347,12 @@ class Drawing:
     def length(self, variable) -> int:
         return self.leader.length(variable.name)
 
-    def place(self, variable) -> str:
+    def index(self, variable) -> str:
         n = self.length(variable)
         if n and self.chance.random() < 0.9:
             return str(self.chance.randrange(-n, n))
-        places = ["0", "-1", str(n), str(-n - 1), "Index(0)", "100", "None"]
-        return self.chance.choice(places if self.lockstep else [*places, "Index(Planned)", "1<<70"])
+        indexes = ["0", "-1", str(n), str(-n - 1), "Index(0)", "100", "None"]
+        return self.chance.choice(indexes if self.lockstep else [*indexes, "Index(Planned)", "1<<70"])
 
     def slice(self, variable) -> str:
         n = self.length(variable) + 2
@@ -416,21 +416,21 @@ class Drawing:
         return False
 
     def about_field(self, v, of) -> str:
-        place = f"{v.name}.{of.name}"
+        value = f"{v.name}.{of.name}"
         if self.chance.random() < 0.15:
             return self.replaces(v, "ClearField", f"cleared({v.name}, {of.name!r})")
         if of.is_repeated:
             kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
             if self.chance.random() < 0.8:
-                return self.define(place, kind, of, v)
-            return f"{place} = {self.content(of)}" if self.chance.random() < 0.1 else f"len({place})"
+                return self.define(value, kind, of, v)
+            return f"{value} = {self.content(of)}" if self.chance.random() < 0.1 else f"len({value})"
         if self.chance.random() < 0.2:
             return f"{v.name}.HasField({of.name!r})"
         if of.message_type is not None:
             if self.chance.random() < 0.9:
-                return self.define(place, "message", of.message_type, v)
-            return f"{place} = {self.element(of)}"
-        return f"{place} = {value_text(of, self.chance)}" if self.chance.random() < 0.7 else place
+                return self.define(value, "message", of.message_type, v)
+            return f"{value} = {self.element(of)}"
+        return f"{value} = {value_text(of, self.chance)}" if self.chance.random() < 0.7 else value
 
     # --- lines about sequences
 
@@ -441,9 +441,9 @@ class Drawing:
         act = self.chosen((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
         name = v.name
         if act == "set":
-            place = self.place(v)
-            is_there = place.isdigit() and int(place) < self.length(v)
-            return f"{name}[{place}] = {value_text(v.type, self.chance, WRONG if is_there else 0)}"
+            index = self.index(v)
+            is_there = index.isdigit() and int(index) < self.length(v)
+            return f"{name}[{index}] = {value_text(v.type, self.chance, WRONG if is_there else 0)}"
         if act == "setslice":
             return f"whole({name}, lambda: {name}.__setitem__({self.slice(v)}, {self.sound_content(v.type)}))"
         if act == "append":
@@ -455,7 +455,7 @@ class Drawing:
     def _messages(self, v) -> str:
         act = self.chosen((4, "get"), (3, "add"), (2, "append"), (8, "other"))
         if act == "get":
-            return self.define(f"{v.name}[{self.place(v)}]", "message", v.type.message_type, v)
+            return self.define(f"{v.name}[{self.index(v)}]", "message", v.type.message_type, v)
         if act == "add":
             keywords = self.keywords(v.type.message_type)
             return self.define(f"whole({v.name}, lambda: {v.name}.add({keywords}))", "message", v.type.message_type, v)
@@ -477,10 +477,10 @@ class Drawing:
             given = self.elements(of)
             return f"whole({name}, lambda: {name}.{merge}({given}))"
         if act == "insert":
-            return f"{name}.insert({self.place(v)}, {self.element(of)})"
+            return f"{name}.insert({self.index(v)}, {self.element(of)})"
         if act == "pop":
-            place = str(self.chance.randrange(-n, n)) if (n := self.length(v)) else "0"
-            text = f"{name}.pop({place if self.chance.random() < 0.5 else ''})"
+            index = str(self.chance.randrange(-n, n)) if (n := self.length(v)) else "0"
+            text = f"{name}.pop({index if self.chance.random() < 0.5 else ''})"
             if of.message_type is None:
                 return text
             line = self.define(text, "message", of.message_type, v)
@@ -489,13 +489,13 @@ class Drawing:
         if act == "remove":
             return f"{name}.remove({self.element(of)})"
         if act == "del":
-            return f"del {name}[{self.place(v)}]"
+            return f"del {name}[{self.index(v)}]"
         if act in ("delslice", "clear"):
             return f"cut({name}, {self.slice(v)})" if act == "delslice" else f"del {name}[:]"
         if act == "sort":
             return self.sort(v)
         if act in ("get", "slice"):
-            return f"{name}[{self.place(v) if act == 'get' else self.slice(v)}]"
+            return f"{name}[{self.index(v) if act == 'get' else self.slice(v)}]"
         if act == "compare":
             return f"{name} == {self.elements(of) if of.message_type is None else f'list({name})'}"
         if act == "in":

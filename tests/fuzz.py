@@ -1,6 +1,6 @@
 """Damaged bytes against the official runtime, for as long as told: `make fuzz`.
 
-Takes the bundled models of the `onnx` package, damages them at random places, and checks that `verify` accepts what the
+Takes the bundled models of the `onnx` package, damages them anywhere, and checks that `verify` accepts what the
 official parser accepts, and that reading every field gives a value or a DecodeError, no crash and no other exception.
 """
 
@@ -48,20 +48,20 @@ def main() -> int:
 
 
 def damage(data: bytearray, chance: random.Random) -> bytes:
-    """Flip, cut, repeat and overwrite a few places."""
+    """Flip, cut, repeat and overwrite a few offsets."""
     for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(data) or 1)
+        offset = chance.randrange(len(data) or 1)
         kind = chance.randrange(5)
         if kind == 0 and data:
-            data[place] ^= 1 << chance.randrange(8)
+            data[offset] ^= 1 << chance.randrange(8)
         elif kind == 1:
-            del data[place : place + chance.randint(1, 8)]
+            del data[offset : offset + chance.randint(1, 8)]
         elif kind == 2:
-            data[place:place] = chance.randbytes(chance.randint(1, 8))
+            data[offset:offset] = chance.randbytes(chance.randint(1, 8))
         elif kind == 3:
-            data[place:place] = data[place : place + chance.randint(1, 64)]
+            data[offset:offset] = data[offset : offset + chance.randint(1, 64)]
         elif kind == 4 and data:
-            data[place] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+            data[offset] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
     return bytes(data)
 
 

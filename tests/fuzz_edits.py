@@ -323,14 +323,14 @@ def shorten(mode, outcome, seconds=60) -> Outcome:
         return outcome
     size = max(1, len(best.lines) // 2)
     while size and time.monotonic() < end:
-        place, was = 0, len(best.lines)
-        while place < len(best.lines) and time.monotonic() < end:
-            lines = best.lines[:place] + [each for each in best.lines[place : place + size] if each.startswith("gone(")]
-            shorter = run_lines(mode, lines + best.lines[place + size :])
+        index, was = 0, len(best.lines)
+        while index < len(best.lines) and time.monotonic() < end:
+            lines = best.lines[:index] + [each for each in best.lines[index : index + size] if each.startswith("gone(")]
+            shorter = run_lines(mode, lines + best.lines[index + size :])
             if shorter.kind == outcome.kind and len(shorter.lines) < len(best.lines):
                 best = shorter
             else:
-                place += size
+                index += size
         size = size // 2 if size > 1 else int(len(best.lines) < was)
     best.lines = [line for line in map(partial(named, best.lines), best.lines) if line]
     return best

@@ -86,10 +86,10 @@ def numbered(path, make_element):
 
     def make(size):
         numbers, _ = fields(*path)
-        out, place = bytearray(), 0
+        out, index = bytearray(), 0
         while len(out) < size:
-            out += record(numbers[-1], make_element(place))
-            place += 1
+            out += record(numbers[-1], make_element(index))
+            index += 1
         return wrap(numbers[:-1], bytes(out))
 
     return make
@@ -109,8 +109,8 @@ def nested(step, inner=b"", limit=1 << 60):
     return make
 
 
-def name(place):
-    return f"{place:x}".encode()
+def name(index):
+    return f"{index:x}".encode()
 
 
 def node(inputs=(), outputs=(), *rest):
@@ -127,7 +127,7 @@ def tensor(own=b"", dims=b"", data=b""):
 
 def many_names(size, count=None):
     """One node with very many inputs and outputs."""
-    half = [name(place) for place in range(max(size // 10, 1))]
+    half = [name(index) for index in range(max(size // 10, 1))]
     return record(7, record(1, node(half, [b"o" + n for n in half])))
 
 
@@ -300,8 +300,8 @@ def first_output(model):
 def edit_copy(model):
     other = copy.deepcopy(model)
     other.graph.name = "edited"
-    for place in range(0, len(other.graph.node), 100):
-        other.graph.node[place].name = "edited"
+    for index in range(0, len(other.graph.node), 100):
+        other.graph.node[index].name = "edited"
     other.SerializeToString()
 
 
@@ -319,8 +319,8 @@ def diff_with_edited(model):
 
 def around(model):
     queries = Queries(model)
-    for place in {0, len(model.graph.node) // 2, len(model.graph.node) - 1}:
-        queries.around(f"graph.node[{place}]", 6)
+    for index in {0, len(model.graph.node) // 2, len(model.graph.node) - 1}:
+        queries.around(f"graph.node[{index}]", 6)
 
 
 def to_npz(model, folder):
@@ -469,8 +469,8 @@ def cost(call, path, size, round_seconds):
                 except Error:
                     pass
                 except BaseException as error:
-                    place = traceback.extract_tb(error.__traceback__)[-1]
-                    fault = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(place.filename)}:{place.lineno})"  # noqa: E501
+                    index = traceback.extract_tb(error.__traceback__)[-1]
+                    fault = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(index.filename)}:{index.lineno})"  # noqa: E501
                 seconds = time.process_time() - start
                 most = peak() - before
                 sys.stdout.flush()

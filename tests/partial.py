@@ -11,7 +11,7 @@ from onnxwire.engine.partial import PartialMemory
 class Source:
     """Gives the bytes that are asked for, and writes down which."""
 
-    place = None
+    origin = None
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -125,8 +125,8 @@ def tensors_in(message, path=""):
         return
     for field, value in message.ListFields():
         if field.message_type is not None:
-            place = f"{path}.{field.name}" if path else field.name
-            parts = [(f"{place}[{i}]", part) for i, part in enumerate(value)] if field.is_repeated else [(place, value)]
+            name = f"{path}.{field.name}" if path else field.name
+            parts = [(f"{name}[{i}]", part) for i, part in enumerate(value)] if field.is_repeated else [(name, value)]
             for at, part in parts:
                 yield from tensors_in(part, at)
 

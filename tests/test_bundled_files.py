@@ -31,17 +31,17 @@ def official_model(path):
 def type_of(file):
     """The name of the message in a file; that of stored values is known from the model they are for.
 
-    onnx's backend tests (onnx/backend/test/runner) look at the type of the model's input or output of that place:
+    onnx's backend tests (onnx/backend/test/runner) look at the type of the model's input or output of that index:
     DIR/model.onnx with DIR/test_data_set_0/output_0.pb, or NAME.onnx with NAME_output_0.pb.
     """
     if file.endswith(".onnx"):
         return "ModelProto"
-    start, direction, place = (
+    start, direction, index = (
         file.removesuffix(".pb").replace("/input_", "/_input_").replace("/output_", "/_output_").rsplit("_", 2)
     )
     model = f"{os.path.dirname(os.path.dirname(file))}/model.onnx" if start.endswith("/") else f"{start}.onnx"
     graph = official_model(os.path.join(HOME, model)).graph
-    return KINDS[getattr(graph, direction)[int(place)].type.WhichOneof("value")]
+    return KINDS[getattr(graph, direction)[int(index)].type.WhichOneof("value")]
 
 
 def pair(file):

@@ -34,9 +34,9 @@ def faults_of(size: int, pairs: dict[str, list[str]]) -> list[str]:
 def test_calls_on_hostile_models_end_within_the_limits(part):
     # Each call comes to a twelfth of the models, and each model to a twelfth of the calls.
     pairs = {
-        kind: [label for i, label in enumerate(CALLS) if (i + place // 4) % _ONE_IN == 0]
-        for place, kind in enumerate(MODELS)
-        if place % 4 == part
+        kind: [label for i, label in enumerate(CALLS) if (i + index // 4) % _ONE_IN == 0]
+        for index, kind in enumerate(MODELS)
+        if index % 4 == part
     }
     assert faults_of(_BYTES, pairs) == []
 

@@ -77,6 +77,6 @@ def test_a_lazy_object_knows_its_public_class_before_it_is_asked_for() -> None:
     assert TensorInfo.__module__ == "onnxwire"
 
 
-def test_what_is_not_public_is_no_attribute() -> None:
+def test_what_is_not_public_is_not_an_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'to_pickle'"):
         _ = onnxwire.to_pickle

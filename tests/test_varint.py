@@ -72,12 +72,12 @@ def test_runs_of_any_length_end_where_they_end(size: int) -> None:
         assert np.frombuffer(decode_packed(data, "uint64", level), "<u8").tolist() == numbers
 
 
-@pytest.mark.parametrize("place", range(0, 140, 3))
-def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(place: int) -> None:
-    run = b"\x01" * place + b"\x80" * 10 + b"\x01" + b"\x02" * 80
+@pytest.mark.parametrize("offset", range(0, 140, 3))
+def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(offset: int) -> None:
+    run = b"\x01" * offset + b"\x80" * 10 + b"\x01" + b"\x02" * 80
     data = b"\x3a" + varint(len(run)) + run
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as caught:
         onnxwire.verify(data, onnxwire.TensorProto)
-    assert caught.value.offset == len(data) - len(run) + place
+    assert caught.value.offset == len(data) - len(run) + offset
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
         list(onnxwire.TensorProto.FromString(data).int64_data)

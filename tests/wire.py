@@ -277,16 +277,16 @@ def damaged(draw, descriptor):
     """Bytes that a disk or a download has spoilt."""
     data = bytearray(draw(sound(descriptor, 2)))
     for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, len(data)))
+        offset = draw(st.integers(0, len(data)))
         what = draw(st.sampled_from(["cut", "change", "insert", "delete"]))
         if what == "cut":
-            del data[place:]
-        elif what == "change" and place < len(data):
-            data[place] = draw(st.integers(0, 255))
+            del data[offset:]
+        elif what == "change" and offset < len(data):
+            data[offset] = draw(st.integers(0, 255))
         elif what == "insert":
-            data[place:place] = draw(st.binary(min_size=1, max_size=3))
+            data[offset:offset] = draw(st.binary(min_size=1, max_size=3))
         else:
-            del data[place : place + draw(st.integers(1, 3))]
+            del data[offset : offset + draw(st.integers(1, 3))]
     return bytes(data)
 
 
@@ -348,18 +348,18 @@ def compare(ours, official, path=""):
     names = [field.name for field, _ in ours.ListFields()]
     assert names == [field.name for field, _ in official.ListFields()], f"{path}: ListFields"
     for field in official.DESCRIPTOR.fields:
-        place = f"{path}.{field.name}"
+        here = f"{path}.{field.name}"
         value, wanted = getattr(ours, field.name), getattr(official, field.name)
         if field.is_repeated:
-            _compare_sequence(value, wanted, field, place)
+            _compare_sequence(value, wanted, field, here)
             continue
-        assert ours.HasField(field.name) is official.HasField(field.name), f"{place}: HasField"
+        assert ours.HasField(field.name) is official.HasField(field.name), f"{here}: HasField"
         if field.message_type is None:
-            _compare_scalar(value, wanted, field, place)
+            _compare_scalar(value, wanted, field, here)
         elif official.HasField(field.name):
-            compare(value, wanted, place)
+            compare(value, wanted, here)
         else:
-            _compare_absent(value, wanted, place)
+            _compare_absent(value, wanted, here)
     for oneof in official.DESCRIPTOR.oneofs:
         assert ours.WhichOneof(oneof.name) == official.WhichOneof(oneof.name), f"{path}: WhichOneof({oneof.name})"
 
@@ -399,8 +399,8 @@ def _compare_sequence(value, wanted, field, path):
     assert len(elements) == n, f"{path}: iteration"
     for i, (a, b) in enumerate(zip(elements, wanted, strict=True)):
         one(a, b, f"{path}[{i}]")
-    places = range(n) if n <= 4 else (0, 1, n // 2, n - 2, n - 1)
-    for i in places:
+    indexes = range(n) if n <= 4 else (0, 1, n // 2, n - 2, n - 1)
+    for i in indexes:
         one(value[i], wanted[i], f"{path}[{i}] by index")
         one(value[i - n], wanted[i - n], f"{path}[{i - n}]")
     part, wanted_part = value[1:-1:2], wanted[1:-1:2]

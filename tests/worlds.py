@@ -37,7 +37,7 @@ DIFFERENCES = {
     "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"
     " and holds the other against itself.",
     "slices": "`del x[::2]` may crash officially: elements are deleted one by one there (`cut`).",
-    "pop": "`x.pop(n)` of a place that is not there is an error; officially it takes the last. Not drawn.",
+    "pop": "`x.pop(n)` of an index that is not there is an error; officially it takes the last. Not drawn.",
     "indices": "An index whose `__index__` fails, or that is too large for the machine, raises what a list raises;"
     " officially always a TypeError. Drawn only where nothing is compared.",
     "doubt": "`load` refuses what looks like another kind of file; then FromString takes its place.",
@@ -104,7 +104,7 @@ def collect():
 
 
 def order(value):
-    """A key by which strings that are not UTF-8 stand at the same place in both worlds."""
+    """A key by which strings that are not UTF-8 sort alike in both worlds."""
     return wire.plain(value)
 
 
@@ -256,14 +256,14 @@ class World:
         else:
             message.SetInParent()  # which clearing a field does too
 
-    def cut(self, sequence, places):
+    def cut(self, sequence, chosen):
         """Delete a slice; the official runtime writes past its end where steps are not 1."""
-        if self.is_ours or places.step in (None, 1):
-            del sequence[places]
+        if self.is_ours or chosen.step in (None, 1):
+            del sequence[chosen]
         else:
             del sequence[:0]  # even of nothing, it is an edit
-            for place in sorted(range(*places.indices(len(sequence))), reverse=True):
-                del sequence[place]
+            for index in sorted(range(*chosen.indices(len(sequence))), reverse=True):
+                del sequence[index]
 
     def whole(self, sequence, act):
         """Do something to a sequence wholly or not at all, as ours does; the official runtime stops in between."""

@@ -72,10 +72,10 @@ def diff(
 
     old, new: models, or what `load` takes. weights: whether the values of tensors are compared; without it only their
     names, types and shapes are. progress: called with the bytes of `old`'s tensors that were compared, and their total.
-    Nodes go together by name, else by the values that they make; everything else by its name, key or place. The order
+    Nodes go together by name, else by the values that they make; everything else by its name, key or index. The order
     of nodes, tensors, attributes and entries has no meaning, so it is no difference; nor is a field that is not there
     one from its default, nor where a tensor has its elements: inline, typed, or in a file beside the model.
-    Equal bytes are compared as bytes, a block at a time, and those at one place of one file not at all; whatever the
+    Equal bytes are compared as bytes, a block at a time, and those at one offset of one file not at all; whatever the
     sizes, no more than some blocks are in memory.
     Raises what `load` raises, DecodeError and TensorError for what is damaged, SourceError for files that can't be
     read.
@@ -208,13 +208,13 @@ class _Comparison:
     def _elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
-        """Compare a repeated field, whose elements go together by name, or by place where they have none."""
+        """Compare a repeated field, whose elements go together by name, or by index where they have none."""
         ours, theirs = getattr(old, field.name), getattr(new, field.name)
         kind, key = _KEYS.get(field.name, (field.name, None))
         is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
 
-        def label(one: Any, place: int) -> _Element:
-            name = str(place if key is None else key(one))
+        def label(one: Any, index: int) -> _Element:
+            name = str(index if key is None else key(one))
             return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
 
         # What is equal from the front on goes together, as all before it does.
@@ -225,23 +225,23 @@ class _Comparison:
             start += 1
         matches = _match(ours, theirs, start, key)
         left = bytearray(b"\1") * (len(theirs) - start)
-        for place, other in enumerate(matches, start):
-            one, here = ours[place], f"{path}[{place}]"
+        for index, other in enumerate(matches, start):
+            one, here = ours[index], f"{path}[{index}]"
             if other < 0:
-                yield Difference("removed", *label(one, place), here, old=_text_of(one))
+                yield Difference("removed", *label(one, index), here, old=_text_of(one))
             else:
                 left[other - start] = 0
-                yield from self._named(one, theirs[other], here, label(one, place))
-        for place, is_left in enumerate(left, start):
+                yield from self._named(one, theirs[other], here, label(one, index))
+        for index, is_left in enumerate(left, start):
             if is_left:
-                one = theirs[place]
-                yield Difference("added", *label(one, place), f"{path}[{place}]", new=_text_of(one))
+                one = theirs[index]
+                yield Difference("added", *label(one, index), f"{path}[{index}]", new=_text_of(one))
         if field.name in ("input", "output"):
-            # A caller may pass them by place.
+            # A caller may pass them by position.
             paired = [other for other in matches if other >= 0]
             in_order = sorted(paired)
             if paired != in_order:
-                orders = [[theirs[place].name for place in (*range(start), *places)] for places in (paired, in_order)]
+                orders = [[theirs[index].name for index in (*range(start), *order)] for order in (paired, in_order)]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
                 yield Difference("changed", *part, path, _list_text(orders[0]), _list_text(orders[1]))
 
@@ -267,27 +267,27 @@ class _Comparison:
         while start < min(ends) and self._are_same(ours[ends[0] - 1], theirs[ends[1] - 1], path, ends[0] - 1):
             ends = [ends[0] - 1, ends[1] - 1]
         pairs = _pair_nodes(ours, theirs, range(start, ends[0]), range(start, ends[1]))
-        for place in range(start, ends[0]):
-            node, here = ours[place], f"{path}[{place}]"
-            if place in pairs:
+        for index in range(start, ends[0]):
+            node, here = ours[index], f"{path}[{index}]"
+            if index in pairs:
                 element = ("node", _node_name(node), "")
-                yield from self._messages(node, theirs[pairs[place]], here, element)
+                yield from self._messages(node, theirs[pairs[index]], here, element)
             else:
                 yield Difference("removed", "node", _node_name(node), "", here, old=_text_of(node))
         found = set(pairs.values())
-        for place in range(start, ends[1]):
-            if place not in found:
-                node = theirs[place]
-                yield Difference("added", "node", _node_name(node), "", f"{path}[{place}]", new=_text_of(node))
+        for index in range(start, ends[1]):
+            if index not in found:
+                node = theirs[index]
+                yield Difference("added", "node", _node_name(node), "", f"{path}[{index}]", new=_text_of(node))
 
-    def _are_same(self, old: Any, new: Any, path: str, place: int | None = None) -> bool:
+    def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Whether two messages, or elements, are equal, told without reading weights that may be read again."""
         is_tensor = isinstance(old, _TENSORS)
         if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL) or old != new:
             return False
         if self._remote or self._progress is not None:
             tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
-            if any(map(is_external, tensors)) or (path if place is None else f"{path}[{place}]") in self._remote:
+            if any(map(is_external, tensors)) or (path if index is None else f"{path}[{index}]") in self._remote:
                 return False
             if self._progress is not None:
                 self._report(sum(map(tensor_bytes, tensors)))
@@ -352,7 +352,7 @@ def _join(outer: str, inner: str) -> str:
 def _match(
     ours: Sequence[Any], theirs: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
 ) -> Sequence[int]:
-    """The place in `theirs` of what each element of `ours` from `start` on goes together with, or -1.
+    """The index in `theirs` of what each element of `ours` from `start` on goes together with, or -1.
 
     The first of a key goes with the first of it, the second with the second. A hostile model has millions of elements
     of two bytes, so that there is no object for each.
@@ -360,21 +360,21 @@ def _match(
     n, m = len(ours), len(theirs)
     if key is None:
         return array("q", [*range(start, min(n, m))] + [-1] * max(n - m, 0))
-    # The places of one key are a list that is linked by `following`.
+    # The indexes of one key are a list that is linked by `following`.
     first: dict[Hashable, int] = {}
     last: dict[Hashable, int] = {}
     following = array("q", [-1]) * (m - start)
-    for place in range(start, m):
-        name = key(theirs[place])
+    for index in range(start, m):
+        name = key(theirs[index])
         before = last.get(name)
         if before is None:
-            first[name] = place
+            first[name] = index
         else:
-            following[before - start] = place
-        last[name] = place
+            following[before - start] = index
+        last[name] = index
     matches = array("q")
-    for place in range(start, n):
-        name = key(ours[place])
+    for index in range(start, n):
+        name = key(ours[index])
         other = first.get(name, -1)
         matches.append(other)
         if other >= 0:
@@ -383,7 +383,7 @@ def _match(
 
 
 def _pair_nodes(
-    ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_places: range, new_places: range
+    ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
     """Which nodes go together: those of one name, then those with the same outputs, then those with the same first."""
     pairs: dict[int, int] = {}
@@ -396,15 +396,15 @@ def _pair_nodes(
     ]
     for key in keys:
         waiting: dict[Hashable, list[int]] = {}
-        for place in new_places:
-            if place not in taken and (value := key(theirs[place])) is not None:
-                waiting.setdefault(value, []).append(place)
+        for index in new_indexes:
+            if index not in taken and (value := key(theirs[index])) is not None:
+                waiting.setdefault(value, []).append(index)
         for values in waiting.values():
             values.reverse()
-        for place in old_places:
-            if place not in pairs and (value := key(ours[place])) is not None and waiting.get(value):
-                pairs[place] = waiting[value].pop()
-                taken.add(pairs[place])
+        for index in old_indexes:
+            if index not in pairs and (value := key(ours[index])) is not None and waiting.get(value):
+                pairs[index] = waiting[value].pop()
+                taken.add(pairs[index])
     return pairs
 
 

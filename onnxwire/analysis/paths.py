@@ -1,6 +1,6 @@
 """From a path that a person types, such as `node:/layers.0/MatMul.attribute[axis]`, to the message or value there.
 
-    graph.node[12]                  fields, elements by place; -1 is the last one
+    graph.node[12]                  fields, elements by index; -1 is the last one
     graph.node[3:6]                 several elements
     graph.node[/layers.0/MatMul]    an element by its name, the key of an entry, or the domain of an operator set
     node:/layers.0/MatMul           a node by its name, or by a value that it makes, in any graph
@@ -28,7 +28,7 @@ from onnxwire.engine.search import Search
 from onnxwire.errors import PathError, did_you_mean
 from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-Part = int | slice | EllipsisType
+IndexItem = int | slice | EllipsisType
 
 _FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
 _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
@@ -42,18 +42,18 @@ _SHOWN = 5
 class Found:
     """The value that a path leads to.
 
-    path: the way there in fields and places, whatever name was asked for. value: a message, a repeated field or a list
+    path: the way there in fields and indexes, whatever name was asked for. value: a message, a repeated field or a list
     of some of its elements, a number, a str; of a field of bytes a read-only buffer of them. parent: the message whose
-    `field` it is, None for the root; place: which element of it, or None. index: for a TensorProto the elements that
-    were asked for, as `TensorProto.read` takes them, or None for the tensor as such.
+    `field` it is, None for the root; element_index: which element of it, or None. index: for a TensorProto the elements
+    that were asked for, as `TensorProto.read` takes them, or None for the tensor as such.
     """
 
     path: str
     value: Any
     parent: Message | None = None
     field: FieldDescriptor | None = None
-    place: int | None = None
-    index: tuple[Part, ...] | None = None
+    element_index: int | None = None
+    index: tuple[IndexItem, ...] | None = None
 
     @property
     def is_set(self) -> bool:
@@ -88,7 +88,7 @@ def resolve(message: Message, path: str) -> Found:
             step = _FIELD.match(rest)
             if step is None or (found.path and not rest.startswith(".")):
                 _refuse_name(message, path, found)
-                raise _error(message, path, f"{rest!r} is not a step; write .field or [place]")
+                raise _error(message, path, f"{rest!r} is not a step; write .field or [index]")
             rest = rest[step.end() :]
             found = _field(message, path, found, step[1])
     return found
@@ -141,7 +141,7 @@ def _field(root: Message, path: str, found: Found, name: str) -> Found:
     return Found(here, value, message, field)
 
 
-def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Part, ...], str]:
+def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
     """The name or index in the brackets that a text begins with, and the text after them."""
     if text.startswith('["'):
         name, end = _quoted(root, path, text, 1)
@@ -152,7 +152,7 @@ def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Part, ...
     if not bracket:
         raise _error(root, path, f"{text!r} has no ] at its end")
     if not content:
-        raise _error(root, path, "[] names no element; write a place, such as [0], or a name")
+        raise _error(root, path, "[] names no element; write an index, such as [0], or a name")
     index = parse_index(content)
     return content if index is None else index, rest
 
@@ -166,9 +166,9 @@ def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
     return name, end
 
 
-def parse_index(text: str) -> tuple[Part, ...] | None:
+def parse_index(text: str) -> tuple[IndexItem, ...] | None:
     """Read ints, slices and an ellipsis with commas between them, as numpy's basic indexing; None for what is none."""
-    parts: list[Part] = []
+    parts: list[IndexItem] = []
     for word in text.split(","):
         if word.strip() == "...":
             parts.append(...)
@@ -181,7 +181,7 @@ def parse_index(text: str) -> tuple[Part, ...] | None:
     return tuple(parts)
 
 
-def _element(root: Message, path: str, found: Found, content: str | tuple[Part, ...]) -> Found:
+def _element(root: Message, path: str, found: Found, content: str | tuple[IndexItem, ...]) -> Found:
     """Step to an element, or several."""
     value = found.value
     if isinstance(value, TensorProto):
@@ -190,20 +190,20 @@ def _element(root: Message, path: str, found: Found, content: str | tuple[Part, 
         return replace(found, index=content)
     if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
         if isinstance(content, str):
-            place = _place_of(root, path, found, content)
+            index = _index_of(root, path, found, content)
         elif len(content) == 1 and not isinstance(content[0], EllipsisType):
             if isinstance(content[0], slice):
                 return _slice(root, path, found, content[0])
-            place = content[0]
+            index = content[0]
         else:
             raise _error(root, path, f"{found.path} has one dimension; choose one element, or several as [0:4]")
         count = len(value)
-        if not -count <= place < count:
+        if not -count <= index < count:
             there = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
-            raise _error(root, path, f"{found.path}[{place}] is not there; {there}")
-        place %= count
-        element = memoryview(value)[place] if isinstance(value, Payload) else value[place]
-        return Found(f"{found.path}[{place}]", element, found.parent, found.field, place)
+            raise _error(root, path, f"{found.path}[{index}] is not there; {there}")
+        index %= count
+        element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
+        return Found(f"{found.path}[{index}]", element, found.parent, found.field, index)
     if isinstance(value, Message):
         of = ", a SparseTensorProto; its parts are .values and .indices" if "values" in _names(value) else ""
         raise _error(root, path, f"{found.path or 'the root'} is one message{of}, and has no elements to choose from")
@@ -225,34 +225,32 @@ def _slice(root: Message, path: str, found: Found, part: slice) -> Found:
     return Found(f"{found.path}[{ends[0]}:{ends[1]}{step}]", values, found.parent, found.field)
 
 
-def _place_of(root: Message, path: str, found: Found, name: str) -> int:
-    """The place of the element that is called so."""
+def _index_of(root: Message, path: str, found: Found, name: str) -> int:
+    """The index of the element that is called so."""
     descriptor = found.field.message_type if found.field is not None else None
     if descriptor is None:
         raise _error(
-            root, path, f"[{name}] is not a place in {found.path}; its elements have no names, so write a number"
+            root, path, f"[{name}] is not an index of {found.path}; its elements have no names, so write a number"
         )
     key = _key_of(descriptor)
     if key is None:
-        raise _error(root, path, f"a {descriptor.name} has no name, so [{name}] is none; write its place, such as [0]")
+        raise _error(root, path, f"a {descriptor.name} has no name, so [{name}] is none; write its index, such as [0]")
     names = [getattr(element, key) for element in found.value]
-    places = [place for place, known in enumerate(names) if known == name]
-    if not places:
+    indexes = [index for index, known in enumerate(names) if known == name]
+    if not indexes:
         raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{did_you_mean(name, names)}")
-    if len(places) > 1:
-        raise _several(root, path, name, [f"{found.path}[{place}]" for place in places])
-    return places[0]
+    if len(indexes) > 1:
+        raise _several(root, path, name, [f"{found.path}[{index}]" for index in indexes])
+    return indexes[0]
 
 
 def _key_of(descriptor: Descriptor) -> str | None:
     return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
 
 
-def _several(root: Message, path: str, name: str, places: list[str]) -> PathError:
-    more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
-    return _error(
-        root, path, f"{len(places):,} are called {name!r}; choose by place: {', '.join(places[:_SHOWN])}{more}"
-    )
+def _several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return _error(root, path, f"{len(paths):,} are called {name!r}; choose by index: {', '.join(paths[:_SHOWN])}{more}")
 
 
 # Names.
@@ -265,7 +263,7 @@ _Stages = list[Callable[[], Iterator[Named]]]
 def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str]:
     """The message that a text names, and what of the text is after its name.
 
-    The main graph comes first: what has the name elsewhere too is found by its place.
+    The main graph comes first: what has the name elsewhere too is found by its path.
     """
     if text.startswith('"'):
         name, end = _quoted(root, path, text, 0)
@@ -276,12 +274,12 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
         ends.pop("", None)
     for stage in _KINDS[kind](root):
         best, found = "", list[Found]()
-        for place, message, names in stage():
+        for where, message, names in stage():
             for known in names:
                 if known in ends and len(known) >= len(best):
                     if len(known) > len(best):
                         best, found = known, []
-                    found.append(_found(root, place, message))
+                    found.append(_found(root, where, message))
                     break
         if len(found) > 1:
             raise _several(root, path, best, [match.path for match in found])
@@ -297,11 +295,11 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
 def _found(root: Message, path: str, value: Any) -> Found:
     """The value that a path of fields and indexes leads to, with the message and field that it is in."""
     outer, _, last = path.rpartition(".")
-    name, _, place = last.rstrip("]").partition("[")
+    name, _, index = last.rstrip("]").partition("[")
     parent: Any = root
     for step in re.findall(r"[^.\[\]]+", outer):
         parent = parent[int(step)] if step.isdigit() else getattr(parent, step)
-    return Found(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(place) if place else None)
+    return Found(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(index) if index else None)
 
 
 def _in_field(root: Message, *fields: str) -> Iterator[Named]:
@@ -309,8 +307,8 @@ def _in_field(root: Message, *fields: str) -> Iterator[Named]:
     holder, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
     for field in fields:
         if field in _names(holder):
-            for place, message in enumerate(getattr(holder, field)):
-                yield f"{prefix}{field}[{place}]", message, [message.name]
+            for index, message in enumerate(getattr(holder, field)):
+                yield f"{prefix}{field}[{index}]", message, [message.name]
 
 
 def _anywhere(root: Message, cls: type[Message]) -> Iterator[Named]:
@@ -327,9 +325,9 @@ def _constants(root: Message) -> Iterator[Named]:
     """The tensors of Constant nodes, by the value that the node makes."""
     for path, node in Search(root, [NodeProto]):
         if node.op_type == "Constant":
-            for place, attribute in enumerate(node.attribute):
+            for index, attribute in enumerate(node.attribute):
                 if attribute.HasField("t"):
-                    yield f"{path}.attribute[{place}].t", attribute.t, list(node.output)
+                    yield f"{path}.attribute[{index}].t", attribute.t, list(node.output)
 
 
 def _functions(root: Message) -> Iterator[Named]:

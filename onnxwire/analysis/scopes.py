@@ -60,7 +60,7 @@ def captured_names(node: NodeProto) -> list[str]:
 
 
 def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
-    """Those names as a set; each also gets its place in `order`. depth: levels that may still open."""
+    """Those names as a set; each also gets its index in `order`. depth: levels that may still open."""
     free: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:

@@ -117,10 +117,10 @@ def _svg(histogram: Histogram) -> str:
     most = math.sqrt(max(histogram.counts) or 1)
     step = _WIDTH / len(histogram.counts)
     bars = ""
-    for place, count in enumerate(histogram.counts):
+    for position, count in enumerate(histogram.counts):
         if count:
             height = max(math.sqrt(count) / most * _HEIGHT, 0.5)
-            bars += f"M{place * step:.1f} {_HEIGHT}v-{height:.1f}h{step:.1f}v{height:.1f}z"
+            bars += f"M{position * step:.1f} {_HEIGHT}v-{height:.1f}h{step:.1f}v{height:.1f}z"
     zero = ""
     if histogram.low < 0 < histogram.high:
         # Divided one by one, since the width may be more than a float holds.
@@ -214,4 +214,4 @@ def _scale(axes: Any, drawn: list[Statistics]) -> None:
         first, last = math.ceil(math.log10(linear)), math.floor(math.log10(reach[-1]))
         powers = [10.0**n for n in range(first, last + 1, max((last - first) // 3, 1))]
         axes.xaxis.set_major_locator(FixedLocator([*(-power for power in powers), 0, *powers]))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))

@@ -10,7 +10,7 @@ A column is (name, type, source, field). Types are those of `Columns`; brackets 
     inner      a field of a message in the message, written message.field;  inner count: how many elements it has
     graph      path of the graph or function that the message is in; null where it is in none
     path       path of the message;  owner: of the message that it is in
-    index      its place in the repeated field;  node: that of the node that it is in, null where it is in none
+    index      its index in the repeated field;  node: that of the node that it is in, null where it is in none
     role       name of the field that it is in
     offset     of its first byte in the file;  size: its bytes;  both null in messages that were edited
     parameters the names of a function's attributes, those with defaults last

@@ -47,7 +47,7 @@ def from_onnx(message: Any) -> Any:
 
     message: of any class of the package. Its bytes are copied. External data is where it was: to read it, load the
     encoding, `load(message.SerializeToString(), external_root=folder)`, or the file.
-    Raises FieldTypeError for what is no message of onnx.
+    Raises FieldTypeError for what is not a message of onnx.
     """
     name = getattr(getattr(message, "DESCRIPTOR", None), "full_name", "")
     if name not in SCHEMA.messages or isinstance(message, type):

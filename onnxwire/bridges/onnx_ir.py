@@ -124,7 +124,7 @@ def to_ir(model: ModelProto) -> ir.Model:
     """Make a model of onnx-ir; no payload of a tensor is read before it is asked for.
 
     model: is not changed by what is done to the result, and must stay open as long as tensors are read. What onnx-ir
-    has no place for, such as sparse initializers and training_info, is not in the result, as with `onnx_ir.load`.
+    has no field for, such as sparse initializers and training_info, is not in the result, as with `onnx_ir.load`.
     Tensors are `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, where the model was read from a folder.
     Raises onnx_ir.serde.SerdeError for what onnx-ir refuses, MissingPackageError without it.
     """
@@ -182,7 +182,7 @@ def from_ir(model: ir.Model) -> ModelProto:
 
 
 def _exchange(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
-    """Put what a function returns for each tensor of a model into its place."""
+    """Replace each tensor of a model by what a function returns for it."""
     waiting: list[Any] = [model.graph, *model.functions.values()]
     while waiting:
         graph = waiting.pop()

@@ -91,10 +91,10 @@ class _Reads:
     def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:
         """The values whose elements are read, by the inputs that a table names."""
         found = {
-            (part, inputs[place])
+            (part, inputs[index])
             for part, operator, inputs in self._users
-            for place in range(len(inputs))
-            if place in table.get(operator, ())
+            for index in range(len(inputs))
+            if index in table.get(operator, ())
         }
         waiting = list(found)
         while waiting:

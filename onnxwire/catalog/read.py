@@ -127,7 +127,7 @@ def _with_extras(table: pa.Table, message: ModelProto, hashes: bool) -> pa.Table
     import pyarrow as pa
 
     locations = table["location"].to_pylist()
-    missing = {place: _is_missing(message, place) for place in dict.fromkeys(locations) if place is not None}
+    missing = {known: _is_missing(message, known) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
         from onnxwire.io.index import find_tensors

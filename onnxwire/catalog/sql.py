@@ -50,8 +50,8 @@ def first_line(error: Exception) -> str:
     """The message of an error of DuckDB, without the drawing of the position."""
     text = str(error).strip()
     head, _, rest = text.partition("\n\n")
-    place = re.match(r"LINE (\d+):", rest)
-    return " ".join(head.split()) + (f" (line {place[1]} of the query)" if place else "")
+    line = re.match(r"LINE (\d+):", rest)
+    return " ".join(head.split()) + (f" (line {line[1]} of the query)" if line else "")
 
 
 def _add_model(

@@ -100,7 +100,7 @@ cdef uint8_t traits_of(const uint8_t* p, uint64_t n) noexcept nogil:
     return (common & (IDENTIFIER | ASCII)) | others
 
 
-cdef int32_t find_place(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
+cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
     """The id of a string, -1 - its bucket where it has none."""
     cdef uint32_t i = h & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
@@ -116,7 +116,7 @@ cdef int32_t find_place(const Texts* texts, const uint8_t* p, uint64_t n, uint32
 
 
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef int32_t id = find_place(texts, p, n, hash_text(p, n, texts.seed)) if n else 0
+    cdef int32_t id = find_bucket(texts, p, n, hash_text(p, n, texts.seed)) if n else 0
     return id if id >= 0 else -1
 
 
@@ -150,7 +150,7 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
     h = hash_text(p, n, texts.seed)
     if <uint32_t>texts.n * 2 >= texts.n_buckets and widen_buckets(texts):
         return -1
-    id = find_place(texts, p, n, h)
+    id = find_bucket(texts, p, n, h)
     if id >= 0:
         return id
     i = <uint32_t>(-1 - id)

@@ -163,7 +163,7 @@ def operators() -> Operators:
 def load_operators(path: str | os.PathLike[str]) -> Operators:
     """The operators of ONNX and those of a table of one's own.
 
-    Raises SourceError for a file that can't be read and DecodeError, with the line, for one that is no such table.
+    Raises SourceError for a file that can't be read and DecodeError, with the line, for one that is not such a table.
     """
     table = Operators()
     standard = operators()

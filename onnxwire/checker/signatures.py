@@ -209,8 +209,8 @@ class Held:
         names = sorted({name for _, name in operators.versions})
         ids = np.array([facts.find(name) for name in names])
         there = np.flatnonzero(ids >= 0)
-        place_of = np.full(facts.columns.text_count(), len(there), np.int32)
-        place_of[ids[there]] = np.arange(len(there))
+        row_of = np.full(facts.columns.text_count(), len(there), np.int32)
+        row_of[ids[there]] = np.arange(len(there))
         # Of each operator that is named, and one that none is, by period: the last stands for what is not judged.
         table = np.full((len(there) + 1, bases[-1] + 1), _MISSING, np.int32)
         table[:, -1] = _UNJUDGED
@@ -224,7 +224,7 @@ class Held:
                     if since is not None:
                         table[k, bases[number] + period] = len(self.signatures)
                         self.signatures.append(operators.signature(domain, name, since))
-        chosen: Column = table[place_of[nodes.op_type], periods]
+        chosen: Column = table[row_of[nodes.op_type], periods]
         if any(facts.find(name) >= 0 for name in WITHDRAWN):
             chosen[is_withdrawn(facts)] = _UNJUDGED
         return chosen

@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("names", metavar="OLD NEW", nargs="+", help="a name as it is, and as it shall be; and so on")
     parser.add_argument("--nodes", action="store_true", help="the names are those of nodes")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr how many places were changed")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr how many occurrences were changed")
     add_result(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -48,5 +48,5 @@ def run(options: argparse.Namespace) -> int:
         count = rename_nodes(model, names) if options.nodes else rename_values(model, names)
         save_result(model, options)
     if options.verbose:
-        print(f"onnxwire: renamed in {count:,} place{'' if count == 1 else 's'}", file=sys.stderr)
+        print(f"onnxwire: renamed {count:,} occurrence{'' if count == 1 else 's'}", file=sys.stderr)
     return 0

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onnxwire.analysis.listing import tensor_rows
-from onnxwire.analysis.paths import Found, Part, resolve
+from onnxwire.analysis.paths import Found, IndexItem, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
 from onnxwire.analysis.summary import describe_type
@@ -365,7 +365,7 @@ def _check_index(found: Found) -> tuple[list[range], list[int]]:
         raise PathError(reason, f"{found.path}{_index_text(found.index)}", tensor._document.name) from None
 
 
-def _index_text(index: tuple[Part, ...] | None) -> str:
+def _index_text(index: tuple[IndexItem, ...] | None) -> str:
     parts = []
     for part in index or ():
         if isinstance(part, slice):
@@ -457,7 +457,7 @@ def _value_lines(found: Found, ranges: list[range], shape: list[int], paint: Pai
         # Of the axes that have several elements here, the last two.
         wide = [axis for axis, chosen in enumerate(ranges) if len(chosen) > 1][-2:]
         rows = dict(zip(wide, (8,) if len(wide) == 1 else (4, 8), strict=True))
-        parts: list[Part] = []
+        parts: list[IndexItem] = []
         for axis, chosen in enumerate(ranges):
             some = chosen[: rows.get(axis, 1)]
             if axis not in rows:

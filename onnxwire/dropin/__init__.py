@@ -1,4 +1,4 @@
-"""Puts the classes of onnxwire in the place of those that the `onnx` package makes with protobuf."""
+"""Puts the classes of onnxwire in place of those that the `onnx` package makes with protobuf."""
 
 from onnxwire.dropin.switch import UnknownOnnxWarning, install, is_installed, uninstall
 

@@ -1,4 +1,4 @@
-"""`python -m onnxwire.dropin` runs a program as python does, with onnxwire in the place of protobuf under `onnx`."""
+"""`python -m onnxwire.dropin` runs a program as python does, with onnxwire in place of protobuf under `onnx`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import` finds under the switch: modules of our classes, `onnx` with its changes, a stand-in for protobuf."""
+"""The modules that `import` finds under the switch: of our classes, of `onnx` with changes, a stand-in for protobuf."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STAND_INS = {
 
 
 class Finder(MetaPathFinder):
-    """Finds modules of our classes, and `onnx` with what is changed in it."""
+    """Finds those of our classes, and `onnx` with what is changed in it."""
 
     def __init__(self, check_version: Callable[[str], None]) -> None:
         self.check_version = check_version

@@ -34,7 +34,7 @@ def open_file(descriptor: int, name: str) -> Document:
 
 
 def _before_opening(path: object, flags: int) -> None:
-    """Before the program opens a mapped file to write it: put another file in its place, which it may write.
+    """Before the program opens a mapped file to write it: replace it by another file, which it may write.
 
     What is mapped then stays as it is; to cut it would end the process when it is next looked at. path: as given to
     `open`; flags: of the system's open. Raises OSError where the other file can't be made.

@@ -1,4 +1,4 @@
-"""What is put into `onnx` under the switch: loading that maps, saving that streams, arrays that share bytes."""
+"""Replacements for functions of `onnx`: loading that maps, saving that streams, arrays that share bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BINARY = "protobuf"  # the format of that name
 
 
 def replace_functions(module: ModuleType) -> None:
-    """Put ours in the place of functions of a module of `onnx` that was just made."""
+    """Replace functions by ours in a module of `onnx` that was just made."""
     if module.__name__ == "onnx":
         load, save = _loader(module), _saver(module)
         for name in ("load", "load_model"):
@@ -105,7 +105,7 @@ def _saver(onnx: ModuleType) -> Callable[..., Any]:
 
 
 def _write(message: Message, path: str) -> None:
-    """Write a message to the file at a path, in its place, as `onnx` does: others may have it open."""
+    """Write a message to the file at a path, in place, as `onnx` does: others may have it open."""
     with open(path, "wb") as file:
         target = FileWriter(file.fileno(), fresh=True)
         total, pieces = encode_pieces(message, False, target)

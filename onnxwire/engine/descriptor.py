@@ -61,7 +61,7 @@ class FileDescriptor(_Described):
 class EnumValueDescriptor(_Described):
     """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in.
 
-    type: the enum; index: its place in `type.values`, -1 of a retired one.
+    type: the enum; index: its index in `type.values`, -1 of a retired one.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -123,7 +123,7 @@ class EnumDescriptor(_Described):
 
 
 class OneofDescriptor(_Described):
-    """A oneof: at most one of its `fields` is there at a time; index: its place in `containing_type.oneofs`."""
+    """A oneof: at most one of its `fields` is there at a time; index: its index in `containing_type.oneofs`."""
 
     __slots__ = ("containing_type", "fields", "index", "name")
 

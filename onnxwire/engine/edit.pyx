@@ -72,7 +72,7 @@ cdef Overlay start_edit(View self):
             return overlay
         parent = <View>overlay.parent
         if parent.overlay != NULL and (<Overlay>parent.overlay).parent == NULL:
-            put_in_place(overlay, parent)
+            put_into_parent(overlay, parent)
         else:
             start_edit(parent)
 
@@ -95,7 +95,7 @@ cdef Overlay make_overlay(View self, Document document):
     return overlay
 
 
-cdef int put_in_place(Overlay self, View parent) except -1:
+cdef int put_into_parent(Overlay self, View parent) except -1:
     """Put a message that was not there into the field of its parent, which is edited."""
     unlist_absent(self)
     (<Document>parent.document).next_epoch()

@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 cdef struct LivingKey:
     # Which message it is: its first byte in a document, or its Overlay where it has none; and its table.
     const void* owner
-    const void* place
+    const void* address
     const void* table
 
 

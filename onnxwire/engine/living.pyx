@@ -18,15 +18,15 @@ cdef size_t ROOM = 0     # a power of two
 cdef size_t N = 0
 
 
-cdef inline size_t first_place(const LivingKey* key) noexcept:
+cdef inline size_t first_index(const LivingKey* key) noexcept:
     cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
-    mixed = (mixed ^ <uint64_t><size_t>key.place) * <uint64_t>0xC2B2AE3D27D4EB4F
+    mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     mixed = (mixed ^ <uint64_t><size_t>key.table) * <uint64_t>0x9E3779B97F4A7C15
     return <size_t>(mixed >> 32 ^ mixed) & (ROOM - 1)
 
 
 cdef inline bint is_same(const LivingKey* a, const LivingKey* b) noexcept:
-    return a.place == b.place and a.owner == b.owner and a.table == b.table
+    return a.address == b.address and a.owner == b.owner and a.table == b.table
 
 
 cdef PyObject* find_living(const LivingKey* key) noexcept:
@@ -34,7 +34,7 @@ cdef PyObject* find_living(const LivingKey* key) noexcept:
     cdef size_t i
     if N == 0:
         return NULL
-    i = first_place(key)
+    i = first_index(key)
     while ENTRIES[i].view != NULL:
         if is_same(&ENTRIES[i].key, key):
             return ENTRIES[i].view
@@ -52,7 +52,7 @@ cdef void list_living(const LivingKey* key, PyObject* view) noexcept:
 
 
 cdef void put(const LivingKey* key, PyObject* view) noexcept:
-    cdef size_t i = first_place(key)
+    cdef size_t i = first_index(key)
     while ENTRIES[i].view != NULL:
         i = (i + 1) & (ROOM - 1)
     ENTRIES[i].key = key[0]
@@ -66,15 +66,15 @@ cdef void unlist_living(const LivingKey* key, PyObject* view) noexcept:
     cdef size_t next
     if N == 0:
         return
-    i = first_place(key)
+    i = first_index(key)
     while ENTRIES[i].view != view:
         if ENTRIES[i].view == NULL:
             return
         i = (i + 1) & (ROOM - 1)
-    # Each of those that follow moves into the gap, unless its own first place comes after that.
+    # Each of those that follow moves into the gap, unless its own first index comes after that.
     next = (i + 1) & (ROOM - 1)
     while ENTRIES[next].view != NULL:
-        if ((next - first_place(&ENTRIES[next].key)) & (ROOM - 1)) >= ((next - i) & (ROOM - 1)):
+        if ((next - first_index(&ENTRIES[next].key)) & (ROOM - 1)) >= ((next - i) & (ROOM - 1)):
             ENTRIES[i] = ENTRIES[next]
             i = next
         next = (next + 1) & (ROOM - 1)

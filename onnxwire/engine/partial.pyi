@@ -18,7 +18,7 @@ class Source(Protocol):
     requests: int
     received: int
     @property
-    def place(self) -> Any: ...
+    def origin(self) -> Any: ...
 
 class PartialMemory:
     """Memory for a file of some size, none of which is there yet."""

@@ -170,7 +170,7 @@ cdef class PartialMemory:
         cdef list found = []
         for start, end in sorted(ranges):
             if not 0 <= start <= end <= self.size:
-                raise IndexError("no such place in the file")
+                raise IndexError("no such offset in the file")
             if start == end:
                 continue
             page = max(page, <uint64_t>start // PAGE)
@@ -186,7 +186,7 @@ cdef class PartialMemory:
         return found
 
     def put(self, uint64_t offset, data):
-        """Put bytes in their place: whole pages, or up to the end of the file."""
+        """Put bytes where they belong: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer
         cdef uint64_t page, last, n
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)

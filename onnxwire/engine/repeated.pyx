@@ -599,12 +599,12 @@ cdef Elements take_values(View message, Field* field, values):
             last = p + n
     if encoded:
         # With a byte in between: an empty message at the end of one would have the address of the next.
-        place_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
+        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
     return incoming
 
 
-cdef int place_encoded(Elements elements, Document document) except -1:
-    """Give the elements that were encoded into a document, one after another, their indices there."""
+cdef int locate_encoded(Elements elements, Document document) except -1:
+    """Give the elements that were encoded into a document, one after another, their addresses there."""
     cdef const uint8_t* p = document.start
     cdef Py_ssize_t i
     for i in range(elements.n):

@@ -159,7 +159,7 @@ cdef class Search:
         raise StopIteration
 
     def keep(self, Paths paths):
-        """Keep the path of what was found last; returns its number. One search has its paths in one place."""
+        """Keep the path of what was found last; returns its number. One search has all its paths in one buffer."""
         cdef Py_ssize_t number = -1
         cdef Frame frame, outer = None
         for frame in self.frames:

@@ -169,7 +169,7 @@ cdef int settle_absent(View self, const Field* field) except -1:
 
 
 cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
-    """Whether a view that starts at a place is of what ends there too; bytes that were changed may hold another."""
+    """Whether a view that starts at an address is of what ends there too; bytes that were changed may hold another."""
     if self.parts == NULL or parts is None:
         return self.end == end and self.parts == NULL and parts is None
     return (<Spans>self.parts).n == parts.n and (

@@ -312,7 +312,7 @@ class AtomicFile:
 
     def _advice(self, error: OSError) -> str:
         if self.is_replaced:
-            return "the new file is in its place, but may be lost if the machine stops now; save again"
+            return "the new file is there, but may be lost if the machine stops now; save again"
         advice = self._way_out(error)
         if self._old and not self._direct:
             advice += f"{'; ' if advice else ''}the old file is as it was"

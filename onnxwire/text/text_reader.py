@@ -351,7 +351,7 @@ class _TextParser:
         if not name:
             raise self._error(f"expected {closer[0]!r}, found the end of the text", frame)
         if name == "[":
-            raise self._error("expected a field; extensions and Any have no place here", frame)
+            raise self._error("expected a field; extensions and Any are not supported here", frame)
         if not _NAME.match(name):
             raise self._error(f"expected a field{f' or {closer[0]!r}' if closer else ''}, found {show(name)}", frame)
         if name not in table:

@@ -41,7 +41,7 @@ _LONGEST = 60
 
 
 def assign(message: Message, assignment: str) -> str:
-    """Carry out one PATH=VALUE; returns the path in fields and places.
+    """Carry out one PATH=VALUE; returns the path in fields and indexes.
 
     message: the root, mostly a model; it is changed. PATH: as for `resolve`. VALUE, by what the path leads to:
     a number, true or false, an enum's name (for data_type and elem_type too), a text as it stands; for a repeated field
@@ -64,14 +64,14 @@ def assign(message: Message, assignment: str) -> str:
 
 def _split(message: Message, assignment: str) -> tuple[str, Found, str]:
     """The path, what it leads to, and the value: at the first = that ends a path, since names may have = in them."""
-    places = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
-    if not places:
+    ends = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
+    if not ends:
         reason = "there is no = in it; write PATH=VALUE, such as graph.node[0].op_type=Relu"
         raise EditError(reason, _short(assignment))
     fault: PathError | None = None
-    for place in places:
+    for end in ends:
         try:
-            return assignment[:place], resolve(message, assignment[:place]), assignment[place + 1 :]
+            return assignment[:end], resolve(message, assignment[:end]), assignment[end + 1 :]
         except PathError as error:
             fault = fault or error
     assert fault is not None
@@ -102,14 +102,14 @@ def _set(found: Found, text: str) -> None:
         _set_message(found.value, text)
     elif field.message_type is not None:
         raise EditError("it is several messages; set one of them, such as [0]")
-    elif field.is_repeated and found.place is None:
+    elif field.is_repeated and found.element_index is None:
         if found.path.endswith("]"):
             raise EditError("a slice can't be set; set the whole field, or one element")
         values = [_parse(field, item) for item in _items(text)]
         parent.ClearField(field.name)
         getattr(parent, field.name).extend(values)
     elif field.is_repeated:
-        getattr(parent, field.name)[found.place] = _parse(field, text)
+        getattr(parent, field.name)[found.element_index] = _parse(field, text)
     elif field.type == field.TYPE_BYTES and text.startswith("@"):
         parent._share(field.name, _mapped(text[1:]))
     else:
@@ -275,30 +275,30 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
         if found.index is not None or _is_within_value(found):
             raise EditError("a part of a value can't be removed; remove the whole of it", f"{source}: {path}")
         removed.append(found.path)
-        places: set[int] | None = None
+        indexes: set[int] | None = None
         container = found.path
         if found.field.is_repeated and container.endswith("]"):
-            container, _, index = container[:-1].rpartition("[")
+            container, _, content = container[:-1].rpartition("[")
             count = len(getattr(found.parent, found.field.name))
-            (part,) = parse_index(index) or (0,)
-            places = set(range(*part.indices(count))) if isinstance(part, slice) else {found.place or 0}
+            (part,) = parse_index(content) or (0,)
+            indexes = set(range(*part.indices(count))) if isinstance(part, slice) else {found.element_index or 0}
         elif not found.is_set:
             raise PathError("it is not there, so it can't be removed", path, source)
         known = targets.get(container)
-        if known is not None and (known[2] is None or places is None):
-            places = None
-        elif known is not None and places is not None and known[2] is not None:
-            places |= known[2]
-        targets[container] = found.parent, found.field, places
+        if known is not None and (known[2] is None or indexes is None):
+            indexes = None
+        elif known is not None and indexes is not None and known[2] is not None:
+            indexes |= known[2]
+        targets[container] = found.parent, found.field, indexes
     # What is deep comes first: a message that was removed has nothing to remove.
     for container in sorted(targets, key=lambda path: -path.count(".")):
-        parent, field, places = targets[container]
-        if places is None:
+        parent, field, indexes = targets[container]
+        if indexes is None:
             parent.ClearField(field.name)
         else:
             values = getattr(parent, field.name)
-            for place in sorted(places, reverse=True):
-                del values[place]
+            for index in sorted(indexes, reverse=True):
+                del values[index]
     return removed
 
 

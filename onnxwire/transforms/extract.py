@@ -56,15 +56,15 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     _keep(graph.node, sorted(plan.nodes))
     made = {name for node in graph.node for name in node.output} | plan.constants
     _give_way(graph, set(names))
-    _keep(graph.initializer, _places(graph.initializer, lambda tensor: tensor.name in plan.constants))
-    _keep(graph.sparse_initializer, _places(graph.sparse_initializer, lambda s: s.values.name in plan.constants))
+    _keep(graph.initializer, _indexes(graph.initializer, lambda tensor: tensor.name in plan.constants))
+    _keep(graph.sparse_initializer, _indexes(graph.sparse_initializer, lambda s: s.values.name in plan.constants))
     ends = {*names, *wanted}
     kept = made | ends
-    _keep(graph.value_info, _places(graph.value_info, lambda value: value.name in made and value.name not in ends))
-    _keep(graph.quantization_annotation, _places(graph.quantization_annotation, lambda a: a.tensor_name in kept))
+    _keep(graph.value_info, _indexes(graph.value_info, lambda value: value.name in made and value.name not in ends))
+    _keep(graph.quantization_annotation, _indexes(graph.quantization_annotation, lambda a: a.tensor_name in kept))
     model.ClearField("training_info")
     called = _called_functions(model)
-    _keep(model.functions, _places(model.functions, lambda function: _call(function) in called))
+    _keep(model.functions, _indexes(model.functions, lambda function: _call(function) in called))
     if untyped:
         shown = ", ".join(map(repr, untyped[:_SHOWN])) + (" and others" if len(untyped) > _SHOWN else "")
         warnings.warn(
@@ -81,15 +81,15 @@ def _listed(names: Iterable[str], what: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _places(elements: Iterable[_T], is_kept: Callable[[_T], bool]) -> list[int]:
+def _indexes(elements: Iterable[_T], is_kept: Callable[[_T], bool]) -> list[int]:
     """Where the elements are that stay: a number takes a fraction of the memory of a view."""
-    return [place for place, element in enumerate(elements) if is_kept(element)]
+    return [index for index, element in enumerate(elements) if is_kept(element)]
 
 
-def _keep(elements: RepeatedSpan[Any], places: list[int]) -> None:
+def _keep(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
     """Make a repeated field those of its elements; it is not touched where all of them stay."""
-    if len(elements) != len(places):
-        elements._arrange(places, len(elements))
+    if len(elements) != len(indexes):
+        elements._arrange(indexes, len(elements))
 
 
 def _give_way(graph: GraphProto, given: set[str]) -> None:
@@ -97,7 +97,7 @@ def _give_way(graph: GraphProto, given: set[str]) -> None:
     taken: set[str] = set()
     tried: dict[str, int] = {}  # by name: how many others were tried for it, which are not to be tried again
     for node in graph.node:
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.output):
             if name in given:
                 taken = taken or {other for kept in graph.node for other in (*kept.input, *kept.output)}
                 new = f"{name}_unused"
@@ -105,7 +105,7 @@ def _give_way(graph: GraphProto, given: set[str]) -> None:
                     tried[name] = tried.get(name, 1) + 1
                     new = f"{name}_unused_{tried[name]}"
                 taken.add(new)
-                node.output[place] = new
+                node.output[index] = new
 
 
 class _Plan:
@@ -120,9 +120,9 @@ class _Plan:
         self.initializers.update(sparse.values.name for sparse in graph.sparse_initializer)
         self._makers: dict[str, int] = {}
         self._source = source
-        for place, node in enumerate(graph.node):
+        for index, node in enumerate(graph.node):
             for name in node.output:
-                self._makers.setdefault(name, place)
+                self._makers.setdefault(name, index)
         self._makers.pop("", None)
         for name in (*(given or ()), *wanted):
             if name not in self._makers and name not in self.own and name not in self.initializers:
@@ -151,10 +151,10 @@ class _Plan:
             if name in self.initializers:
                 self.constants.add(name)
             elif name in self._makers:
-                place = self._makers[name]
-                if place not in self.nodes:
-                    self.nodes.add(place)
-                    node = graph.node[place]
+                index = self._makers[name]
+                if index not in self.nodes:
+                    self.nodes.add(index)
+                    node = graph.node[index]
                     user = node.name or node.op_type
                     waiting += [(other, user) for other in (*node.input, *captured_names(node))]
             elif not (may_use_own and name in self.own):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
-    """Give values new names: inputs, outputs, initializers, and what nodes make; returns how many places were changed.
+    """Give values new names: inputs, outputs, initializers, and what nodes make; returns how many occurrences changed.
 
     model: is changed. names: the new name by the old one; all are given at once, so two values can change names.
     A value is renamed where it comes from and wherever it is used: by nodes, by the graphs in their attributes and by
@@ -156,7 +156,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
     source = model._document.name
     wanted = set(names.values())
     missing = dict.fromkeys(names)
-    # Of each graph around the node that is looked at: its path, the places of nodes to rename, and those of names that
+    # Of each graph around the node that is looked at: its path, the paths of nodes to rename, and those of names that
     # are wanted. What a graph has is looked at when it is left, so that no more than these is kept.
     levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
     for path, node in Search(model, [NodeProto]):
@@ -170,8 +170,8 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
         if name in names:
             missing.pop(name, None)
             if name in found:
-                places = ", ".join([found[name], path])
-                reason = f"several nodes are called {name!r}; set the name of one by its place: {places}"
+                paths = ", ".join([found[name], path])
+                reason = f"several nodes are called {name!r}; set the name of one by its path: {paths}"
                 raise PathError(reason, "", source)
             found[name] = path
         elif name in wanted:
@@ -185,7 +185,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
 
 
 def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, str], taken: dict[str, str]) -> None:
-    """Refuse what can't be in one graph. found, taken: places of nodes by names that are to go, and to come."""
+    """Refuse what can't be in one graph. found, taken: paths of nodes by names that are to go, and to come."""
     for old in found:
         new = names[old]
         if new and new in taken:
@@ -215,9 +215,9 @@ def _is_in(path: str, outer: str) -> bool:
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
     count = 0
-    for place, name in enumerate(list(values)):
+    for index, name in enumerate(list(values)):
         if name in mapping:
-            values[place] = mapping[name]
+            values[index] = mapping[name]
             count += 1
     return count
 
@@ -263,12 +263,12 @@ def _rename_bindings(model: ModelProto, main: Mapping[str, str], bound: Mapping[
     main: new names of the main graph's values; bound: of what each training graph sees, by its path.
     """
     count = 0
-    for place, training in enumerate(model.training_info):
+    for index, training in enumerate(model.training_info):
         for bindings, graph, default in (
             (training.initialization_binding, "initialization", {}),
             (training.update_binding, "algorithm", main),
         ):
-            values = bound.get(f"training_info[{place}].{graph}", default)
+            values = bound.get(f"training_info[{index}].{graph}", default)
             for entry in bindings:
                 count += _rename_field(entry, "key", main) + _rename_field(entry, "value", values)
     return count

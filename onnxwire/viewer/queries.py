@@ -293,9 +293,9 @@ class Queries:
         """The node at a path, the path of its graph, and its index there."""
         found = self._resolve(path, NodeProto, "node")
         scope = found.path.rpartition(".node[")[0]
-        if found.place is None:
+        if found.element_index is None:
             raise PathError("this is not a node of a graph", path, self.model._document.name)
-        return found.value, scope, found.place
+        return found.value, scope, found.element_index
 
     def _connections(self, path: str) -> Connections:
         connections: Connections = self._keep(("connections", path), lambda: Connections(self._scope(path)))

@@ -46,7 +46,7 @@ def _record_of(found: Found, field: FieldDescriptor, root: Message, outer: tuple
         if number == field.number and field.accepts(wire):
             last = value, after
             # The elements of a packed field have no records of their own.
-            if field.is_repeated and field.is_span and seen == (found.place or 0):
+            if field.is_repeated and field.is_span and seen == (found.element_index or 0):
                 break
             seen += 1
         start = after

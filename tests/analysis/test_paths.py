@@ -38,7 +38,7 @@ MODEL = make_model()
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "wanted"),
     [
         ("", ""),
         ("graph.node[1]", "graph.node[1]"),
@@ -57,8 +57,8 @@ MODEL = make_model()
         ("metadata_props[author].value", "metadata_props[0].value"),
     ],
 )
-def test_a_path_leads_to_its_place(path: str, place: str) -> None:
-    assert resolve(MODEL, path).path == place
+def test_a_path_leads_to_its_element(path: str, wanted: str) -> None:
+    assert resolve(MODEL, path).path == wanted
 
 
 def test_the_longest_name_counts_and_quotes_end_it() -> None:
@@ -66,14 +66,14 @@ def test_the_longest_name_counts_and_quotes_end_it() -> None:
     assert resolve(MODEL, 'node:"/l.0/Conv".op_type').value == "Conv"
     assert resolve(MODEL, "tensor:w.0.dims").path == "graph.initializer[1]"
     assert list(resolve(MODEL, 'tensor:"w.0".dims').value) == [2, 3]
-    assert resolve(MODEL, 'graph.initializer["w.0.dims"]').place == 1
+    assert resolve(MODEL, 'graph.initializer["w.0.dims"]').element_index == 1
 
 
 def test_values_come_with_the_field_that_they_are_of() -> None:
     found = resolve(MODEL, "node:/l.0/Conv.op_type")
     assert (found.value, found.field.name, found.parent.name) == ("Conv", "op_type", "/l.0/Conv")
     found = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
-    assert (found.value, found.place) == (2, 1)
+    assert (found.value, found.element_index) == (2, 1)
     assert resolve(MODEL, "node:inner").parent == MODEL.graph.node[2].attribute[0].g
     assert not resolve(MODEL, "doc_string").is_set
     assert resolve(MODEL, "producer_name").is_set
@@ -91,7 +91,7 @@ def test_bytes_are_not_copied() -> None:
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
 
 
-def test_brackets_behind_a_tensor_choose_elements() -> None:
+def test_brackets_after_a_tensor_choose_elements() -> None:
     assert resolve(MODEL, "tensor:w.0[0:1,:2]").index == (slice(0, 1), slice(None, 2))
     assert resolve(MODEL, "graph.initializer[0][...,-1]").index == (..., -1)
 
@@ -121,8 +121,8 @@ def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
         ("graph.node[5]", "graph.node[5] is not there; the 5 elements are [0] to [4]"),
         ("graph.sparse_initializer[0]", "it has no elements"),
         ("graph.node[nope]", "no element of graph.node has the name 'nope'"),
-        ("graph.node[twice]", "2 are called 'twice'; choose by place: graph.node[2], graph.node[3]"),
-        ("node:twice", "2 are called 'twice'; choose by place: graph.node[2], graph.node[3]"),
+        ("graph.node[twice]", "2 are called 'twice'; choose by index: graph.node[2], graph.node[3]"),
+        ("node:twice", "2 are called 'twice'; choose by index: graph.node[2], graph.node[3]"),
         ("node:iner", "there is no node called 'iner'; did you mean 'inner'?; `onnxwire ls FILE --nodes` lists them"),
         ("tensor:", "there is no tensor called ''"),
         ("knot:x", "there is no knot: before a name; there are node:, tensor:,"),

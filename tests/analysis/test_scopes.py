@@ -100,23 +100,23 @@ def calls_of(act):
 
 def subgraphs(count):
     model = ModelProto(graph=graph(node("", "x")))
-    for place in range(count):
-        model.graph.node.append(node("", f"y{place}", graph(node("x", f"z{place}"), outputs=["x"])))
-        model.graph.node[-1].name = f"n{place}"
+    for index in range(count):
+        model.graph.node.append(node("", f"y{index}", graph(node("x", f"z{index}"), outputs=["x"])))
+        model.graph.node[-1].name = f"n{index}"
     return model
 
 
 def untyped(count):
     model = ModelProto(graph=graph(node(" ".join(f"w{i}" for i in range(count)), "y"), outputs=["y"]))
-    for place in range(count):
-        model.graph.initializer.add(name=f"w{place}")
+    for index in range(count):
+        model.graph.initializer.add(name=f"w{index}")
     return model
 
 
 def made_by_many(count):
     model = ModelProto(graph=graph(outputs=["y"]))
-    for place in range(count):
-        model.graph.node.append(node("", f"x o{place}"))
+    for index in range(count):
+        model.graph.node.append(node("", f"x o{index}"))
     model.graph.node.append(node("x " + " ".join(f"o{i}" for i in range(count)), "y"))
     return model
 
@@ -155,8 +155,8 @@ def test_the_nearest_name_is_meant_however_many_there_are():
 
 def test_names_without_end_are_not_all_looked_at():
     def names():
-        for place in range(10**9):
-            assert place <= 100_000
-            yield f"n{place}"
+        for index in range(10**9):
+            assert index <= 100_000
+            yield f"n{index}"
 
     assert did_you_mean("zzz", names()) == ""

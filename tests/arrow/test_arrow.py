@@ -52,8 +52,8 @@ def walk(message, path=(), graph=None, above=None):
         if field.message_type is None:
             continue
         if field.is_repeated:
-            for place, element in enumerate(getattr(message, field.name)):
-                yield from walk(element, (*path, f"{field.name}[{place}]"), graph, (message, field.name, place))
+            for index, element in enumerate(getattr(message, field.name)):
+                yield from walk(element, (*path, f"{field.name}[{index}]"), graph, (message, field.name, index))
         elif message.HasField(field.name):
             child = getattr(message, field.name)
             yield from walk(child, (*path, field.name), graph, (message, field.name, 0))
@@ -552,7 +552,7 @@ def test_a_table_that_there_is_not_is_refused():
         onnxwire.to_arrow(DIGITS, "nodes", strings="text")
 
 
-def test_damage_is_told_with_its_place():
+def test_damage_is_told_with_its_offset():
     data = everything().SerializeToString()
     at = rows_of(data, "nodes")[0]["offset"]
     broken = data[:at] + b"\x07" + data[at + 1 :]

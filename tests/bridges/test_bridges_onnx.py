@@ -306,7 +306,7 @@ def lose(tensor):
     tensor.ClearField("data_location")
 
 
-def lose_place(tensor):
+def lose_location(tensor):
     tensor.ClearField("data_location")
     tensor.external_data[0].value = "elsewhere"
 
@@ -320,7 +320,7 @@ def lose_place(tensor):
         (take_part, r"took a part of it \(offset 4\)"),
         (cut, "changed its segment"),
         (lose, "took away where the tensor's elements are"),
-        (lose_place, "took away where the tensor's elements are"),
+        (lose_location, "took away where the tensor's elements are"),
     ],
 )
 def test_what_a_payload_does_not_fit_any_more_is_refused(change, text):
@@ -343,7 +343,7 @@ def test_a_function_that_returns_no_model_is_refused(result):
         onnxwire.apply(model_of(), lambda given: result)
 
 
-def test_what_is_no_model_and_no_form_is_refused():
+def test_what_is_not_a_model_and_no_form_is_refused():
     with pytest.raises(TypeError, match="expected a ModelProto of onnxwire"):
         onnxwire.apply(onnx.ModelProto(), lambda given: given)
     with pytest.raises(ValueError, match="form is 'onnx'"):
@@ -522,7 +522,7 @@ def test_the_content_of_messages_is_the_same():
 
 
 @pytest.mark.parametrize("message", [b"", None, onnx.ModelProto, "x"])
-def test_what_is_no_message_is_refused(message):
+def test_what_is_not_a_message_is_refused(message):
     with pytest.raises(TypeError, match="expected a message of the onnx package"):
         onnxwire.from_onnx(message)
 

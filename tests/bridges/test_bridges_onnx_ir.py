@@ -209,7 +209,7 @@ def test_of_a_gigabyte_no_byte_is_read(tmp_path):
 # --- refusals
 
 
-def test_what_is_no_model_is_refused():
+def test_what_is_not_a_model_is_refused():
     with pytest.raises(TypeError, match="expected a ModelProto of onnxwire"):
         to_ir(onnx.ModelProto())
     with pytest.raises(TypeError, match=r"expected an onnx_ir\.Model"):

@@ -64,8 +64,8 @@ def weight(name="w", array=WEIGHT):
     return onnx.numpy_helper.from_array(array, name)
 
 
-def places():
-    """Models that add a weight to x, each with the weight at another place."""
+def holders():
+    """Models that add a weight to x, each with the weight in another field."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])
@@ -86,7 +86,7 @@ def places():
     yield "sparse initializer", model_of([add], inputs=[x], sparse=[sparse])
 
 
-PLACES = dict(places())
+HOLDERS = dict(holders())
 
 
 def run(session):
@@ -137,21 +137,21 @@ def test_an_edited_example_gives_the_outputs_of_the_saved_one(name, edit, tmp_pa
 
 @pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("external", [None, "w.bin", "{name}.bin"], ids=["inline", "one file", "many files"])
-@pytest.mark.parametrize("place", PLACES)
-def test_a_weight_in_a_file_may_stand_anywhere(place, external, mapped, tmp_path):
-    onnxwire.save(PLACES[place], tmp_path / "m.onnx", external=external)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_weight_in_a_file_may_stand_anywhere(holder, external, mapped, tmp_path):
+    onnxwire.save(HOLDERS[holder], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx", mmap=mapped) as model:
         session = onnxwire.inference_session(model, providers=CPU)
     assert np.array_equal(run(session)[0], X + WEIGHT)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_weight_in_memory_may_stand_anywhere(place):
-    assert np.array_equal(run(onnxwire.inference_session(PLACES[place], providers=CPU))[0], X + WEIGHT)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_weight_in_memory_may_stand_anywhere(holder):
+    assert np.array_equal(run(onnxwire.inference_session(HOLDERS[holder], providers=CPU))[0], X + WEIGHT)
 
 
 def test_a_weight_may_be_a_buffer_in_place_of_a_file(tmp_path):
-    onnxwire.save(PLACES["initializer"], tmp_path / "m.onnx", external="w.bin")
+    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external="w.bin")
     with onnxwire.load(tmp_path / "m.onnx", external_data={"w.bin": (WEIGHT * 2).tobytes()}) as model:
         session = onnxwire.inference_session(model, providers=CPU)
     assert np.array_equal(run(session)[0], X + WEIGHT * 2)
@@ -219,7 +219,7 @@ def test_an_initializer_in_memory_may_be_an_output_or_of_no_use(field):
 @pytest.mark.parametrize("external", [None, "w.bin"], ids=["inline", "external"])
 @pytest.mark.parametrize("change", ["removed", "replaced"])
 def test_a_file_that_is_gone_is_handed_over_from_its_mapping(change, external, tmp_path):
-    onnxwire.save(PLACES["initializer"], tmp_path / "m.onnx", external=external)
+    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx") as model:
         model.graph.initializer[0].numpy()
         path = tmp_path / (external or "m.onnx")
@@ -233,7 +233,7 @@ def test_a_file_that_is_gone_is_handed_over_from_its_mapping(change, external, t
 
 
 def test_the_session_may_be_made_anew_when_the_model_is_closed(tmp_path):
-    onnxwire.save(PLACES["initializer"], tmp_path / "m.onnx")
+    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx")
     for source in (tmp_path / "m.onnx", (tmp_path / "m.onnx").read_bytes()):
         with onnxwire.load(source) as model:
             model.graph.initializer.append(onnxwire.from_array(WEIGHT, "v"))
@@ -248,7 +248,7 @@ def test_the_session_may_be_made_anew_when_the_model_is_closed(tmp_path):
 
 def test_memory_that_was_handed_over_lives_as_long_as_the_options():
     chosen = onnxruntime.SessionOptions()
-    model = ModelProto.FromString(PLACES["initializer"].SerializeToString())
+    model = ModelProto.FromString(HOLDERS["initializer"].SerializeToString())
     session = onnxwire.inference_session(model, sess_options=chosen, providers=CPU)
     encoded = session._model_bytes
     del session, model
@@ -258,7 +258,7 @@ def test_memory_that_was_handed_over_lives_as_long_as_the_options():
 
 
 def test_the_working_folder_makes_no_difference(tmp_path, monkeypatch):
-    onnxwire.save(PLACES["initializer"], tmp_path / "m.onnx", external="w.bin")
+    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external="w.bin")
     monkeypatch.chdir(tmp_path)
     model = onnxwire.load("m.onnx")
     model.graph.initializer[0].numpy()
@@ -276,10 +276,10 @@ def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
     add = helper.make_node("Add", ["picked", "v"], ["y"])
     frame = model_of([pick, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()
     path = tmp_path / "m.onnx"
-    place = sparse_model(path, stored_tensors.Stored(T["FLOAT"], [rows, 4], []).message(), rows * 16, frame)
+    offset = sparse_model(path, stored_tensors.Stored(T["FLOAT"], [rows, 4], []).message(), rows * 16, frame)
     assert path.stat().st_size > 1 << 31
     with open(path, "r+b") as file:
-        file.seek(place + rows * 16 - 4)
+        file.seek(offset + rows * 16 - 4)
         file.write(np.float32(7).tobytes())
     code = (
         "import numpy, onnxruntime, onnxwire\n"
@@ -297,7 +297,7 @@ def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
 
 
 def test_options_are_those_of_onnxruntime(tmp_path):
-    onnxwire.save(PLACES["initializer"], tmp_path / "m.onnx")
+    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx")
     chosen = onnxruntime.SessionOptions()
     chosen.log_severity_level = 3
     chosen.intra_op_num_threads = 1
@@ -310,7 +310,7 @@ def test_options_are_those_of_onnxruntime(tmp_path):
 
 
 def test_a_wrong_tensor_is_named(tmp_path):
-    model = PLACES["initializer"]
+    model = HOLDERS["initializer"]
     wrong = ModelProto()
     wrong.CopyFrom(model)
     wrong.graph.initializer[0].dims[0] = 7000
@@ -318,7 +318,7 @@ def test_a_wrong_tensor_is_named(tmp_path):
         onnxwire.inference_session(wrong)
 
 
-def test_what_is_no_model_is_refused():
+def test_what_is_not_a_model_is_refused():
     with pytest.raises(TypeError, match="ModelProto"):
         onnxwire.inference_session(ModelProto().graph)
 
@@ -326,5 +326,5 @@ def test_what_is_no_model_is_refused():
 def test_what_protobuf_can_not_read_is_refused(monkeypatch):
     monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)
     with pytest.raises(onnxwire.TensorError, match="save the model"):
-        onnxwire.inference_session(PLACES["Constant"])
-    onnxwire.inference_session(PLACES["initializer"])
+        onnxwire.inference_session(HOLDERS["Constant"])
+    onnxwire.inference_session(HOLDERS["initializer"])

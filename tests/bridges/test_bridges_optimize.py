@@ -27,7 +27,7 @@ PASSES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if na
 
 
 def result_of(function, *arguments, **options):
-    """What a function returns, as an official message, or the error that it raises."""
+    """The result of a function, as an official message, or the error that it raises."""
     try:
         made = function(*arguments, **options)
     except Exception as error:

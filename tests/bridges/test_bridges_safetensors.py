@@ -70,7 +70,7 @@ def row(dtype="U8", shape=(1,), start=0, end=1):
 
 
 def sparse_model(path, tensor, size, frame=b""):
-    """Write a model whose last initializer has `size` zeros, which take no room on the disk; returns their place."""
+    """Write a model whose last initializer has `size` zeros, which take no room on the disk; returns their offset."""
     tensor += wire.tag(9, wire.LEN) + wire.varint(size)
     tensor = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + size) + tensor
     graph = wire.tag(7, wire.LEN) + wire.varint(len(tensor) + size) + tensor
@@ -223,9 +223,9 @@ def test_metadata_without_a_utf8_form_is_refused(tmp_path):
 def test_writing_and_loading_take_memory_that_does_not_grow_with_the_payload(tmp_path):
     size = 3 << 30
     path, out = tmp_path / "m.onnx", tmp_path / "w.safetensors"
-    place = sparse_model(path, stored_tensors.Stored(T["FLOAT"], [size // 4], []).message(), size)
+    offset = sparse_model(path, stored_tensors.Stored(T["FLOAT"], [size // 4], []).message(), size)
     with open(path, "r+b") as file:
-        file.seek(place + size - 4)
+        file.seek(offset + size - 4)
         file.write(np.float32(7).tobytes())
     code = (
         "import onnxwire, numpy\n"
@@ -358,7 +358,7 @@ def test_names_that_are_missing_leave_the_model_as_it_was(names, reason, beside)
         assert model.SerializeToString() == (beside / "m.onnx").read_bytes()
 
 
-def test_one_str_is_no_list_of_names(beside):
+def test_one_str_is_not_a_list_of_names(beside):
     for bridge in (onnxwire.from_safetensors, onnxwire.to_safetensors):
         with pytest.raises(TypeError, match="list of names"):
             bridge(model_of(b=np.zeros(1)), beside / "w.safetensors", names="b")
@@ -402,7 +402,7 @@ HOSTILE = {
     "more bytes than the shape": ({"a": row(end=2)}, 2, None),
     "elements that end within a byte": ({"a": row("F4", (1,))}, 1, None),
     "a range beyond the file": ({"a": row(shape=(2,), end=2)}, 1, None),
-    "bytes behind the tensors": ({"a": row()}, 2, None),
+    "bytes after the tensors": ({"a": row()}, 2, None),
     "bytes and no tensors": ({}, 1, None),
     "a hole": ({"a": row(), "b": row(start=2, end=3)}, 3, None),
     "an overlap": ({"a": row(shape=(2,), end=2), "b": row(start=1, end=2)}, 2, None),

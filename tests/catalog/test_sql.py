@@ -63,10 +63,10 @@ FOUND = {
 
 @pytest.mark.parametrize("what", QUERIES)
 def test_queries_of_the_help_find_what_they_say(what):
-    wanted, column, place = FOUND[what]
+    wanted, column, index = FOUND[what]
     found = onnxwire.sql(model().SerializeToString(), QUERIES[what])
     values = [row[found.columns.index(column)] for row in found.fetchall()]
-    assert (set(values) if place is None else values[place]) == wanted
+    assert (set(values) if index is None else values[index]) == wanted
 
 
 @pytest.mark.parametrize("what", QUERIES)

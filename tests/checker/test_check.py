@@ -137,7 +137,7 @@ def test_sibling_graphs_may_use_the_same_names():
     assert _check(text, select="error") == []
 
 
-def test_names_of_a_nested_graph_are_gone_behind_it():
+def test_names_of_a_nested_graph_are_gone_after_it():
     text = nested(node("x", "inner"), after=node("inner", "b"))
     assert [p.path for p in _check(text, select="graph-node-input-defined")] == ["graph.node[1].input[0]"]
 

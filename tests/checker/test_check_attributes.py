@@ -35,7 +35,7 @@ def test_nodes_may_have_the_attributes_of_others():
         # Not looked at any more.
         (b"a" * 65_536 + b"\xff", True),
     ],
-    ids=["long", "cut in a character", "ends in a character", "broken", "broken behind"],
+    ids=["long", "cut in a character", "ends in a character", "broken", "broken after"],
 )
 def test_the_first_64_kib_of_a_string_are_looked_at(string, is_sound):
     data = _model(AttributeProto(name="a", type=AttributeProto.STRING, s=string))

@@ -61,14 +61,14 @@ def test_a_missing_file_is_reported_where_it_is_named(path):
     assert "lost.bin" in problem.message
 
 
-def test_a_folder_is_no_regular_file(path):
+def test_a_folder_is_not_a_regular_file(path):
     (path.parent / "w").mkdir()
     _model(path, {"location": "w"}, {"location": "w.bin/"})
     assert _found(path) == [("external-file-regular", _entry(0, 0)), ("external-file-regular", _entry(1, 0))]
 
 
 @posix
-def test_a_pipe_is_no_regular_file(path):
+def test_a_pipe_is_not_a_regular_file(path):
     os.mkfifo(path.parent / "pipe")
     assert _found(_model(path, {"location": "pipe"})) == [("external-file-regular", _entry(0, 0))]
 
@@ -90,9 +90,9 @@ def test_a_link_in_the_folder_is_reported_as_a_link(path):
 
 
 @posix
-@pytest.mark.parametrize("place", ["inside", "outside"])
-def test_a_file_of_two_names_is_reported(path, place):
-    os.link(path.parent / "w.bin", (path.parent if place == "inside" else path.parent.parent) / "other.bin")
+@pytest.mark.parametrize("folder", ["inside", "outside"])
+def test_a_file_of_two_names_is_reported(path, folder):
+    os.link(path.parent / "w.bin", (path.parent if folder == "inside" else path.parent.parent) / "other.bin")
     assert _found(_model(path, {"location": "w.bin"})) == [("external-file-not-linked", _entry(0, 0))]
 
 

@@ -34,7 +34,7 @@ def _calls(called):
     return ModelProto(ir_version=10, opset_import=_IMPORTS, graph=GraphProto(name="g"), functions=functions)
 
 
-def test_a_long_chain_of_calls_is_no_circle():
+def test_a_long_chain_of_calls_is_not_a_circle():
     assert onnxwire.check(_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
 
 

@@ -22,7 +22,7 @@ def _document(case, content):
 
 
 @pytest.mark.parametrize("id", CASES)
-def test_a_broken_document_is_reported_at_its_places(id):
+def test_a_broken_document_is_reported_at_its_paths(id):
     case = CASES[id]
     found = onnxwire.check(_document(case, case.broken), case.type, select=id, **case.options)
     assert [problem.path for problem in found] == list(case.at)

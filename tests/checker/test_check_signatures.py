@@ -346,8 +346,8 @@ def bends(choose, node):
     if node.input:
         yield "an input less", lambda: node.input.pop()
         yield "no input", lambda: node.ClearField("input")
-        place = choose.randrange(len(node.input))
-        yield "an omitted input", lambda: node.input.__setitem__(place, "")
+        index = choose.randrange(len(node.input))
+        yield "an omitted input", lambda: node.input.__setitem__(index, "")
     if node.output:
         yield "an output less", lambda: node.output.pop()
         where = choose.randrange(len(node.output))
@@ -456,14 +456,14 @@ def test_no_bent_model_that_the_official_checker_refuses_is_accepted(part):
         if refusal(sound):
             continue
         total = sum(1 for _ in all_nodes(sound))
-        for place in choose.sample(range(total), min(total, 1)):
-            ways = [name for name, _ in bends(choose, list(all_nodes(sound))[place])]
+        for index in choose.sample(range(total), min(total, 1)):
+            ways = [name for name, _ in bends(choose, list(all_nodes(sound))[index])]
             for way in choose.sample(ways, 6):
                 bent = onnx.ModelProto.FromString(data)
-                dict(bends(choose, list(all_nodes(bent))[place])).get(way, lambda: None)()
+                dict(bends(choose, list(all_nodes(bent))[index])).get(way, lambda: None)()
                 reason = refusal(bent)
                 if reason:
                     refused += 1
                     errors = onnxwire.check(bent.SerializeToString(), select="error")
-                    assert len(errors), (path.parent.name, place, way, reason)
+                    assert len(errors), (path.parent.name, index, way, reason)
     assert refused > 50

@@ -57,8 +57,8 @@ def test_values_are_looked_at_from_the_start():
     rule = "tensor-raw-bool-values"
     n = 1 << 17
     tensor = TensorProto(dims=[n], data_type=TensorProto.BOOL)
-    for place, expected in ((0, {rule}), ((1 << 16) - 1, {rule}), (1 << 16, set())):
-        tensor.raw_data = bytes(place) + b"\2" + bytes(n - place - 1)
+    for offset, expected in ((0, {rule}), ((1 << 16) - 1, {rule}), (1 << 16, set())):
+        tensor.raw_data = bytes(offset) + b"\2" + bytes(n - offset - 1)
         assert _rules(tensor.SerializeToString(), select=rule) == expected
 
 

@@ -45,7 +45,7 @@ def test_reading_across_is_reported_by_one_rule(ir, rules):
     ]
 
 
-def test_an_algorithm_that_reads_another_one_is_no_matter_of_the_main_graph():
+def test_an_algorithm_that_reads_another_one_does_not_concern_the_main_graph():
     one, other = f'name: "a" {node("", "u")}', f'name: "b" {node("u", "v")}'
     assert _errors(f"algorithm {{ {one} }} }} training_info {{ algorithm {{ {other} }}") == [
         ("graph-node-input-defined", "training_info[1].algorithm.node[0].input[0]")

@@ -253,7 +253,7 @@ def test_options_that_do_not_go_together_are_refused(arguments, said):
     assert done.returncode == 2 and said in done.stderr and done.stdout == b""
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path):
+def test_a_reader_that_goes_away_is_not_an_error(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(9000)), "y")))
     read, write_end = os.pipe()
     os.close(read)
@@ -310,7 +310,7 @@ def check_log(log):
     assert invocation["executionSuccessful"] == ("toolExecutionNotifications" not in invocation)
 
 
-def test_sarif_has_a_result_a_problem_with_its_place(broken):
+def test_sarif_has_a_result_a_problem_with_its_location(broken):
     log, done = sarif(broken.name, cwd=broken.parent)
     assert (done.returncode, done.stderr) == (1, b"")
     results = log["runs"][0]["results"]

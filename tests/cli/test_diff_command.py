@@ -97,15 +97,15 @@ def test_nodes_that_come_and_go_are_told(lines, digits):
 
 def test_nodes_without_names_go_together_by_what_they_make(lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
-    for place, model in enumerate(models):
+    for index, model in enumerate(models):
         for name in "abc":
             model.graph.node.add(op_type="Op", input=["x"], output=[name])
-        model.graph.node[1].op_type = f"Op{place}"
+        model.graph.node[1].op_type = f"Op{index}"
     del models[1].graph.node[0]
     assert lines(models[1], models[0]) == ["- node Op -> a: Op(x) -> a", "~ node Op0 -> b: op_type: Op0 -> Op1"]
 
 
-def test_the_order_of_nodes_and_tensors_is_no_difference(lines, digits):
+def test_the_order_of_nodes_and_tensors_is_not_a_difference(lines, digits):
     digits.graph.node.reverse()
     digits.graph.initializer.reverse()
     digits.graph.value_info.reverse()
@@ -131,7 +131,7 @@ def test_types_of_inputs_opsets_and_metadata_are_told(lines, digits):
     ]
 
 
-def test_what_differs_in_a_subgraph_or_function_is_told_with_its_place(lines):
+def test_what_differs_in_a_subgraph_or_function_is_told_with_its_path(lines):
     old, new = nested_model(), nested_model()
     assert new.graph.node[1].attribute[1].name == "then_branch"
     new.graph.node[1].attribute[1].g.node[0].op_type = "Sub"
@@ -172,7 +172,7 @@ def test_tensors_come_and_go(lines, digits):
     ]
 
 
-def test_where_a_tensor_is_stored_is_no_difference(tmp_path, digits):
+def test_where_a_tensor_is_stored_is_not_a_difference(tmp_path, digits):
     tensor = digits.graph.initializer[0]
     array = numpy_helper.to_array(tensor)
     tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, 1, array.shape, array.reshape(-1).tolist()))
@@ -322,7 +322,7 @@ def test_a_file_that_is_not_there_is_trouble(capsys):
     assert capsys.readouterr().err.startswith("onnxwire: absent.onnx: No such file")
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path, digits):
+def test_a_reader_that_goes_away_is_not_an_error(tmp_path, digits):
     digits.producer_name = "me"
     read, write = os.pipe()
     os.close(read)

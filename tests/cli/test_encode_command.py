@@ -136,7 +136,7 @@ def test_a_terminal_is_given_no_binary_file():
         os.close(theirs)
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_reader_that_goes_away_is_not_an_error():
     read, write = os.pipe()
     os.close(read)
     done = encode(stdin=TEXT.encode(), stdout=write)

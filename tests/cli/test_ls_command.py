@@ -56,7 +56,7 @@ def test_tensors_are_listed_as_the_official_runtime_has_them(capsys) -> None:
         assert DIGITS.read_bytes()[row["offset"] :].startswith(tensor.raw_data)
 
 
-def test_a_line_has_name_type_shape_bytes_and_place(capsys) -> None:
+def test_a_line_has_name_type_shape_bytes_and_location(capsys) -> None:
     status, out, _ = run(capsys, DIGITS)
     assert status == 0
     assert len(out.splitlines()) == len(MODEL.graph.initializer)
@@ -83,7 +83,7 @@ def test_a_pattern_is_for_the_whole_name_and_a_word_for_a_part(capsys) -> None:
     ]
 
 
-def test_a_pattern_may_come_behind_an_option(capsys) -> None:
+def test_a_pattern_may_come_after_an_option(capsys) -> None:
     assert names(capsys, DIGITS, "--nodes", "node_conv2d") == ["node_conv2d", "node_conv2d_1"]
 
 
@@ -122,7 +122,7 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
         (["--sort", "size"], "there is no size to sort by; there are name, type,"),
     ],
 )
-def test_what_is_no_condition_is_trouble_in_one_line(arguments, text, capsys) -> None:
+def test_what_is_not_a_condition_is_trouble_in_one_line(arguments, text, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and text in err
@@ -237,8 +237,8 @@ def test_nodes_from_columns_are_those_of_a_walk() -> None:
     for path in paths:
         with onnxwire.load(path) as model:
             walked = [
-                (place, node.name, node.op_type, node.domain, [*node.input], [*node.output])
-                for place, node in Search(model, [onnxwire.NodeProto])
+                (index, node.name, node.op_type, node.domain, [*node.input], [*node.output])
+                for index, node in Search(model, [onnxwire.NodeProto])
             ]
             listed = [
                 (row["path"], row["name"], row["type"], row["domain"], row["input"], row["output"])

@@ -133,7 +133,7 @@ def test_packed_weights_are_aligned_where_asked_for(folder):
 
 
 @pytest.mark.parametrize("size", ["", "1X", "-1", "1.5G", "0x10", "9999999999G", "two"])
-def test_what_is_no_size_is_refused(folder, size):
+def test_what_is_not_a_size_is_refused(folder, size):
     done = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
     assert done.returncode == 2
     assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr

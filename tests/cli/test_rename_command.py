@@ -122,7 +122,7 @@ def test_in_place_and_verbose(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["rename", str(path), "relu", "act", "-i", "-v"]) == 0
-    assert capsys.readouterr() == ("", "onnxwire: renamed in 3 places\n")
+    assert capsys.readouterr() == ("", "onnxwire: renamed 3 occurrences\n")
     assert list(onnx.load(path).graph.node[4].output) == ["act"]
 
 
@@ -148,7 +148,7 @@ def test_what_can_not_be_renamed_is_said_in_one_line(refusal, names, text):
 def test_nodes_of_one_name_are_not_renamed_together(refusal):
     model = onnx.ModelProto()
     model.graph.node.extend(helper.make_node("Relu", ["x"], [name], name="twin") for name in "ab")
-    assert "by its place: graph.node[0], graph.node[1]" in refusal(model, "--nodes", "twin", "other")
+    assert "by its path: graph.node[0], graph.node[1]" in refusal(model, "--nodes", "twin", "other")
 
 
 def test_names_come_in_pairs(capsys):

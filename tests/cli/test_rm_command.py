@@ -31,9 +31,9 @@ def expected(edit, model=None):
     return model
 
 
-def drop(values, *places):
-    for place in sorted(places, reverse=True):
-        del values[place]
+def drop(values, *indexes):
+    for index in sorted(indexes, reverse=True):
+        del values[index]
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,8 @@ def test_a_constant_is_found_by_the_value_that_it_makes(tmp_path, capsys) -> Non
 def test_text_of_the_file_can_not_steer_the_terminal(tmp_path, capsys) -> None:
     node = helper.make_node("\x1b[31mRelu", ["\x1b]0;x\x07"], ["y"], name="\x1b[2J", s="\x1b[1m")
     path = save(tmp_path / "m.onnx", nodes=(node,))
-    for place in ("graph.node[0]", "graph", "graph.node", "graph.node[0].attribute"):
-        assert "\x1b" not in run(capsys, path, place)
+    for shown in ("graph.node[0]", "graph", "graph.node", "graph.node[0].attribute"):
+        assert "\x1b" not in run(capsys, path, shown)
 
 
 def test_tensor_files_are_shown_with_their_type(tmp_path, capsys) -> None:

@@ -75,7 +75,7 @@ def test_the_table_has_headings_and_a_line_a_tensor(capsys) -> None:
     assert f"{WEIGHTS['classifier.1.weight'].std():.6g}" in lines[9]
 
 
-def test_what_is_no_number_is_counted_and_strings_have_none(odd, capsys) -> None:
+def test_what_is_not_a_number_is_counted_and_strings_have_none(odd, capsys) -> None:
     rows = {row["name"] or row["path"]: row for row in json.loads(run(capsys, odd, "--json"))}
     assert [rows["bad"][key] for key in ("min", "max", "zeros", "nan", "inf")] == [0, 1, 1, 1, 1]
     assert rows["\x1b[31m<b>"]["mean"] == 1
@@ -222,7 +222,7 @@ def test_files_that_can_not_be_written_are_one_line(tmp_path, capsys) -> None:
     assert "this is the file that is read" in complaint(capsys, DIGITS, "--csv", "-o", DIGITS)
 
 
-def test_a_damaged_tensor_is_one_line_with_its_place(tmp_path, capsys) -> None:
+def test_a_damaged_tensor_is_one_line_with_its_path(tmp_path, capsys) -> None:
     weight = onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [weight])), tmp_path / "m.onnx")
     assert "graph.initializer[0]: tensor 'w': dims [3] of FLOAT" in complaint(capsys, tmp_path / "m.onnx")

@@ -1,4 +1,4 @@
-"""What protobuf's conformance runner talks to: messages of the tables that stand in a folder, by onnxwire.
+"""The program that protobuf's conformance runner talks to: messages of the tables in a folder, by onnxwire.
 
     python tests/conformance/testee.py FOLDER
 

@@ -1,4 +1,4 @@
-"""The tests of `onnx` and of packages that use it, on protobuf and on onnxwire in its place: `make dropin`.
+"""The tests of `onnx` and of packages that use it, on protobuf and on onnxwire instead: `make dropin`.
 
     python tests/dropin/suites.py FOLDER [SUITE ...]
 
@@ -48,7 +48,7 @@ def fetch(requirement: str, folder: Path) -> Path:
 
 
 def run(sources: Path, tests: Path, left_out: list[str], is_ours: bool) -> tuple[dict[str, str], float]:
-    """What becomes of each test, and the seconds of processors that all took."""
+    """The outcome of each test, and the seconds of processors that all took."""
     report = sources / ("ours.xml" if is_ours else "protobuf.xml")
     report.unlink(missing_ok=True)
     switch = ["-m", "onnxwire.dropin"] if is_ours else []

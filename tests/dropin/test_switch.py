@@ -1,4 +1,4 @@
-"""Programs written for `onnx` find the same with onnxwire in the place of protobuf, in processes of their own."""
+"""Programs written for `onnx` find the same with onnxwire in place of protobuf, in processes of their own."""
 
 import os
 import re
@@ -25,7 +25,7 @@ RUN = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name=
 
 
 def python(*arguments, status=0, **environment):
-    """What a process prints; its errors where it is to fail."""
+    """The output of a process; its errors where it is to fail."""
     environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
     command = [sys.executable, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -35,7 +35,7 @@ def python(*arguments, status=0, **environment):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """What the program finds with protobuf."""
+    """The program's output with protobuf."""
     return python(PROGRAM, tmp_path_factory.mktemp("protobuf"))
 
 

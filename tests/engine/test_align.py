@@ -1,4 +1,4 @@
-"""Payloads that stand at round places of the file: where they stand, and that nobody reads anything else there."""
+"""Payloads that stand at round offsets of the file: where they are, and that nobody reads anything else there."""
 
 import importlib.util
 import itertools
@@ -57,7 +57,7 @@ def payloads(message, cls=onnxwire.TensorProto, name="raw_data"):
                 yield from payloads(part, cls, name)
 
 
-def check_places(message, alignment, threshold, *target):
+def check_offsets(message, alignment, threshold, *target):
     for start, end in payloads(message, *target):
         assert start % alignment == 0 or end - start < max(threshold, 1)
 
@@ -73,7 +73,7 @@ def check(ours, official, data, alignment, threshold, targets=TENSORS):
     """Assert all that is promised of sound bytes; returns the new encoding."""
     made = aligned(data, alignment, threshold, ours, targets)
     onnxwire.verify(made, ours)
-    check_places(ours.FromString(made), alignment, threshold, *targets[0][:2])
+    check_offsets(ours.FromString(made), alignment, threshold, *targets[0][:2])
     assert known(official, made) == known(official, data)
     assert aligned(made, alignment, threshold, ours, targets) == made
     return made
@@ -210,7 +210,7 @@ def test_the_pieces_of_a_merged_tensor_are_aligned():
     assert made.index(b"second") % 64 == 0
 
 
-def test_a_field_of_another_wire_type_is_no_payload():
+def test_a_field_of_another_wire_type_is_not_a_payload():
     data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING)
     assert aligned(data, 64, 1, onnxwire.TensorProto) == data
 
@@ -301,7 +301,7 @@ def test_a_cut_model_raises_decode_error_or_is_encoded(model, data):
             aligned(cut)
 
 
-def test_damage_is_named_with_its_place():
+def test_damage_is_named_with_its_offset():
     tensor = wire.span(9, b"sound") + b"\x42\x05ab"
     data = wire.number(1, 8) + wire.span(7, wire.span(5, b"") + wire.span(5, tensor))
     with pytest.raises(onnxwire.DecodeError, match=r"byte 15: graph\.initializer\[1\]\.name: length 5 of field 8"):
@@ -343,12 +343,12 @@ def check_big(path, other, alignment, threshold):
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
     onnxwire.verify(other)
     with onnxwire.load(path) as old, onnxwire.load(other) as new:
-        places = list(payloads(new))
-        check_places(new, alignment, threshold)
-        assert [end - start for start, end in places] == [end - start for start, end in payloads(old)]
+        spans = list(payloads(new))
+        check_offsets(new, alignment, threshold)
+        assert [end - start for start, end in spans] == [end - start for start, end in payloads(old)]
         again = align_payloads(new._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
         assert again == (other.stat().st_size, [(0, other.stat().st_size)])
-    return places
+    return spans
 
 
 @linux
@@ -358,8 +358,8 @@ def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
     specification.loader.exec_module(example)
     example.write_model(tmp_path / "big.onnx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    places = check_big(tmp_path / "big.onnx", tmp_path / "aligned.onnx", 4096, 1024)
-    assert places[-1][0] > 4 * GIB
+    spans = check_big(tmp_path / "big.onnx", tmp_path / "aligned.onnx", 4096, 1024)
+    assert spans[-1][0] > 4 * GIB
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000  # kilobytes
 
 

@@ -99,8 +99,8 @@ def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_ar
     ours, official = pair(name)
     records = data.draw(wire.record_lists(ours.DESCRIPTOR))
     others = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
-    place = data.draw(st.integers(0, len(records)))
-    changed = records[:place] + others[:1] + records[place + data.draw(st.integers(0, 1)) :]
+    index = data.draw(st.integers(0, len(records)))
+    changed = records[:index] + others[:1] + records[index + data.draw(st.integers(0, 1)) :]
     wire.check_equality(ours, official, b"".join(records), b"".join(changed))
 
 

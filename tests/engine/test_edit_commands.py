@@ -149,7 +149,7 @@ class Lockstep:
         return repr(self.pick(GOOD[field.type]))
 
     def source(self, descriptor, target):
-        """A message to be copied to a place; one that is around the place only as a copy, or the official one dies."""
+        """A message to be copied to a index; one that is around the index only as a copy, or the official one dies."""
         found = [name for name, one in self.views.items() if one is descriptor and name not in self.fields]
         if not found or self.pick(range(4)) == 0:
             return self.made(descriptor, 1)
@@ -231,21 +231,21 @@ class Lockstep:
 
     def edit_scalars(self, name, field):
         values = list(self.sides[1][name])
-        value, place, part = self.value(field), self.pick([0, 1, -1, len(values), -len(values)]), self.pick(SLICES)
+        value, index, part = self.value(field), self.pick([0, 1, -1, len(values), -len(values)]), self.pick(SLICES)
         # Where both the length and a value are wrong, either may be the error.
         some = f"[{', '.join(self.value(field, part.count(':') == 1) for _ in range(self.pick(range(4))))}]"
         lines = [f"{name}.append({value})"] * 4
         lines += [f"{name}.extend({some})"] * 3
-        lines += [f"{name}.insert({place}, {value})"] * 2
+        lines += [f"{name}.insert({index}, {value})"] * 2
         lines += [f"{name}[{part}] = {some}", f"{name}.MergeFrom({some})"]
-        lines += [f"del {name}[{place}]", f"{name}.remove({value})", f"{name}.reverse()", f"{name}.clear()"]
+        lines += [f"del {name}[{index}]", f"{name}.remove({value})", f"{name}.reverse()", f"{name}.clear()"]
         lines += [f"r = list({name})", f"r = len({name})"]
         if values[slice(*(int(x) if x else None for x in part.split(":")))] or part.count(":") == 1:
             lines.append(f"del {name}[{part}]")
-        if -len(values) <= place < len(values):
-            lines += [f"r = {name}.pop({place})", f"{name}[{place}] = {value}"]
+        if -len(values) <= index < len(values):
+            lines += [f"r = {name}.pop({index})", f"{name}[{index}] = {value}"]
         elif not values:
-            lines.append(f"r = {name}.pop({place})")
+            lines.append(f"r = {name}.pop({index})")
         # The official runtime gives bytes for a string that is not valid UTF-8, and does not take them back.
         if not any(isinstance(x, bytes) for x in values) or field.type != F.TYPE_STRING:
             others = [one for one in self.fields if self.fields[one].type == field.type]
@@ -258,7 +258,7 @@ class Lockstep:
 
     def edit_messages(self, name, descriptor):
         count, part = len(self.sides[1][name]), self.pick(SLICES)
-        place = self.pick([0, 1, -1, count, -count])
+        index = self.pick([0, 1, -1, count, -count])
         element = f"{name}[{self.pick(range(count))}]" if count else self.made(descriptor, 1)
         source, other = self.source(descriptor, name), self.pick([self.source(descriptor, name), element])
         if count and self.pick(range(3)) == 0:
@@ -275,8 +275,8 @@ class Lockstep:
             return
         size = "key=lambda message: len(message.SerializeToString(deterministic=True))"
         lines = [f"r = {name}.append({source}) and None", f"{name}.extend([{source}, {other}])"]
-        lines += [f"{name}.insert({place}, {source})", f"{name}.MergeFrom([{source}])"]
-        lines += [f"del {name}[{place}]", f"{name}.remove({other})", f"{name}.reverse()", f"{name}.clear()"]
+        lines += [f"{name}.insert({index}, {source})", f"{name}.MergeFrom([{source}])"]
+        lines += [f"del {name}[{index}]", f"{name}.remove({other})", f"{name}.reverse()", f"{name}.clear()"]
         lines += [f"{name}.sort({size})", f"{name}.sort({size}, reverse=True)", f"{name}[{part}] = []"]
         lines += [f"{name}.append({self.pick(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
         lines += [f"{name}.extend(copy.deepcopy({name}))", f"r = [m.ByteSize() > 0 for m in {name}]"]

@@ -156,7 +156,7 @@ def test_views_of_what_is_not_there_follow_each_other():
     assert [dim.denotation for dim in shape.dim] == ["d0", "d1", "d2"]
 
 
-def test_a_sequence_stays_with_its_elements_even_if_equal_ones_take_their_place():
+def test_a_sequence_stays_with_its_elements_even_if_equal_ones_replace_them():
     data = GraphProto(node=[NodeProto(op_type="a")] * 3).SerializeToString()
     graph = GraphProto.FromString(data)
     nodes = graph.node

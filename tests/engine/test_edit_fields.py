@@ -104,7 +104,7 @@ def test_a_field_set_to_its_default_is_present(name):
 
 @pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
 @pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
-def test_what_is_no_scalar_field_can_not_be_assigned_to(name, value):
+def test_what_is_not_a_scalar_field_can_not_be_assigned_to(name, value):
     def body(m):
         message = m.ModelProto()
         yield attempt(setattr, message, name, value), message
@@ -358,8 +358,8 @@ def test_a_message_copies_and_merges_what_is_in_it_or_around_it(method, into, so
     def body(m):
         tree = m.Everything.Tree(value=1, branches=[{"value": 5, "trunk": {"value": 6}}])
         tree.trunk.value, tree.trunk.trunk.value = 2, 3
-        place, taken = (eval(path, {"m": tree}) for path in (into, source))
-        yield attempt(getattr(place, method), taken), tree
+        target, taken = (eval(path, {"m": tree}) for path in (into, source))
+        yield attempt(getattr(target, method), taken), tree
 
     same(body)
 
@@ -370,10 +370,10 @@ def test_a_message_copies_and_merges_what_is_in_it_or_around_it(method, into, so
 def test_a_message_can_be_copied_into_one_inside_it(into):
     # The official runtime dies of it.
     tree = wire.makers()[0].Everything.Tree(value=1, branches=[{"value": 5}], trunk={"value": 2})
-    place = eval(into, {"m": tree})
+    target = eval(into, {"m": tree})
     before = tree.SerializeToString()
-    place.CopyFrom(tree)
-    assert place.SerializeToString() == before
+    target.CopyFrom(tree)
+    assert target.SerializeToString() == before
     assert tree.value == 1
 
 

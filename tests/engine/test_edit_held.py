@@ -35,7 +35,7 @@ def test_a_loop_that_assigns_to_what_it_iterates_over_reads_what_is_there():
     same(body)
 
 
-def test_an_iterator_over_records_goes_on_over_what_was_put_in_their_place():
+def test_an_iterator_over_records_goes_on_over_what_replaced_them():
     def body(m):
         graph = m.GraphProto.FromString(m.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
         graph.name = "edited"
@@ -68,14 +68,14 @@ def test_an_iterator_goes_on_over_a_sequence_that_lost_its_records_to_other_byte
     path.write_bytes(first)
     with onnxwire.load(path) as model:
         numbers = model.graph.initializer[0].dims
-        places = iter(numbers)
-        found = [next(places)]
+        iterators = iter(numbers)
+        found = [next(iterators)]
         with path.open("r+b") as file:
             file.write(second)
         model.producer_name = "edited"
-        found.append(next(places))
+        found.append(next(iterators))
         numbers.extend(range(3, 5000))
-        assert found + list(places) == [1, 2, 3, *range(3, 5000)]
+        assert found + list(iterators) == [1, 2, 3, *range(3, 5000)]
 
 
 # --- children
@@ -464,14 +464,14 @@ def switch_oneofs():
 def change_what_is_iterated_over():
     graph = GraphProto.FromString(GraphProto(node=[{"input": ["x"] * 80}] * 9).SerializeToString() * 2)
     nodes, taken = graph.node, graph.node[:]
-    places = iter(nodes)
-    next(places)
+    iterators = iter(nodes)
+    next(iterators)
     nodes.sort(key=lambda node: len(node.input))
     del nodes[2:4]
     taken[3].name = "edited"
     graph.MergeFrom(copy.deepcopy(graph))
     graph.CopyFrom(copy.deepcopy(graph))
-    nodes.extend(list(places))
+    nodes.extend(list(iterators))
     graph.Clear()
 
 

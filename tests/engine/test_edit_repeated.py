@@ -242,13 +242,13 @@ def test_a_run_of_edits_leaves_what_it_leaves_officially(name, origin):
     same(body)
 
 
-@pytest.mark.parametrize("place", [3, 100, -4, -100])
-def test_popping_out_of_range_raises_index_error(place):
+@pytest.mark.parametrize("index", [3, 100, -4, -100])
+def test_popping_out_of_range_raises_index_error(index):
     # Protobuf 7 takes the last element, and warns that it won't for ever.
     message = wire.makers()[0].Everything(many_int32=[1, 2, 3], children=[{}, {}, {}])
     for values in (message.many_int32, message.children):
         with pytest.raises(IndexError):
-            values.pop(place)
+            values.pop(index)
         assert len(values) == 3
 
 
@@ -334,8 +334,8 @@ def test_one_element_is_sorted_by_its_key_and_no_place_is_too_large_for_an_int()
         for message, name in ((m.TensorProto(dims=[1]), "dims"), (m.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)
             yield wire.attempt(lambda values=values: values.sort(key=lambda value: value.no_such_attribute)), message
-            for place in (1 << 70, -(1 << 70)):
-                yield wire.attempt(lambda values=values, place=place: values.insert(place, values[0])), message
+            for index in (1 << 70, -(1 << 70)):
+                yield wire.attempt(lambda values=values, index=index: values.insert(index, values[0])), message
 
     same(body)
 
@@ -470,8 +470,8 @@ def test_a_message_can_be_put_into_itself(code):
     tree, values = trees(wire.makers()[0], "made")
     before = copy.deepcopy(tree)
     act(code, {"t": tree})
-    place = 0 if "insert" in code else -1
-    copied = values.pop(place)
+    index = 0 if "insert" in code else -1
+    copied = values.pop(index)
     assert tree == before
     if copied != before:
         assert copied.branches.pop() == type(tree)()

@@ -351,7 +351,7 @@ def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
         onnxwire.load_schema(path)
 
 
-def test_a_table_that_is_no_text_raises_value_error_that_names_the_file(tmp_path):
+def test_a_table_that_is_not_text_raises_value_error_that_names_the_file(tmp_path):
     path = tmp_path / "malformed.md"
     path.write_bytes(b"# t.proto\n\xff\xfe")
     with pytest.raises(ValueError, match=r"malformed\.md"):

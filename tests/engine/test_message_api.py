@@ -563,7 +563,7 @@ def test_the_repr_of_a_closed_message_says_so(path):
     assert "closed" in repr(model)
 
 
-def test_closing_twice_is_no_error(path):
+def test_closing_twice_is_not_an_error(path):
     model = onnxwire.load(path)
     model.close()
     model.close()
@@ -672,9 +672,9 @@ def run_apart(code, *arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize("place", ["closing", "slice(closing, 30)", "slice(0, closing)", "slice(0, 30, closing)"])
+@pytest.mark.parametrize("index", ["closing", "slice(closing, 30)", "slice(0, closing)", "slice(0, 30, closing)"])
 @pytest.mark.parametrize("name", ["float_data", "string_data"])
-def test_an_index_that_closes_the_document_raises_closed_error(tmp_path, name, place):
+def test_an_index_that_closes_the_document_raises_closed_error(tmp_path, name, index):
     official = onnx.TensorProto(float_data=range(5000), string_data=[b"abc" * 100] * 50)
     (tmp_path / "tensor.pb").write_bytes(official.SerializeToString())
     code = f"""
@@ -688,7 +688,7 @@ closing = Closing()
 sequence = tensor.{name}
 sequence[40]
 try:
-    sequence[{place}]
+    sequence[{index}]
 except onnxwire.ClosedError:
     print("ClosedError")
 """
@@ -791,7 +791,7 @@ def test_threads_that_share_one_iterator_get_every_element_once(_):
 
 def test_arrays_of_one_sequence_made_by_threads_at_once_keep_their_values():
     # Numbers that are decoded without the GIL are decoded by several threads; what one looks into must not be freed
-    # when another is done. New arrays in the same threads would take the place of freed ones.
+    # when another is done. New arrays in the same threads would take the memory of freed ones.
     code = """
 import threading
 import numpy as np
@@ -857,7 +857,7 @@ def test_an_empty_dict_of_keywords_makes_an_empty_message():
     assert onnxwire.NodeProto(**{}) == onnxwire.NodeProto()
 
 
-def test_a_class_that_no_table_made_is_no_message_class():
+def test_a_class_that_no_table_made_is_not_a_message_class():
     with pytest.raises(TypeError):
 
         class Mine(onnxwire.NodeProto):

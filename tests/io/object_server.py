@@ -46,7 +46,7 @@ _PATTERN = bytes(range(256)) * 4096
 
 
 def _pattern(start: int, end: int) -> bytes:
-    """Bytes of which each is its place modulo 256."""
+    """Bytes of which each is its offset modulo 256."""
     shift = start % 256
     out = bytearray()
     while len(out) < end - start:
@@ -57,7 +57,7 @@ def _pattern(start: int, end: int) -> bytes:
 
 @dataclass
 class Request:
-    """What was asked for, and how many bytes went out for it."""
+    """The requests, and how many bytes went out for it."""
 
     method: str
     path: str

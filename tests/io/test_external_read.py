@@ -39,7 +39,7 @@ def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] 
 
 
 def at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
-    """An EXTERNAL tensor of bytes at a place."""
+    """An EXTERNAL tensor of bytes at an offset."""
     given = [("location", location), ("offset", offset), ("length", length)]
     return tensor(*((key, value) for key, value in given if value is not None), **options)
 
@@ -82,8 +82,8 @@ def test_what_is_left_out_of_a_reference_is_the_whole_file() -> None:
 
 
 @given(st.integers(0, (1 << 63) - 1))
-def test_every_place_that_a_file_can_have_is_taken(place: int) -> None:
-    assert reference_of(made(("location", "w"), ("offset", place), ("length", place)))[1:3] == (place, place)
+def test_every_offset_that_a_file_can_have_is_taken(offset: int) -> None:
+    assert reference_of(made(("location", "w"), ("offset", offset), ("length", offset)))[1:3] == (offset, offset)
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
@@ -143,8 +143,8 @@ def test_nothing_is_opened_before_it_is_asked_for(tmp_path: Path) -> None:
 def test_tensors_of_one_file_look_into_one_mapping(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(DATA)
     os.symlink("w.bin", tmp_path / "link")
-    places = ["w.bin", "./w.bin", "w.bin", "link"]
-    model = onnxwire.load(write(tmp_path / "m.onnx", *(at(place, length=16) for place in places)))
+    locations = ["w.bin", "./w.bin", "w.bin", "link"]
+    model = onnxwire.load(write(tmp_path / "m.onnx", *(at(location, length=16) for location in locations)))
     arrays = [tensor.numpy() for tensor in model.graph.initializer]
     assert all(np.shares_memory(arrays[0], array) for array in arrays)
     assert Path("/proc/self/maps").read_text().count(str(tmp_path / "w.bin")) == 1
@@ -344,7 +344,7 @@ def test_buffers_of_any_shape_are_filled(
 
 
 @kinds
-def test_what_is_no_place_in_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
+def test_what_is_not_a_range_of_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
     file, size = open_file(path), len(DATA)
     for offset, length in ((0, size + 1), (size, 1), (size + 1, 0), (-1, 1), (1, -1), (1 << 63, 1), (1, (1 << 64) - 1)):
         with pytest.raises(ExternalDataError, match=f"{size:,} bytes"):

@@ -153,7 +153,7 @@ def test_very_long_locations_are_refused(case: Case) -> None:
     assert case.read("./" * 2000 + "w.bin") == DATA
 
 
-def test_a_location_that_is_no_text_is_refused(case: Case) -> None:
+def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
     case.model.write_bytes(encoded(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
     (case.folder / os.fsdecode(b"w.b\xffn")).write_bytes(DATA)
     with pytest.raises(Error):
@@ -210,7 +210,7 @@ BAD_NUMBERS = [
 
 @pytest.mark.parametrize("key", ["offset", "length"])
 @pytest.mark.parametrize("number", BAD_NUMBERS, ids=lambda number: repr(number)[:12])
-def test_a_number_that_is_no_plain_decimal_below_2_to_the_63_is_refused(case: Case, key: str, number: str) -> None:
+def test_a_number_that_is_not_a_plain_decimal_below_2_to_the_63_is_refused(case: Case, key: str, number: str) -> None:
     case.refuses("w.bin", (key, number), match=f"the {key} .* is not a plain decimal")
 
 
@@ -624,7 +624,7 @@ def test_cve_2026_34445_sizes_that_exhaust_memory(case: Case) -> None:
         case.refuses("w.bin", entry)
 
 
-def test_a_basepath_in_the_file_is_no_folder(case: Case) -> None:
+def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
     # Written by onnx.external_data_helper.set_external_data, and by it put before the location.
     with pytest.raises(SourceNotFoundError):
         case.read("secret", ("basepath", str(case.outside)))
@@ -655,7 +655,7 @@ def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
         case.refuses(location)
 
 
-def test_the_address_of_memory_is_no_file(case: Case) -> None:
+def test_the_address_of_memory_is_not_a_file(case: Case) -> None:
     # microsoft/onnxruntime#28709: with this location, offset is an address that is read from.
     (case.folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
     (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
@@ -755,8 +755,8 @@ def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
     # through links (VA-26-233-01).
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    place = location.format(outside=case.outside)
-    saved(case, tensor(("location", place), raw_data=b"written by a lie"), **options)
+    followed = location.format(outside=case.outside)
+    saved(case, tensor(("location", followed), raw_data=b"written by a lie"), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -100,7 +100,7 @@ def test_a_bytearray_can_be_resized_again_after_its_model_is_closed(data: bytes)
 
 
 @pytest.mark.parametrize("source", [3, None, ["a"], np.zeros((4, 4))[:, 1]])
-def test_what_is_no_source_raises_type_error(source: object) -> None:
+def test_what_is_not_a_source_raises_type_error(source: object) -> None:
     with pytest.raises(TypeError):
         onnxwire.load(source)  # type: ignore[arg-type]
 
@@ -268,7 +268,7 @@ def test_fault_deep_inside_names_its_byte_and_field() -> None:
     other = helper.make_node("Relu", ["x"], ["y"])
     model = helper.make_model(helper.make_graph([other, node], "g", [], []))
     attribute = model.graph.node[1].attribute[0].SerializeToString()
-    damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag's place
+    damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
     data = model.SerializeToString().replace(attribute, damaged)
     with pytest.raises(onnxwire.DecodeError) as caught:
         onnxwire.verify(data)

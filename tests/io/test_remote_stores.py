@@ -138,7 +138,7 @@ def test_a_file_system_whose_file_changes_is_an_error() -> None:
             message.graph.initializer[0].numpy()
 
 
-def test_what_is_no_store_is_a_type_error() -> None:
+def test_what_is_not_a_store_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="store="):
         ow.load("m.onnx", store=object())
 

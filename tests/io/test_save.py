@@ -165,7 +165,7 @@ def test_an_exception_of_progress_leaves_the_old_file(path):
 
 
 @pytest.mark.parametrize("what", [None, b"bytes", onnx.ModelProto(), "model.onnx"])
-def test_what_is_no_message_is_not_saved(what, tmp_path):
+def test_what_is_not_a_message_is_not_saved(what, tmp_path):
     with pytest.raises(TypeError, match="expected a message"):
         onnxwire.save(what, tmp_path / "m.onnx")
     assert os.listdir(tmp_path) == []
@@ -222,7 +222,7 @@ def sparse_model(path: Path, n_bytes: int) -> int:
     weight = onnxwire.TensorProto(name="big", data_type=onnxwire.TensorProto.UINT8, dims=[n_bytes])
     head = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
     graph = b"\x2a" + varint(len(head) + n_bytes) + head
-    tail = onnxwire.GraphProto(name="g", doc_string="behind the weight").SerializeToString()
+    tail = onnxwire.GraphProto(name="g", doc_string="after the weight").SerializeToString()
     start = b"\x08\x0a\x3a" + varint(len(graph) + n_bytes + len(tail)) + graph
     with open(path, "wb") as file:
         file.write(start)
@@ -245,7 +245,7 @@ def test_a_model_above_4_gib_is_edited_saved_and_read_back(tmp_path):
     size = sparse_model(path, n_bytes)
     model = onnxwire.load(path)
     assert model.ByteSize() == size
-    assert model.graph.doc_string == "behind the weight"
+    assert model.graph.doc_string == "after the weight"
     model.graph.node.add(op_type="Identity", input=["big"], output=["y"])
     model.graph.initializer[0].name = "renamed"
     model.graph.doc_string = "edited"

@@ -53,7 +53,7 @@ def a_model(arrays):
 
 
 def everywhere():
-    """A model with a tensor, of another size each, in every place that ONNX has for one; many share a name."""
+    """A model with a tensor, of another size each, in every field that ONNX has for one; many share a name."""
     sizes = iter(range(300, 400))
 
     def tensor(name):
@@ -84,22 +84,22 @@ def everywhere():
 
 
 def values(path):
-    """Every tensor by its place, read one by one by the official reader; it finds not all when it reads a model."""
+    """Every tensor by its path, read one by one by the official reader; it finds not all when it reads a model."""
     model = onnx.load(path, load_external_data=False)
     folder = os.path.dirname(path)
-    return {place: numpy_helper.to_array(tensor, folder) for place, tensor in stored_tensors.tensors_in(model)}
+    return {where: numpy_helper.to_array(tensor, folder) for where, tensor in stored_tensors.tensors_in(model)}
 
 
 def check_values(path, wanted):
     """Assert that the official reader, and ours in both modes, find these tensors, and that checksums hold."""
     found = values(path)
     assert found.keys() == wanted.keys()
-    for place, array in wanted.items():
-        stored_tensors.same_array(found[place], array)
+    for where, array in wanted.items():
+        stored_tensors.same_array(found[where], array)
     for mapped in (True, False):
         with onnxwire.load(path, mmap=mapped) as model:
-            for place, tensor in stored_tensors.tensors_in(model):
-                stored_tensors.same_array(tensor.numpy(), wanted[place])
+            for where, tensor in stored_tensors.tensors_in(model):
+                stored_tensors.same_array(tensor.numpy(), wanted[where])
     onnxwire.verify(path, checksums=True)
 
 
@@ -164,8 +164,8 @@ SOURCES = {
 def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(path, source, options):
     model = source(path)
     before = model.SerializeToString()
-    arrays = {place: tensor.numpy() for place, tensor in stored_tensors.tensors_in(model)}
-    copies = {place: array.copy() for place, array in arrays.items()}
+    arrays = {where: tensor.numpy() for where, tensor in stored_tensors.tensors_in(model)}
+    copies = {where: array.copy() for where, array in arrays.items()}
     new = path.parent / "out" / "new.onnx"
     new.parent.mkdir()
     size = onnxwire.save(model, new, threshold=1, **options)
@@ -174,13 +174,13 @@ def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(pat
     assert all(info.offset % 4096 == 0 for info in outside(new))
     assert {info.location for info in outside(new)} | {"new.onnx"} == set(files(new.parent))
     assert model.SerializeToString() == before
-    for place, array in arrays.items():
-        stored_tensors.same_array(array, copies[place])
+    for where, array in arrays.items():
+        stored_tensors.same_array(array, copies[where])
     del array, arrays
     model.close()  # nothing looks into it any more
 
 
-def test_one_file_has_all_in_order_and_nothing_behind_the_last(path):
+def test_one_file_has_all_in_order_and_nothing_after_the_last(path):
     onnxwire.save(onnxwire.load(path), path, external="w.data", align=1)
     found, end = outside(path), 0
     for info in found:
@@ -410,19 +410,19 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
     wanted, kept = values(path), []
     for step, (options, mapped, is_edited) in enumerate(saves):
         model = onnxwire.load(path, mmap=mapped)
-        kept.append([(tensor.numpy(), wanted[place]) for place, tensor in stored_tensors.tensors_in(model)])
+        kept.append([(tensor.numpy(), wanted[where]) for where, tensor in stored_tensors.tensors_in(model)])
         if is_edited:
             model.graph.initializer[step % 3].CopyFrom(onnxwire.from_array(floats(step, 400), "edited"))
             wanted = {**wanted, f"graph.initializer[{step % 3}]": floats(step, 400)}
         onnxwire.save(model, path, overwrite=True, **options)
         check_values(path, wanted)
-        check_places(path, options)
+        check_offsets(path, options)
         assert not [name for name in files(path.parent) if "tmp" in name]
     for array, old in itertools.chain.from_iterable(kept):
         stored_tensors.same_array(array, old)
 
 
-def check_places(path, options):
+def check_offsets(path, options):
     for info in onnxwire.tensors(path):
         if info.nbytes >= max(options["threshold"], 1):
             if info.location is None:
@@ -557,9 +557,9 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
     assert Path("link.onnx").is_symlink()
     assert files(folder) == ["link.onnx", "model.onnx", "w.data"]
     with onnxwire.load("link.onnx") as model:
-        found = {place: tensor.numpy(copy=True) for place, tensor in stored_tensors.tensors_in(model)}
-    for place, array in wanted.items():
-        stored_tensors.same_array(found[place], array)
+        found = {where: tensor.numpy(copy=True) for where, tensor in stored_tensors.tensors_in(model)}
+    for where, array in wanted.items():
+        stored_tensors.same_array(found[where], array)
 
 
 # --- beyond 4 GiB

@@ -124,7 +124,7 @@ def test_another_model_owns_only_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "data"), [("d", b"precious"), ("d/w.data/x", b"precious")], ids=["file", "folder"])
-def test_a_file_and_a_folder_do_not_take_each_others_place(tmp_path, name, data):
+def test_a_file_and_a_folder_do_not_replace_each_other(tmp_path, name, data):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(data)
     before = tree(tmp_path)
@@ -230,8 +230,8 @@ def test_the_names_and_locations_in_a_model_lead_nowhere(trap):
 
 @pytest.mark.parametrize("location", ["../victim/file", "file", "folder/file", "/etc/passwd"])
 def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(trap, location):
-    model, place = a_model(1), {"key": "location", "value": location}
-    model.graph.initializer.add(name="stolen", dims=[8], data_type=2, data_location=1, external_data=[place])
+    model, entry = a_model(1), {"key": "location", "value": location}
+    model.graph.initializer.add(name="stolen", dims=[8], data_type=2, data_location=1, external_data=[entry])
     (trap / "m.onnx").write_bytes(model.SerializeToString())
     before = tree(trap.parent)
     for external, threshold in itertools.product([None, "w.data"], [1, 1024]):
@@ -286,7 +286,7 @@ def killed_at_every_moment(folder, before, after):
 
 
 def check_clean_after(folder, options):
-    """Assert that the next save to the same places removes what was left."""
+    """Assert that the next save to the same paths removes what was left."""
     saved(folder, 3, {**options, "overwrite": True})
     assert value_of(folder / "m.onnx") == 3
     assert not [name for name in tree(folder) if "tmp" in name]
@@ -433,10 +433,10 @@ def test_a_file_that_can_not_take_its_place_leaves_all_the_old_ones(tmp_path, mo
     path = saved(tmp_path, 1, {"external": "{name}"})
     before, real = tree(tmp_path), os.replace
 
-    def replace(source, place, **folders):
-        if place == target and before[target] != (tmp_path / source).read_bytes():
+    def replace(source, path, **folders):
+        if path == target and before[target] != (tmp_path / source).read_bytes():
             refuse(errno.EIO)()
-        real(source, place, **folders)
+        real(source, path, **folders)
 
     monkeypatch.setattr(os, "replace", replace)
     if not has_links:
@@ -451,7 +451,7 @@ def test_a_file_that_can_not_take_its_place_leaves_all_the_old_ones(tmp_path, mo
 @linux
 def test_all_bytes_are_on_the_disk_before_the_first_file_takes_its_place_and_the_model_is_last(tmp_path, monkeypatch):
     path = saved(tmp_path, 1, {"external": "{name}"})
-    synced, placed, real, sync = [], [], os.replace, os.fsync
+    synced, replaced, real, sync = [], [], os.replace, os.fsync
 
     def fsync(descriptor):
         synced.append(os.fstat(descriptor).st_ino)
@@ -459,15 +459,15 @@ def test_all_bytes_are_on_the_disk_before_the_first_file_takes_its_place_and_the
 
     def replace(source, target, **folders):
         if not target.endswith(".old"):
-            placed.append((target, os.stat(tmp_path / source).st_ino, set(synced)))
+            replaced.append((target, os.stat(tmp_path / source).st_ino, set(synced)))
         real(source, target, **folders)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
     onnxwire.save(a_model(2), path, external="{name}")
-    assert sorted(name for name, *_ in placed) == ["a", "b", "m.onnx"]
-    assert placed[-1][0] == "m.onnx"
-    assert {inode for _, inode, _ in placed} <= placed[0][2]
+    assert sorted(name for name, *_ in replaced) == ["a", "b", "m.onnx"]
+    assert replaced[-1][0] == "m.onnx"
+    assert {inode for _, inode, _ in replaced} <= replaced[0][2]
 
 
 def test_what_progress_raises_ends_the_save_and_leaves_all_as_it_was(tmp_path):

@@ -194,10 +194,10 @@ def test_ranges_arrive_on_every_file_system_and_across_them(tmp_path: Path, fold
         pytest.skip("needs /dev/shm")
     chance = random.Random(3)
     data = chance.randbytes(3 * MIB)
-    places = {"tmp": tmp_path, "shm": SHM}
+    paths = {"tmp": tmp_path, "shm": SHM}
     with (
-        tempfile.TemporaryFile(dir=places[folders[0]]) as source,
-        tempfile.TemporaryFile(dir=places[folders[1]]) as target,
+        tempfile.TemporaryFile(dir=paths[folders[0]]) as source,
+        tempfile.TemporaryFile(dir=paths[folders[1]]) as target,
     ):
         source.write(data)
         source.flush()
@@ -228,8 +228,8 @@ def test_what_lies_around_a_range_stays(tmp_path: Path) -> None:
 def test_holes_stay_holes(tmp_path: Path, folders: tuple[str, str], front: bytes) -> None:
     size = 5 << 30
     islands = {0: b"start", 3 << 20: os.urandom(MIB), (4 << 30) + 12345: b"island"}  # the last stretch is a hole
-    places = {"tmp": tmp_path, "shm": Path(tempfile.mkdtemp(dir=SHM))}
-    source, target = places[folders[0]] / "source", places[folders[1]] / "target"
+    paths = {"tmp": tmp_path, "shm": Path(tempfile.mkdtemp(dir=SHM))}
+    source, target = paths[folders[0]] / "source", paths[folders[1]] / "target"
     try:
         with source.open("wb") as file:
             for offset, data in islands.items():
@@ -253,7 +253,7 @@ def test_holes_stay_holes(tmp_path: Path, folders: tuple[str, str], front: bytes
             file.seek(-10, os.SEEK_END)
             assert file.read() == bytes(7) + b"end"
     finally:
-        shutil.rmtree(places["shm"])
+        shutil.rmtree(paths["shm"])
 
 
 @linux
@@ -411,7 +411,7 @@ def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(old: Path, mo
 
 
 @linux
-def test_a_source_that_fails_while_it_is_copied_is_no_fault_of_the_target(old: Path, way: str) -> None:
+def test_a_source_that_fails_while_it_is_copied_is_not_a_fault_of_the_target(old: Path, way: str) -> None:
     with (
         open("/proc/self/mem", "rb") as source,
         pytest.raises(SourceError, match="Input/output error"),
@@ -468,7 +468,7 @@ def test_a_directory_that_fails_after_the_replacement_is_told(old: Path, monkeyp
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(SaveError, match="the new file is in its place, but may be lost") as caught:
+    with pytest.raises(SaveError, match="the new file is there, but may be lost") as caught:
         save(old, b"new")
     assert "as it was" not in str(caught.value)
     assert old.read_bytes() == b"new"
@@ -756,7 +756,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "/", "/.", "/.."])
-def test_a_directory_is_no_target(tmp_path: Path, end: str) -> None:
+def test_a_directory_is_not_a_target(tmp_path: Path, end: str) -> None:
     with pytest.raises(SaveError, match="name a file in it") as caught:
         save(f"{tmp_path}{end}", b"new")
     assert isinstance(caught.value, IsADirectoryError)
@@ -785,7 +785,7 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_name_that_is_no_unicode_is_written(tmp_path: Path, way: str) -> None:
+def test_a_name_that_is_not_unicode_is_written(tmp_path: Path, way: str) -> None:
     name = os.fsdecode(b"\xff\xfe" * 40)
     save(tmp_path / name, b"new")
     assert os.listdir(tmp_path) == [name]
@@ -866,7 +866,7 @@ def test_errors_are_what_the_system_would_have_raised(base: type[errors.FileErro
     assert type(base.from_os_error(OSError(errno.EIO, "no"), "a.onnx")) is base
 
 
-def test_what_is_no_path_is_refused() -> None:
+def test_what_is_not_a_path_is_refused() -> None:
     with pytest.raises(TypeError):
         AtomicFile(3)  # type: ignore[arg-type]
     with pytest.raises(SaveError):

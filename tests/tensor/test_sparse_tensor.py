@@ -47,17 +47,17 @@ def sparse(values, indices, dims):
 def parts(draw, data_type):
     """The dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
     dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-    places = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
-    return dims, places, draw(stored_tensors.stored(data_type, dims=[len(places)]))
+    indexes = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
+    return dims, indexes, draw(stored_tensors.stored(data_type, dims=[len(indexes)]))
 
 
-def dense(dims, places, values):
+def dense(dims, indexes, values):
     """The dense array, put together element by element."""
     array = np.zeros(dims, values.dtype)
     if values.dtype == object:
         array[...] = ""
-    for place, value in zip(places, values, strict=True):
-        array[tuple(coordinates(place, dims))] = value
+    for index, value in zip(indexes, values, strict=True):
+        array[tuple(coordinates(index, dims))] = value
     return array
 
 
@@ -65,36 +65,36 @@ def dense(dims, places, values):
 @settings(max_examples=20)
 @given(data=st.data())
 def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
-    dims, places, stored = data.draw(parts(data_type))
+    dims, indexes, stored = data.draw(parts(data_type))
     values = stored.array()
-    where = np.array([coordinates(place, dims) for place in places], np.int64).reshape(len(places), len(dims))
+    where = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(len(indexes), len(dims))
     for message in stored.inline():
-        for indices in (int64s(places, [len(places)]), int64s(where.flatten(), where.shape), from_array(where)):
+        for indices in (int64s(indexes, [len(indexes)]), int64s(where.flatten(), where.shape), from_array(where)):
             ours = sparse(TensorProto.FromString(message), indices, dims)
             got, at = ours.to_coo()
             stored_tensors.same_array(got, values)
             stored_tensors.same_array(at, where)
-            stored_tensors.same_array(ours.numpy(), dense(dims, places, values))
+            stored_tensors.same_array(ours.numpy(), dense(dims, indexes, values))
 
 
 @EVERY_TYPE
 @settings(max_examples=20)
 @given(data=st.data())
 def test_coordinates_make_a_sparse_tensor(data_type, data):
-    dims, places, stored = data.draw(parts(data_type))
+    dims, indexes, stored = data.draw(parts(data_type))
     values = stored.array()
-    where = np.array([coordinates(place, dims) for place in places], np.int64).reshape(len(places), len(dims))
+    where = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(len(indexes), len(dims))
     ours = from_coo(values, where, dims, "s")
     official = onnx.SparseTensorProto.FromString(ours.SerializeToString())
     assert (official.values.name, list(official.dims)) == ("s", dims)
     stored_tensors.same_array(onnx.numpy_helper.to_array(official.values), values)
     stored_tensors.same_array(onnx.numpy_helper.to_array(official.indices), where)
-    if places:
+    if indexes:
         onnx.checker.check_sparse_tensor(official)
     got, at = ours.to_coo()
     stored_tensors.same_array(got, values)
     stored_tensors.same_array(at, where)
-    stored_tensors.same_array(ours.numpy(), dense(dims, places, values))
+    stored_tensors.same_array(ours.numpy(), dense(dims, indexes, values))
     stored_tensors.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
 
 

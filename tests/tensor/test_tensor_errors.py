@@ -114,7 +114,7 @@ WRONG = {
         "STRING",
         "external",
     ),
-    "external without a place": (
+    "external without a location": (
         {"data_type": T["FLOAT"], "dims": [1], "data_location": EXTERNAL},
         "location",
     ),
@@ -173,15 +173,15 @@ def test_the_error_says_where_in_the_model_the_tensor_is(tmp_path):
     path = tmp_path / "m.onnx"
     onnxwire.save(model, path)
     model = onnxwire.load(path)
-    for tensor, place in [
+    for tensor, field in [
         (model.graph.initializer[1], "graph.initializer[1]"),
         (model.graph.node[0].attribute[0].t, "graph.node[0].attribute[0].t"),
     ]:
         with pytest.raises(onnxwire.TensorError) as caught:
             tensor.numpy()
         error = caught.value
-        assert (error.tensor, error.path, error.source) == ("bad", place, str(path))
-        assert str(error).startswith(f"{path}: byte {error.offset:,}: {place}")
+        assert (error.tensor, error.path, error.source) == ("bad", field, str(path))
+        assert str(error).startswith(f"{path}: byte {error.offset:,}: {field}")
         assert 0 < error.offset < path.stat().st_size
     assert model.graph.initializer[0].numpy().tobytes() == b"ab"
 

@@ -30,8 +30,8 @@ def address(array):
 
 
 def model_of(folder, *tensors, name="m.onnx"):
-    """Save a model with these initializers, each a name, a Stored and the records of its place; returns the path."""
-    graph = b"".join(wire.span(5, tensor.message(place, key)) for key, tensor, place in tensors)
+    """Save a model with these initializers, each a name, a Stored and the records of its location; returns the path."""
+    graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
         file.write(wire.number(1, 10) + wire.span(7, graph))
@@ -66,8 +66,8 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
     folder = tempfile.mkdtemp(dir=tmp_path)
     with open(os.path.join(folder, "w.bin"), "wb") as file:
         file.write(b"x" * offset + tensor.raw + b"yy")
-    place = stored_tensors.external("w.bin", offset, len(tensor.raw))
-    path = model_of(folder, ("w", tensor, place))
+    location = stored_tensors.external("w.bin", offset, len(tensor.raw))
+    path = model_of(folder, ("w", tensor, location))
     wanted = tensor.array()
     if tensor.raw:  # the official reader takes length 0 for none
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
@@ -100,8 +100,8 @@ def test_without_offset_and_length_the_file_is_the_tensor(tmp_path):
     tensor = floats(10)
     (tmp_path / "w.bin").write_bytes(tensor.raw)
     for options in ({}, {"length": 40}, {"offset": 0}):
-        place = stored_tensors.external("w.bin", **options)
-        path = model_of(tmp_path, ("w", tensor, place))
+        location = stored_tensors.external("w.bin", **options)
+        path = model_of(tmp_path, ("w", tensor, location))
         stored_tensors.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
 
 
@@ -271,9 +271,11 @@ def test_a_file_that_was_cut_raises(two, use):
     ],
 )
 def test_a_range_that_does_not_fit_raises(tmp_path, mapped, offset, length, figures):
-    place = stored_tensors.external("w.bin", offset, length)
+    location = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    path = model_of(tmp_path, ("first", floats(10), stored_tensors.external("w.bin", 0, 40)), ("w0", floats(10), place))
+    path = model_of(
+        tmp_path, ("first", floats(10), stored_tensors.external("w.bin", 0, 40)), ("w0", floats(10), location)
+    )
     with onnxwire.load(path, mmap=mapped) as model:
         for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
             with pytest.raises(onnxwire.TensorError) as caught:
@@ -286,8 +288,8 @@ def test_a_range_that_does_not_fit_raises(tmp_path, mapped, offset, length, figu
 def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(100))
     huge = stored_tensors.Stored(T["INT8"], [10**18], [])
-    for place in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
-        with onnxwire.load(model_of(tmp_path, ("w", huge, place)), mmap=False) as model:
+    for location in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
+        with onnxwire.load(model_of(tmp_path, ("w", huge, location)), mmap=False) as model:
             for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
                 with pytest.raises(onnxwire.TensorError):
                     use(model.graph.initializer[0])
@@ -377,7 +379,7 @@ def models():
 
 @given(models())
 @settings(max_examples=300)
-def test_every_tensor_of_a_model_is_listed_with_its_place(data):
+def test_every_tensor_of_a_model_is_listed_with_its_location(data):
     official = onnx.ModelProto.FromString(data)
     found = check_list(data, official)
     for path, tensor in stored_tensors.tensors_in(official):

@@ -207,7 +207,7 @@ def test_strings_are_str_or_bytes():
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
-def test_what_is_no_utf8_can_be_had_as_bytes_only(data):
+def test_what_is_not_utf8_can_be_had_as_bytes_only(data):
     tensor = texts(b"first", data)
     with pytest.raises(onnxwire.TensorError, match="UTF-8") as caught:
         tensor.numpy()

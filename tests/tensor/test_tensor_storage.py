@@ -106,8 +106,8 @@ def test_arrays_look_into_a_bytearray_and_see_it_change():
     data = bytearray(TensorProto(data_type=FLOAT, dims=[2], raw_data=np.ones(2, "<f4").tobytes()).SerializeToString())
     array = onnxwire.load(data, TensorProto).numpy()
     assert not array.flags.writeable
-    place = data.index(np.ones(2, "<f4").tobytes())
-    data[place : place + 4] = np.array(7, "<f4").tobytes()
+    offset = data.index(np.ones(2, "<f4").tobytes())
+    data[offset : offset + 4] = np.array(7, "<f4").tobytes()
     assert array.tolist() == [7, 1]
 
 

@@ -101,7 +101,7 @@ def test_printing_200_megabytes_takes_little_memory(tmp_path):
 
 @pytest.mark.parametrize("length", [2, 100_000])
 @pytest.mark.parametrize(("name", "path"), [("one_string", "one_string"), ("many_string", "many_string[1]")])
-def test_a_string_that_is_no_utf_8_is_named_with_its_place(name, path, length):
+def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     number = number_of(EVERYTHING[0], name)
     head = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
     child = wire.tag(number_of(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(head) + length)
@@ -111,7 +111,7 @@ def test_a_string_that_is_no_utf_8_is_named_with_its_place(name, path, length):
     assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child + head))
 
 
-def test_a_string_that_is_no_utf_8_is_named_where_the_message_is_in_no_file():
+def test_a_string_that_is_not_utf_8_is_named_where_the_message_is_in_no_file():
     graph = onnxwire.GraphProto()
     graph.MergeFromString(wire.span(2, b"a\xff"))
     merged, added, made = onnxwire.ModelProto(), onnxwire.ModelProto(), onnxwire.ModelProto()

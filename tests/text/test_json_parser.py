@@ -247,7 +247,7 @@ def test_floats_read_back(values):
 
 
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2", "null", "[]", "1,"])
-def test_a_fault_behind_many_numbers_has_its_place(fault, pieces):
+def test_a_fault_after_many_numbers_has_its_position(fault, pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
     with pytest.raises(onnxwire.DecodeError) as caught:
         onnxwire.from_json(text, EVERYTHING[0])
@@ -260,7 +260,7 @@ def test_a_fault_behind_many_numbers_has_its_place(fault, pieces):
 # --- what a text may be
 
 
-def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
+def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):

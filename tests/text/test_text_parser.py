@@ -271,7 +271,7 @@ SNIPPETS = (
 
 
 def mutated(draw, text, snippets):
-    """A text of which a few places were changed."""
+    """A text of which a few characters were changed."""
     for _ in range(draw.choice([0, 0, 1, 1, 2])):
         start = draw.randrange(len(text) + 1)
         snippet = draw.choice([*snippets, text[start : start + 20]]) if draw.random() < 0.7 else ""
@@ -292,15 +292,15 @@ def test_floats_read_back(values):
 
 
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2"])
-def test_a_fault_behind_many_numbers_has_its_place(fault):
-    for text, place in (
+def test_a_fault_after_many_numbers_has_its_position(fault):
+    for text, position in (
         ("many_int32: 1\n" * 5000 + f"many_int32: {fault}", "many_int32[5000]: line 5,001, column 13: "),
         ("many_int32: [\n" + "1,\n" * 5000 + f"{fault}]", "many_int32[5000]: line 5,002, column 1: "),
     ):
         with pytest.raises(onnxwire.DecodeError) as caught:
             onnxwire.from_text(text, EVERYTHING[0])
         # The others are faults only of what follows the number.
-        assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {place}")
+        assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {position}")
         assert official_reading(EVERYTHING[1], text) is None
 
 
@@ -331,7 +331,7 @@ def test_a_file_is_read_from_where_it_stands():
     assert onnxwire.from_text(file, EVERYTHING[0]).one_int32 == 5
 
 
-def test_bytes_that_are_no_utf_8_are_refused_with_their_place(pieces):
+def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):
@@ -488,7 +488,7 @@ FAULTS = {
     "graph {": "graph: line 1, column 8: expected '}', found the end of the text",
     "graph: <}": "graph: line 1, column 9: expected a field or '>', found '}'",
     "graph: 5": "graph: line 1, column 8: expected '{', found '5'",
-    "[a.b]: 5": "line 1, column 1: expected a field; extensions and Any have no place here",
+    "[a.b]: 5": "line 1, column 1: expected a field; extensions and Any are not supported here",
     "graph { initializer: [{}, {}, {} {}] }": "graph.initializer[2]: line 1, column 34: expected ',' or ']', found '{'",
     "graph { initializer { raw_data: '\\400' } }": (
         "graph.initializer[0].raw_data: line 1, column 33: "

@@ -33,7 +33,7 @@ class Address(namedtuple("Address", ("scheme", "folder", "key", "shown"))):
 
     @property
     def shown_folder(self) -> str:
-        """What is shown of the folder."""
+        """The folder as errors and reports show it."""
         return self.shown.rpartition("/")[0]
 
 

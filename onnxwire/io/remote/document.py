@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PAGE = 1 << 12
 
 
-class Place:
+class Origin:
     """A file of a store, and those beside it.
 
     store: a ready one, or None to make one with `options` (storage_options). cache: a folder for what was fetched.
@@ -72,7 +72,7 @@ class Place:
 
     @property
     def shown_folder(self) -> str:
-        """What is shown of the folder."""
+        """The folder as errors and reports show it."""
         return self.address.shown_folder
 
 
@@ -85,7 +85,7 @@ def open_remote(
     """Open a file on a server; parameters as of `load`. Raises SourceError where it can't be read."""
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"store= takes the name of a file in it, not {type(source).__name__}")
-    return remote_document(Place(os.fspath(source), store, options, cache).open())
+    return remote_document(Origin(os.fspath(source), store, options, cache).open())
 
 
 def remote_document(file: RemoteFile) -> Document:
@@ -108,8 +108,8 @@ class RemoteFiles(ExternalFiles):
 
     def __init__(self, model: RemoteFile, **options: Any) -> None:
         super().__init__(None, **options)
-        self.folder = model.place.shown_folder
-        self._place = model.place
+        self.folder = model.origin.shown_folder
+        self._origin = model.origin
         self._has_root = options.get("root") is not None
 
     def _opened(self, location: str) -> ExternalFile:
@@ -118,14 +118,14 @@ class RemoteFiles(ExternalFiles):
             shown = repr(location if len(location) <= 200 else location[:200] + "…")
             reason = reason or "it holds a character that means something else in an address"
             raise ExternalDataError(
-                f"its external data at {shown} is not read: {reason}", source=self._place.address.shown
+                f"its external data at {shown} is not read: {reason}", source=self._origin.address.shown
             )
         if self._has_root:
             try:
                 return super()._opened(location)
             except FileNotFoundError:
                 pass
-        return ExternalFile(remote_document(self._place.beside(location)))
+        return ExternalFile(remote_document(self._origin.beside(location)))
 
     def look_at(self, location: str) -> Any:
         """As of ExternalFiles; the file stays open."""

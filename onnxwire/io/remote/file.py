@@ -7,7 +7,7 @@ import errno
 import threading
 
 from onnxwire.errors import Error, SourceError
-from onnxwire.io.remote.landings import PLACES, Landings
+from onnxwire.io.remote.landings import GUESSES, Landings
 from onnxwire.io.remote.loop import run
 from onnxwire.io.remote.stores import RangeError, Version, is_change, source_error
 
@@ -34,14 +34,14 @@ _PAGE = 1 << 12
 class RemoteFile:
     """A file on a server; the `source` of a PartialMemory.
 
-    reader: what reads it; name: what errors call it; place: where it is, for files beside it. size, version: as of the
-    first answer, to which all others are held. requests, received: what was asked and came so far, in bytes.
+    reader: what reads it; name: what errors call it; origin: its store and address, for files beside it. size, version:
+    as of the first answer, to which all others are held. requests, received: what was asked and came so far, in bytes.
     Raises SourceError where it can't be read.
     """
 
-    def __init__(self, reader: Reader, name: str, place: Any = None) -> None:
+    def __init__(self, reader: Reader, name: str, origin: Any = None) -> None:
         self.name = name
-        self.place = place
+        self.origin = origin
         self.requests = 0
         self.received = 0
         self._reader = reader
@@ -74,10 +74,10 @@ class RemoteFile:
         return data, version
 
     def _open_cache(self) -> RangeCache | None:
-        """What is on the disk of the file, where there is a cache and it is sure which version the server has."""
-        folder = getattr(self.place, "cache", None)
+        """The part of the file that is on the disk, where there is a cache and the server says which version it has."""
+        folder = getattr(self.origin, "cache", None)
         if not folder or (
-            self.version.etag is None and (self.version.modified is None or not self.place.address.scheme)
+            self.version.etag is None and (self.version.modified is None or not self.origin.address.scheme)
         ):
             return None
         from onnxwire.io.remote.cache import RangeCache
@@ -138,7 +138,7 @@ class RemoteFile:
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
-        """How many bytes to read from a place on: many where the walk came there by reading all that is before it."""
+        """How many bytes to read from an offset on: many where the walk came there by reading all that is before it."""
         first, end = self._run
         if not self._has_stepped and first <= start <= end + _PAGE:
             length = max(start - first, _PAGE)
@@ -171,7 +171,7 @@ class RemoteFile:
     # What is not kept.
 
     def read_into(self, start: int, out: memoryview) -> None:
-        """Fill a writable buffer of bytes with those of the file from a place on."""
+        """Fill a writable buffer of bytes with those of the file from an offset on."""
 
         def put(first: int, data: Buffer) -> None:
             out[first - start : first - start + len(memoryview(data))] = data
@@ -193,7 +193,7 @@ class RemoteFile:
             for start, end in waiting:
                 put(start, await self._read_piece(start, end))
 
-        tasks = [asyncio.ensure_future(work()) for _ in range(min(PLACES if is_short else AT_ONCE, len(pieces)))]
+        tasks = [asyncio.ensure_future(work()) for _ in range(min(GUESSES if is_short else AT_ONCE, len(pieces)))]
         try:
             await asyncio.gather(*tasks)
         finally:

@@ -12,16 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.engine.partial import Range
 
-# What may be guessed in one trip: so many places, and bytes. Half a mebibyte adds some 5 ms to a trip at 100 MB/s, and
-# is soon made up for by one trip less. Each place takes one or two pages of 4 KiB.
-PLACES = 64
+# What may be guessed in one trip: so many landings, and bytes. Half a mebibyte adds some 5 ms to a trip at 100 MB/s,
+# and is soon made up for by one trip less. Each landing takes one or two pages of 4 KiB.
+GUESSES = 64
 BYTES = 1 << 19
 
-_FIRST = 4  # places ahead that are tried at first; twice as many each time that all were right
-_OTHERS = 34  # places that are tried where the order is not known: all sums of up to three of four sizes
+_FIRST = 4  # landings ahead that are tried at first; twice as many each time that all were right
+_OTHERS = 34  # landings that are tried where the order is not known: all sums of up to three of four sizes
 _RECENT = 4096  # values that are looked through for what was there before
 _LONGEST = 64  # values in a row that are compared
-_BEFORE, _AFTER, _DRIFT = 64, 768, 12  # bytes around a place, and more for each place that it is ahead: names differ
+_BEFORE, _AFTER, _DRIFT = 64, 768, 12  # bytes around a landing, and more for each before it: names differ
 
 
 class Landings:
@@ -32,7 +32,7 @@ class Landings:
         self._sizes: list[int] = []
         self._steps: list[int] = []  # from the end of the value before to its own
         self._runs: list[int] = []  # bytes that were read before it, since the value before
-        self._places: dict[int, list[int]] = {}  # the indexes of a size
+        self._indexes: dict[int, list[int]] = {}  # the indexes of a size
         self._ahead = _FIRST
         self._guessed = 0
         self._known = 0  # values when it was last guessed
@@ -41,7 +41,7 @@ class Landings:
         """Take note of a value from start to end, in a message whose record begins at `record`."""
         if start < self._end:
             return  # a second walk
-        self._places.setdefault(end - start, []).append(len(self._sizes))
+        self._indexes.setdefault(end - start, []).append(len(self._sizes))
         self._sizes.append(end - start)
         before = self._end if self._sizes[1:] else record
         self._steps.append(end - before)
@@ -59,20 +59,21 @@ class Landings:
             return []
         hits = len(self._sizes) - self._known
         if self._guessed:
-            self._ahead = min(2 * self._ahead, PLACES) if hits >= self._guessed else max(_FIRST, min(hits, self._ahead))
+            more, fewer = min(2 * self._ahead, GUESSES), max(_FIRST, min(hits, self._ahead))
+            self._ahead = more if hits >= self._guessed else fewer
         self._known = len(self._sizes)
         ranges: list[Range] = []
         position = self._end
         expected = self._expected(self._ahead + 1)
         for ahead in range(self._ahead):
             position += expected[ahead][0]
-            ranges.append(_around(position, ahead, min(expected[ahead + 1][1], BYTES // PLACES * 4)))
+            ranges.append(_around(position, ahead, min(expected[ahead + 1][1], BYTES // GUESSES * 4)))
         self._guessed = len(ranges)
         if self._ahead <= 2 * _FIRST:
             ranges += self._others()
         chosen: list[Range] = []
         size = 0
-        for start, end in ranges[:PLACES]:
+        for start, end in ranges[:GUESSES]:
             size += end - start
             if end < limit and size <= BYTES:
                 chosen.append((start, end))
@@ -82,28 +83,28 @@ class Landings:
         """The steps and runs of the next values."""
         last = len(self._sizes) - 1
         best, longest = last - 1 if last else last, 0
-        for place in reversed(self._places[self._sizes[last]][-_RECENT:-1]):
+        for index in reversed(self._indexes[self._sizes[last]][-_RECENT:-1]):
             length = 1
-            while length < _LONGEST and length <= place and self._sizes[place - length] == self._sizes[last - length]:
+            while length < _LONGEST and length <= index and self._sizes[index - length] == self._sizes[last - length]:
                 length += 1
             if length > longest:
-                best, longest = place, length
+                best, longest = index, length
             if length == _LONGEST:
                 break
         period = max(last - best, 1) if longest else 1
         found = []
         for ahead in range(1, count + 1):
-            place = last - period + ahead if longest else last
-            while place > last:
-                place -= period
-            found.append((self._steps[place], self._runs[place]))
+            index = last - period + ahead if longest else last
+            while index > last:
+                index -= period
+            found.append((self._steps[index], self._runs[index]))
         return found
 
     def _others(self) -> list[Range]:
-        """Places that can be reached by one, two or three values of any of the sizes that were met."""
+        """Landings that can be reached by one, two or three values of any of the sizes that were met."""
         steps: dict[int, None] = {}
-        for size in sorted(self._places, key=lambda size: -len(self._places[size])):
-            steps[self._steps[self._places[size][-1]]] = None
+        for size in sorted(self._indexes, key=lambda size: -len(self._indexes[size])):
+            steps[self._steps[self._indexes[size][-1]]] = None
         reached: dict[int, int] = {}
         level = {0}
         for depth in range(3):

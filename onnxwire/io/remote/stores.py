@@ -37,7 +37,7 @@ _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "a
 
 
 class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
-    """What a server says by which a file's bytes are known: size, ETag, time of the last change, version number."""
+    """The version of a file, as a server tells it: size, ETag, time of the last change, version number."""
 
     __slots__ = ()
     size: int
@@ -90,7 +90,7 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 
 
 def reader_of(store: Any, key: str) -> Reader:
-    """What reads a file of a store. Raises TypeError for an object that is no store."""
+    """The reader of a file of a store. Raises TypeError for an object that is not a store."""
     if hasattr(store, "get_async") and hasattr(store, "get_ranges"):
         return _Obstore(store, key)
     if hasattr(store, "get_range") and hasattr(store, "head"):

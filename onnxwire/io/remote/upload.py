@@ -6,7 +6,7 @@ import errno
 
 from onnxwire.engine.write import chunks_of
 from onnxwire.errors import Error, SaveError
-from onnxwire.io.remote.document import Place
+from onnxwire.io.remote.document import Origin
 from onnxwire.io.remote.stores import source_error
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def upload(
     needed. The file is there when the last part is, and not before: where anything fails, the parts are taken away, and
     what was at the address is as it was. Raises SaveError; SourceError where what is written can't be read.
     """
-    place = Place(address, store, options)
+    origin = Origin(address, store, options)
     own: BaseException | None = None
     written = 0
 
@@ -54,24 +54,26 @@ def upload(
             own = error
             raise
 
-    if not hasattr(place.store, "put"):
-        raise TypeError(f"store= takes a store of obstore to save to, not {type(place.store).__name__}")
+    if not hasattr(origin.store, "put"):
+        raise TypeError(f"store= takes a store of obstore to save to, not {type(origin.store).__name__}")
     size = max(PART, -(-total // _MOST_PARTS))
     try:
         # A server of plain HTTP takes a file in one piece.
-        is_plain = place.address.scheme in ("http", "https") or total <= PART
+        is_plain = origin.address.scheme in ("http", "https") or total <= PART
         data = b"".join(bytes(part) for part in parts()) if is_plain else parts()
-        place.store.put(place.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE)
+        origin.store.put(
+            origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE
+        )
     except BaseException as error:
         if own is not None:
             raise own from None
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
-        failure = source_error(error, place.address.shown)
+        failure = source_error(error, origin.address.shown)
         advice = f"{written:,} of {total:,} bytes were sent, and nothing of them is there"
-        raise SaveError.from_os_error(failure, place.address.shown, advice) from None
+        raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
     if written != total:
-        raise SaveError(errno.EIO, f"{written:,} of {total:,} bytes were sent", place.address.shown)
+        raise SaveError(errno.EIO, f"{written:,} of {total:,} bytes were sent", origin.address.shown)
 
 
 def _chunks(piece: Piece) -> Iterator[Buffer]:

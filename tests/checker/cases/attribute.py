@@ -20,8 +20,8 @@ def _function(content: str, parameters: str = "", ir: int = 9) -> str:
     return model(ir=ir, rest=f'functions {{ name: "F" domain: "a.b" {imports} {parameters} {body} }}')
 
 
-def _at(*places: int) -> tuple[str, ...]:
-    return tuple(f"graph.node[0].attribute[{place}]" for place in places)
+def _at(*indexes: int) -> tuple[str, ...]:
+    return tuple(f"graph.node[0].attribute[{index}]" for index in indexes)
 
 
 def _bytes(attribute: bytes) -> bytes:

@@ -115,7 +115,7 @@ CASES = {
     "device-group-meaningful": Case(
         _grouped("device: [-1, -3]", "key: -1", "key: -2 value: 0", "key: -3 value: [1, 0, 1]"),
         _grouped("device: [-1, -3]", "key: -1 value: 0", "key: -3 value: [1, 0]"),
-        tuple(f"{_SPEC}.index_to_device_group_map[{place}" for place in ("0]", "1]", "2].value[2]")),
+        tuple(f"{_SPEC}.index_to_device_group_map[{step}" for step in ("0]", "1]", "2].value[2]")),
     ),
     "device-sharded-axis-present": Case(_sharded(_HALVES), _sharded(f"axis: 0 {_HALVES}"), (_DIM,)),
     "device-sharded-axis-range": Case(

@@ -25,7 +25,7 @@ def _below(*entries: str, ir: int = 10) -> str:
     return model(graph, ir, rest=f'functions {{ name: "F" domain: "a.b" {text} }}')
 
 
-def _places(i: int) -> tuple[str, ...]:
+def _paths(i: int) -> tuple[str, ...]:
     owners = ("graph", "graph.initializer[0]", "functions[0]", "graph.input[0]", "graph.node[0]")
     return tuple(f"{owner}.metadata_props[{i}]" for owner in owners)
 
@@ -35,9 +35,9 @@ _FIRST, _SECOND = "metadata_props[0]", "metadata_props[1]"
 
 CASES = {
     "metadata-model-key-unique": Case(_model("a.b=1", "a.b=1"), _model("a.b=1", "A.b=1"), (_SECOND,)),
-    "metadata-nested-key-unique": Case(_below("k=1", "k=2"), _below("k=1", "K=1"), _places(1)),
+    "metadata-nested-key-unique": Case(_below("k=1", "k=2"), _below("k=1", "K=1"), _paths(1)),
     "metadata-key-present": Case(_model("=1"), _model("k="), (_FIRST,)),
-    "metadata-before-ir10": Case(_below("k=1", ir=9), model(ir=9, rest=_metadata("k=1")), _places(0)),
+    "metadata-before-ir10": Case(_below("k=1", ir=9), model(ir=9, rest=_metadata("k=1")), _paths(0)),
     "metadata-key-qualified": Case(
         f'name: "g" {_metadata("namespace=1", "com.example.k=1", ".k=1")}',
         f'name: "g" {_metadata("com.example.k=1", "model_author=a", "author=a")}',

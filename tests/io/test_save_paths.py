@@ -53,11 +53,11 @@ def test_what_a_model_says_does_not_make_a_file_its_own(tmp_path, dims, external
     assert value_of(tmp_path / "m.onnx") == 1
 
 
-@pytest.mark.parametrize("damage", ["between", "behind", "far"])
+@pytest.mark.parametrize("damage", ["between", "after", "far"])
 def test_a_byte_that_no_tensor_has_makes_the_file_somebodys(tmp_path, damage):
     path = saved(tmp_path, 1, {"external": "w.data"})
     with (tmp_path / "w.data").open("r+b") as file:
-        file.seek({"between": 4 * N + 5, "behind": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "behind" else 0)
+        file.seek({"between": 4 * N + 5, "after": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "after" else 0)
         file.write(b"x" if damage != "far" else b"\0")
     with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
         onnxwire.save(a_model(2), path, external="w.data")
