@@ -15,9 +15,9 @@ HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rgl
 
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
 compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-link_args = []
+link_args = ["-pthread"]
 if sys.platform == "win32":
-    compile_args = ["/O2"]
+    compile_args, link_args = ["/O2"], []
 if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
 if os.environ.get("ONNXWIRE_SANITIZE"):

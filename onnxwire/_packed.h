@@ -106,14 +106,14 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 }
 #endif
 
-/* The loop of levels 1 and 2. `v` starts the number being read, `b` the block being looked at; v <= b always, and a
+/* The loop of level 1. `v` starts the number being read, `b` the block being looked at; v <= b always, and a
  * block is only looked at with 8 bytes to spare after it, so that the load at any v inside it stays before `end`. */
-#define OW_BLOCKS(NAME, ENDS, SQUEEZE, PACKED, TARGET)                                                                \
-    TARGET static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                 \
+#define OW_BLOCKS(NAME, PACKED)                                                                                       \
+    static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                        \
         const uint8_t *v = p;                                                                                         \
         uint64_t n = 0;                                                                                               \
         for (const uint8_t *b = p; end - b >= 72 && capacity - n >= 64; b += 64) {                                    \
-            uint64_t ends = ENDS(b);                                                                                  \
+            uint64_t ends = ow_ends_128(b);                                                                           \
             if (ends == ~0ULL && v == b) {                                                                            \
                 for (int i = 0; i < 64; i++) ow_store(out, n + i, b[i], PACKED);                                      \
                 n += 64;                                                                                              \
@@ -126,9 +126,9 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
                 uint64_t value;                                                                                       \
                 ends &= ends - 1;                                                                                     \
                 if (length <= 8) {                                                                                    \
-                    value = SQUEEZE(ow_load64(v) << (64 - 8 * length) >> (64 - 8 * length));                          \
+                    value = ow_squeeze_shifts(ow_load64(v) << (64 - 8 * length) >> (64 - 8 * length));                \
                 } else if (length <= 10) {                                                                            \
-                    value = SQUEEZE(ow_load64(v)) | (uint64_t)(v[8] & 0x7F) << 56;                                    \
+                    value = ow_squeeze_shifts(ow_load64(v)) | (uint64_t)(v[8] & 0x7F) << 56;                          \
                     if (length == 10) value |= (uint64_t)v[9] << 63;                                                  \
                 } else {                                                                                              \
                     return n;                                                                                         \
@@ -140,16 +140,67 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
         return ow_scalar(v, end, out, n, capacity, PACKED);                                                           \
     }
 
-#define OW_LEVEL(LEVEL, ENDS, SQUEEZE, TARGET)                                                                        \
-    OW_BLOCKS(ow_##LEVEL##_64, ENDS, SQUEEZE, OW_64, TARGET)                                                          \
-    OW_BLOCKS(ow_##LEVEL##_32, ENDS, SQUEEZE, OW_32, TARGET)                                                          \
-    OW_BLOCKS(ow_##LEVEL##_bool, ENDS, SQUEEZE, OW_BOOL, TARGET)                                                      \
-    OW_BLOCKS(ow_##LEVEL##_zigzag64, ENDS, SQUEEZE, OW_ZIGZAG64, TARGET)                                              \
-    OW_BLOCKS(ow_##LEVEL##_zigzag32, ENDS, SQUEEZE, OW_ZIGZAG32, TARGET)
+#define OW_LEVEL(LEVEL, MAKE)                                                                                         \
+    MAKE(ow_##LEVEL##_64, OW_64)                                                                                      \
+    MAKE(ow_##LEVEL##_32, OW_32)                                                                                      \
+    MAKE(ow_##LEVEL##_bool, OW_BOOL)                                                                                  \
+    MAKE(ow_##LEVEL##_zigzag64, OW_ZIGZAG64)                                                                          \
+    MAKE(ow_##LEVEL##_zigzag32, OW_ZIGZAG32)
 
-OW_LEVEL(wide, ow_ends_128, ow_squeeze_shifts, )
+OW_LEVEL(wide, OW_BLOCKS)
+
 #ifdef OW_X86
-OW_LEVEL(wider, ow_ends_256, ow_squeeze_pext, __attribute__((target("avx2,bmi,bmi2"))))
+/* The loop of level 2, which takes no branch a number: where lengths follow no pattern, each would be foreseen wrongly
+ * once in a few numbers, which costs more than the number. What a block holds is asked once. Without a varint of more
+ * than 8 bytes four numbers are written at a time, up to three too many, which the next block writes over; the place
+ * after the block's last end, not the last number written, is where the next one starts. */
+#define OW_WIDER(NAME, PACKED)                                                                                        \
+    __attribute__((target("avx2,bmi,bmi2"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out,    \
+                                                                  uint64_t capacity) {                                \
+        static const uint64_t high_bits[11] = {[9] = 0x7F, [10] = 0x17F}; /* of bytes 8 and 9, by the length */       \
+        const uint8_t *v = p;                                                                                         \
+        uint64_t n = 0;                                                                                               \
+        for (const uint8_t *b = p; end - b >= 80 && capacity - n >= 64; b += 64) {                                    \
+            uint64_t ends = ow_ends_256(b), more = ~ends;                                                             \
+            if (more == 0 && v == b) {                                                                                \
+                for (int i = 0; i < 64; i++) ow_store(out, n + i, b[i], PACKED);                                      \
+                n += 64;                                                                                              \
+                v = b + 64;                                                                                           \
+                continue;                                                                                             \
+            }                                                                                                         \
+            uint64_t more2 = more & more >> 1, more4 = more2 & more2 >> 2, more8 = more4 & more4 >> 4;                \
+            /* More than 10 bytes: ten in a row that do not end it, here or with those before the block. */           \
+            if (more8 & more8 >> 2 || (b - v) + __builtin_ctzll(ends) >= 10) break;                                   \
+            int count = __builtin_popcountll(ends);                                                                   \
+            const uint8_t *next = b + 64 - __builtin_clzll(ends);                                                     \
+            if (more8 == 0 && (b - v) + __builtin_ctzll(ends) < 8) {                                                  \
+                for (int i = 0; i < count; i += 4) {                                                                  \
+                    for (int k = 0; k < 4; k++) {                                                                     \
+                        const uint8_t *last = b + _tzcnt_u64(ends);                                                   \
+                        uint64_t word = _bzhi_u64(ow_load64(v), (unsigned)(8 * (last + 1 - v)));                      \
+                        ow_store(out, n + i + k, ow_squeeze_pext(word), PACKED);                                      \
+                        ends = _blsr_u64(ends);                                                                       \
+                        v = last + 1;                                                                                 \
+                    }                                                                                                 \
+                }                                                                                                     \
+            } else {                                                                                                  \
+                for (int i = 0; i < count; i++) {                                                                     \
+                    const uint8_t *last = b + _tzcnt_u64(ends);                                                       \
+                    size_t length = (size_t)(last + 1 - v);                                                           \
+                    uint64_t word = _bzhi_u64(ow_load64(v), (unsigned)(8 * length));                                  \
+                    uint64_t high = _pext_u64(v[8] | (uint64_t)v[9] << 8, high_bits[length]);                         \
+                    ow_store(out, n + i, ow_squeeze_pext(word) | high << 56, PACKED);                                 \
+                    ends = _blsr_u64(ends);                                                                           \
+                    v = last + 1;                                                                                     \
+                }                                                                                                     \
+            }                                                                                                         \
+            n += (uint64_t)count;                                                                                     \
+            v = next;                                                                                                 \
+        }                                                                                                             \
+        return ow_scalar(v, end, out, n, capacity, PACKED);                                                           \
+    }
+
+OW_LEVEL(wider, OW_WIDER)
 #endif
 #endif
 

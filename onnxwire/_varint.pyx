@@ -9,6 +9,16 @@ cdef extern from "_packed.h" nogil:
     )
     uint64_t ow_count_varints(const uint8_t* p, const uint8_t* end)
 
+cdef extern from "_parallel.h" nogil:
+    enum:
+        MOST_THREADS "OW_MOST_THREADS"
+    int ow_processors()
+    void ow_in_parallel(void (*task)(void* work) noexcept nogil, void* works, size_t size, int n)
+
+cdef extern from "engine/thresholds.h":
+    enum:
+        SHARE "OW_SHARE"
+
 cdef int LEVEL = ow_best_level()
 
 
@@ -116,9 +126,52 @@ cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexc
     return damage
 
 
+cdef struct Share:
+    # A stretch of a packed run, of whole varints, that one thread counts and decodes.
+    const uint8_t* p
+    const uint8_t* end
+    Packed packed
+    void* out
+    uint64_t capacity
+    uint64_t n               # numbers that were counted, or decoded
+
+
+cdef int share_out(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Divide a run of 2 * SHARE bytes or more, at ends of varints, among threads; returns how many."""
+    cdef int n = <int>min(<uint64_t>(end - p) // SHARE, <uint64_t>ow_processors())
+    cdef int i
+    for i in range(n):
+        shares[i].p = p
+        p += (end - p) // (n - i)
+        while p < end and (p - 1)[0] >= 0x80:
+            p += 1
+        shares[i].end = p
+    return n
+
+
+cdef void count_share(void* work) noexcept nogil:
+    cdef Share* share = <Share*>work
+    share.n = ow_count_varints(share.p, share.end)
+
+
+cdef void decode_share(void* work) noexcept nogil:
+    cdef Share* share = <Share*>work
+    share.n = ow_decode_varints(share.p, share.end, share.packed, share.out, share.capacity, LEVEL)
+
+
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Count the bytes that end a varint: the numbers of a sound packed run."""
-    return ow_count_varints(p, end)
+    cdef Share[MOST_THREADS] shares
+    cdef uint64_t total = 0
+    cdef int i
+    cdef int n
+    if end - p < 2 * SHARE:
+        return ow_count_varints(p, end)
+    n = share_out(shares, p, end)
+    ow_in_parallel(count_share, shares, sizeof(Share), n)
+    for i in range(n):
+        total += shares[i].n
+    return total
 
 
 cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -141,14 +194,40 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
     return True
 
 
+cdef int size_of(Packed packed) noexcept nogil:
+    """Bytes of a decoded number."""
+    return 1 if packed == PACKED_BOOL else 4 if packed == PACKED_32 or packed == PACKED_ZIGZAG32 else 8
+
+
 cdef uint64_t decode_varints(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
 ) noexcept nogil:
     """Decode a packed run to at most `capacity` numbers; returns how many were whole and were written.
 
-    A varint of more than 10 bytes, or one that the end cuts, ends the run.
+    A varint of more than 10 bytes, or one that the end cuts, ends the run. Some threads share the work of megabytes.
     """
-    return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
+    cdef Share[MOST_THREADS] shares
+    cdef uint64_t total = 0
+    cdef uint64_t before
+    cdef int i
+    cdef int n
+    if end - p < 2 * SHARE:
+        return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
+    n = share_out(shares, p, end)
+    ow_in_parallel(count_share, shares, sizeof(Share), n)
+    for i in range(n):
+        before = min(total, capacity)
+        shares[i].packed = packed
+        shares[i].out = <uint8_t*>out + before * <uint64_t>size_of(packed)
+        shares[i].capacity = min(shares[i].n, capacity - before)
+        total = before + shares[i].capacity
+    ow_in_parallel(decode_share, shares, sizeof(Share), n)
+    total = 0
+    for i in range(n):
+        total += shares[i].n
+        if shares[i].n < shares[i].capacity:
+            break
+    return total
 
 
 def packed_levels():
@@ -167,7 +246,7 @@ def decode_packed(const uint8_t[::1] data, str kind, int level=-1):
         "int64": PACKED_64, "uint64": PACKED_64, "int32": PACKED_32, "uint32": PACKED_32, "bool": PACKED_BOOL,
         "sint64": PACKED_ZIGZAG64, "sint32": PACKED_ZIGZAG32,
     }[kind]
-    cdef Py_ssize_t size = 1 if packed == PACKED_BOOL else 4 if packed in (PACKED_32, PACKED_ZIGZAG32) else 8
+    cdef Py_ssize_t size = size_of(packed)
     cdef const uint8_t* p = NULL
     if level < 0 or level > LEVEL:
         level = LEVEL

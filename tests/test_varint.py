@@ -81,3 +81,32 @@ def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(offset: int) -> Non
     assert caught.value.offset == len(data) - len(run) + offset
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
         list(onnxwire.TensorProto.FromString(data).int64_data)
+
+
+def long_run() -> bytes:
+    """Some 4 MB of varints of 1 to 10 bytes, which several threads decode."""
+    draw = np.random.default_rng(0)
+    numbers = draw.integers(0, 1 << 64, 70_000, np.uint64, endpoint=False) >> draw.integers(0, 64, 70_000, np.uint64)
+    return b"".join(varint(int(number)) for number in numbers) * 12
+
+
+def test_threads_that_share_a_run_decode_it_as_one_does() -> None:
+    run = long_run()
+    for end in (len(run), 2 << 20, (2 << 20) + 1, 3_333_333):
+        part = run[:end].rstrip(bytes(range(128, 256)))
+        tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(part)) + part)
+        assert bytes(memoryview(tensor.int64_data)) == decode_packed(part, "int64")
+        assert len(tensor.int64_data) == len(decode_packed(part, "int64")) // 8
+
+
+@pytest.mark.parametrize("share", range(1, 8, 2))
+@pytest.mark.parametrize("broken", [b"\x80" * 10 + b"\x01", b"\xff" * 3_000_000 + b"\x01"])
+def test_damage_in_any_share_of_a_run_is_found(share: int, broken: bytes) -> None:
+    run = long_run()
+    place = run.index(b"\x01", len(run) * share // 8) + 1
+    while run[place - 1] >= 128:
+        place += 1
+    run = run[:place] + broken + run[place:]
+    tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(run)) + run)
+    with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
+        memoryview(tensor.int64_data)

@@ -234,7 +234,9 @@ cdef class RepeatedScalar(Repeated):
                 count = store_long_run(
                     <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done
                 )
-                if field.wire == WIRE_VARINT and count != count_varints(record.value, record.value + record.n):
+                if field.wire == WIRE_VARINT and count != (
+                    total if n_records == 1 else count_varints(record.value, record.value + record.n)
+                ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:
                     count = keep_known(<int32_t*>numbers.items + done, count, field)

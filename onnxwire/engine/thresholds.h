@@ -19,6 +19,7 @@
 #define OW_SHORT OW_LIMIT(8, 1)           /* elements of a sequence that is walked rather than indexed */
 #define OW_SHORT_NUMBERS OW_LIMIT(64, 2)  /* numbers that are decoded again rather than kept */
 #define OW_LONG_RUN OW_LIMIT(1 << 16, 4)  /* bytes of numbers whose decoding lets other threads run */
+#define OW_SHARE OW_LIMIT(1 << 20, 16)    /* bytes of numbers that are worth a thread */
 #define OW_LONG OW_LIMIT(1 << 16, 16)     /* bytes that are handed on where they stand */
 #define OW_PAGE OW_LIMIT(1 << 12, 16)     /* bytes of a file on a server that come together; no system has smaller pages */
 #define OW_SMALL OW_LIMIT(1 << 12, 24)    /* bytes of a message that is copied by encoding it */
