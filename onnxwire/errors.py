@@ -190,6 +190,10 @@ class ChangedError(EditError, RuntimeError):
     """A repeated field changed while one of its methods ran: by an index's or a key's code, or in another thread."""
 
 
+class StaleError(EditError):
+    """A change that is meant for a state of the message which is not the present one any more."""
+
+
 class FileError(Error, OSError):
     """A file could not be opened, read or written; also the OSError that the system's own error would have been."""
 

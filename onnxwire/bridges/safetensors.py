@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from onnxwire.engine.document import Document
     from onnxwire.io.external_files import ExternalFiles
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import DataType
@@ -114,16 +115,41 @@ def from_safetensors(
             found.append((tensor, entries[key]))
         elif names is not None:
             raise tensor_error(tensor, f"{source} has no tensor {_shown(key)}")
-    for tensor, (data_type, shape, start, end) in found:
-        clear_elements(tensor)
-        tensor.ClearField("segment")
-        tensor.data_type = data_type.number
-        tensor.dims[:] = shape
-        if location:
-            refer(tensor, location, start, end - start)
-        else:
-            tensor._share("raw_data", memoryview(view(start, end - start)))
+    for tensor, entry in found:
+        _fill(tensor, entry, location, view)
     return len(found)
+
+
+def take_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
+    """Give any tensor of a model what a .safetensors file has under a name, as `from_safetensors` does."""
+    location, source, size, view = _open(tensor._document.files, path)
+    entry = read_header(view, size, source).get(name)
+    if entry is None:
+        raise tensor_error(tensor, f"{source} has no tensor {_shown(name)}")
+    _fill(tensor, entry, location, view)
+
+
+def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list[int]]]:
+    """List what a .safetensors file holds: data type and shape by name. Raises DecodeError and SourceError."""
+    document = open_document(path)
+    try:
+        entries = read_header(_view_of(document), len(document), document.name)
+    finally:
+        document.close()
+    return {name: (data_type, shape) for name, (data_type, shape, _, _) in entries.items()}
+
+
+def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
+    """Give a tensor an entry of a file, by reference where it has a location, else by its bytes."""
+    data_type, shape, start, end = entry
+    clear_elements(tensor)
+    tensor.ClearField("segment")
+    tensor.data_type = data_type.number
+    tensor.dims[:] = shape
+    if location:
+        refer(tensor, location, start, end - start)
+    else:
+        tensor._share("raw_data", memoryview(view(start, end - start)))
 
 
 def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
@@ -219,7 +245,11 @@ def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[st
             if file.descriptor >= 0 and os.path.samestat(os.fstat(file.descriptor), os.stat(path)):
                 return location, file.name, file.size, file.view
     document = open_document(path)
-    return "", document.name, len(document), lambda offset, length: payload_at(document, offset, offset + length)
+    return "", document.name, len(document), _view_of(document)
+
+
+def _view_of(document: Document) -> View:
+    return lambda offset, length: payload_at(document, offset, offset + length)
 
 
 def _initializers(model: ModelProto) -> dict[str, TensorProto]:

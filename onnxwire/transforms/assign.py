@@ -30,9 +30,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
+TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
 """The int32 fields that hold a number of TensorProto.DataType."""
-_VALUES = {
+VALUES = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
@@ -52,11 +52,61 @@ def assign(message: Message, assignment: str) -> str:
     can't be read.
     """
     path, found, text = _split(message, assignment)
+    return _assign(message, path, found, text, True)
+
+
+def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
+    """Set what a path leads to, as `assign` does; returns the path in fields and places.
+
+    path and text: those that `assign` has on the sides of the =. files: whether @FILE reads a file; otherwise it is a
+    text like any other. Raises what `assign` raises.
+    """
+    return _assign(message, path, resolve(message, path), text, files)
+
+
+def add_element(message: Message, path: str, text: str | None = None) -> str:
+    """Add to a repeated field, or make a singular field be there; returns the path of what was added.
+
+    message: the root; it is changed. path: of the field. text: its value as for `set_value`; None for an empty message,
+    a 0 or an empty text. Raises PathError and EditError as that does; the message is then as it was.
+    """
+    found = resolve(message, path)
+    field, parent = found.field, found.parent
+    if field is None or parent is None or found.path.endswith("]"):
+        raise EditError("nothing can be added here; name a field", f"{message._document.name}: {path!r}")
+    if not field.is_repeated:
+        if found.is_set:
+            raise EditError("it is there already; set it", f"{message._document.name}: {path!r}")
+        if text is not None:
+            return set_value(message, found.path, text)
+        if field.message_type is not None:
+            found.value.SetInParent()
+        else:
+            setattr(parent, field.name, field.default_value)
+        return found.path
+    elements = getattr(parent, field.name)
+    added = f"{found.path}[{len(elements)}]"
+    if field.message_type is not None:
+        elements.add()
+    else:
+        # A closed enum may have no 0.
+        first = field.enum_type.values[0].number if field.enum_type is not None else 0
+        elements.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, first))
+    if text is not None:
+        try:
+            return set_value(message, added, text)
+        except Error:
+            del elements[-1]
+            raise
+    return added
+
+
+def _assign(message: Message, path: str, found: Found, text: str, files: bool) -> str:
     if found.parent is None or found.field is None:
         reason = f"this is the whole message; set one of its fields, such as {_likely_field(message)}=..."
-        raise EditError(reason, f"{message._document.name}: {_short(assignment)}")
+        raise EditError(reason, f"{message._document.name}: {_short(f'{path}={text}')}")
     try:
-        _set(found, text)
+        _set(found, text, files)
     except EditError as error:
         raise EditError(error.reason, f"{message._document.name}: {path}={_short(text)}") from None
     return found.path
@@ -90,13 +140,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _set(found: Found, text: str) -> None:
-    """Set what a path leads to."""
+def _set(found: Found, text: str, files: bool) -> None:
+    """Set what a path leads to; files: whether @FILE is one."""
     field, parent = found.field, found.parent
     assert field is not None and parent is not None
     if _is_within_value(found):
         raise EditError("a part of a text or of bytes can't be set; set the whole field")
-    if isinstance(found.value, TensorProto) and (found.index is not None or text.startswith("@")):
+    is_file = files and text.startswith("@")
+    if isinstance(found.value, TensorProto) and (found.index is not None or is_file):
         _set_tensor(found, text)
     elif isinstance(found.value, Message):
         _set_message(found.value, text)
@@ -110,7 +161,7 @@ def _set(found: Found, text: str) -> None:
         getattr(parent, field.name).extend(values)
     elif field.is_repeated:
         getattr(parent, field.name)[found.element_index] = _parse(field, text)
-    elif field.type == field.TYPE_BYTES and text.startswith("@"):
+    elif field.type == field.TYPE_BYTES and is_file:
         parent._share(field.name, _mapped(text[1:]))
     else:
         setattr(parent, field.name, _parse(field, text))
@@ -146,7 +197,7 @@ def _parse(field: FieldDescriptor, text: str) -> object:
         if text in field.enum_type.values_by_name:
             return field.enum_type.values_by_name[text].number
         return _number(text, int, f"is none of {', '.join(field.enum_type.values_by_name)}")
-    if field.name in _TYPE_FIELDS and (text.upper() in TensorProto.DataType.keys()):  # noqa: SIM118
+    if field.name in TYPE_FIELDS and (text.upper() in TensorProto.DataType.keys()):  # noqa: SIM118
         return TensorProto.DataType.Value(text.upper())
     if field.type == field.TYPE_BOOL:
         if text not in ("true", "false", "1", "0"):
@@ -189,8 +240,8 @@ def _set_message(message: Message, text: str) -> None:
             message.dim_value = _parse(fields["dim_value"], inner)  # type: ignore[assignment]
         else:
             message.dim_param = text
-    elif isinstance(message, AttributeProto) and message.type in _VALUES:
-        field = fields[_VALUES[message.type]]
+    elif isinstance(message, AttributeProto) and message.type in VALUES:
+        field = fields[VALUES[message.type]]
         if field.is_repeated:
             values = [_parse(field, item) for item in _items(text)]
             message.ClearField(field.name)  # type: ignore[arg-type]

@@ -45,6 +45,31 @@ def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[s
     return part
 
 
+def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[str]]:
+    """The values that some nodes of a graph, by index, take from without, and those that they give to it.
+
+    Returns what `extract` takes: inputs without initializers, and outputs: what other nodes or the graph's own outputs
+    take, and what nothing takes.
+    """
+    chosen = set(nodes)
+    constants = {tensor.name for tensor in graph.initializer}
+    constants.update(sparse.values.name for sparse in graph.sparse_initializer)
+    inputs: dict[str, None] = {}
+    made: dict[str, None] = {}
+    inside: set[str] = set()
+    outside = {value.name for value in graph.output}
+    for index, node in enumerate(graph.node):
+        taken = [name for name in (*node.input, *captured_names(node)) if name]
+        if index in chosen:
+            inputs.update(dict.fromkeys(taken))
+            inside.update(taken)
+            made.update((name, None) for name in node.output if name)
+        else:
+            outside.update(taken)
+    given = [name for name in inputs if name not in made and name not in constants]
+    return given, [name for name in made if name in outside or name not in inside]
+
+
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
     """Reduce a model to such a part; the arguments are those of `extract`, source is the file's name for errors."""
     graph = model.graph

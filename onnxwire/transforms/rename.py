@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, PathError, did_you_mean
@@ -11,19 +12,22 @@ from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
     from onnxwire.analysis.scopes import Scope
     from onnxwire.engine.repeated import RepeatedSpan
 
 
-def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
+def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | None = None) -> int:
     """Give values new names: inputs, outputs, initializers, and what nodes make; returns how many occurrences changed.
 
     model: is changed. names: the new name by the old one; all are given at once, so two values can change names.
     A value is renamed where it comes from and wherever it is used: by nodes, by the graphs in their attributes and by
     training graphs, in value_info, quantization_annotation, sharding specs and training bindings. A name that the main
     graph does not have is looked for in graphs of attributes and in functions; it is renamed in each that has it.
+    scope: the path of the one graph or function that the values are those of, such as "functions[0]"; what it takes
+    from a graph around it is not its own.
     Raises PathError for a name that no value has, EditError for a new name that another value has already, or that is
     empty, DecodeError for messages nested more than 100 deep; the model is then as it was.
     """
@@ -32,15 +36,54 @@ def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
         if old and not new:
             reason = "it can't be renamed to nothing; an empty name stands for a value that is left out"
             raise EditError(reason, f"{model._document.name}: {old!r}")
-    main = names.keys() & defined_names(model.graph)
-    _check_values(model, names, main)
+    main = names.keys() & defined_names(model.graph) if scope in (None, "graph") else set()
+    _check_values(model, names, main, scope)
     everywhere = {old: names[old] for old in main if old != names[old]}
+    return _rename(model, lambda path, own: _chosen(names, own, main, path, scope), everywhere)
+
+
+def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
+    """Have whatever uses a value use another one; returns how many occurrences changed.
+
+    model: is changed. old: the name of a value that nothing makes any more, of the graph or function at the path
+    `scope`; new: one that is seen there. What is said of the old one alone, its type and quantization, is removed.
+    Raises EditError where a graph inside has a value of its own called `new`; the model is then as it was.
+    """
+    holder = resolve(model, scope).value
+    for path, inner in _scopes(model):
+        is_inside = _is_in(path, scope) or (scope == "graph" and path.startswith("training_info"))
+        if is_inside and new in (own := defined_names(inner)) and old not in own:
+            reason = f"{path} has a value of its own called {new!r}, which hides the one to be used for {old!r}"
+            raise EditError(f"{reason}; rename one of them first", model._document.name)
+    _forget(holder, old)
+    own_names = {old: new}
+    return _rename(model, lambda path, _: own_names if path == scope else {}, own_names if scope == "graph" else {})
+
+
+def _forget(scope: Scope, name: str) -> None:
+    """Remove what a graph or function says of a value beside its uses."""
+    lists: list[tuple[RepeatedSpan[Any], str]] = [(scope.value_info, "name")]
+    if isinstance(scope, GraphProto):
+        lists.append((scope.quantization_annotation, "tensor_name"))
+    for elements, key in lists:
+        for index in [i for i, element in enumerate(elements) if getattr(element, key) == name][::-1]:
+            del elements[index]
+
+
+def _rename(
+    model: ModelProto, choose: Callable[[str, set[str]], Mapping[str, str]], everywhere: Mapping[str, str]
+) -> int:
+    """Rename in all graphs and functions; returns how many occurrences changed.
+
+    choose: the new names that begin in a graph or function, of its path and the names that it defines; graphs inside
+    see them, too. everywhere: those of the main graph, which training graphs see.
+    """
     count = 0
     # Of the training graphs, what is renamed in each; their bindings name it too.
     bound: dict[str, Mapping[str, str]] = {}
     # Of each graph around the one that is looked at: its path, and the new names of what it sees.
     around: list[tuple[str, Mapping[str, str]]] = []
-    for path, scope in _scopes(model):
+    for path, holder in _scopes(model):
         while around and not _is_in(path, around[-1][0]):
             around.pop()
         if around:
@@ -48,22 +91,24 @@ def rename_values(model: ModelProto, names: Mapping[str, str]) -> int:
         else:
             # The algorithm runs appended to the main graph, and so sees its values.
             seen = everywhere if path.startswith("training_info") and path.endswith("algorithm") else {}
-        own = defined_names(scope)
+        own = defined_names(holder)
         # What a graph has itself is another value than the outer one of that name, which it hides.
         hidden = own & seen.keys()
-        chosen = _chosen(names, own, main, path)
+        chosen = choose(path, own)
         if hidden or chosen:
-            seen = {old: new for old, new in seen.items() if old not in hidden} | chosen
+            seen = {old: new for old, new in seen.items() if old not in hidden} | dict(chosen)
         around.append((path, seen))
         if path.startswith("training_info") and len(around) == 1:
             bound[path] = seen
         if seen:
-            count += _rename_in(scope, seen)
+            count += _rename_in(holder, seen)
     return count + _rename_bindings(model, everywhere, bound)
 
 
-def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str) -> dict[str, str]:
+def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, scope: str | None) -> dict[str, str]:
     """The new names of what a graph or function has itself."""
+    if scope is not None and path != scope:
+        return {}
     # What the main graph has is meant there alone; other graphs have it from there.
     olds = names.keys() & own if path == "graph" else (names.keys() & own) - main
     return {old: names[old] for old in olds if old != names[old]}
@@ -78,7 +123,7 @@ class _Level:
     given: dict[str, str] = field(default_factory=dict)
 
 
-def _check_values(model: ModelProto, names: dict[str, str], main: set[str]) -> None:
+def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scope: str | None) -> None:
     """Refuse names that no value has, and new ones that another has: in the graph, in one above it, or inside it."""
     source = model._document.name
     missing = dict.fromkeys(names)
@@ -87,14 +132,15 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str]) -> N
     around: dict[str, list[_Level]] = {}  # by new name: the levels that have it already
     given: dict[str, list[tuple[_Level, str]]] = {}  # by new name: the levels that give it to a value, and its old one
     trained = _Level("graph", set())
-    for path, scope in _scopes(model):
+    for path, holder in _scopes(model):
         while levels and not _is_in(path, levels[-1].path):
             _leave(levels.pop(), around, given)
-        own = defined_names(scope)
-        for old in names.keys() & own:
-            missing.pop(old, None)
+        own = defined_names(holder)
+        if scope in (None, path):
+            for old in names.keys() & own:
+                missing.pop(old, None)
         level = _Level(path, own & wanted)
-        chosen = _chosen(names, own, main, path)
+        chosen = _chosen(names, own, main, path, scope)
         _refuse_twins(chosen.values())
         if path == "graph":
             trained.given = {new: old for old, new in chosen.items()}
@@ -116,7 +162,7 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str]) -> N
             around.setdefault(new, []).append(level)
         levels.append(level)
     for old in missing:
-        known = (name for _, scope in _scopes(model) for name in defined_names(scope))
+        known = (name for path, holder in _scopes(model) if scope in (None, path) for name in defined_names(holder))
         raise PathError(f"there is no value called {old!r}{did_you_mean(old, known)}", "", source)
 
 

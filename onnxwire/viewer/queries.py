@@ -25,38 +25,43 @@ from onnxwire.messages import (
     TensorProto,
 )
 from onnxwire.tensor.dtypes import name_of
-from onnxwire.viewer import records, tensor_pictures
+from onnxwire.viewer import tensor_pictures
+from onnxwire.viewer.fields import FieldQueries
 from onnxwire.viewer.graph_layout import Connections, Scope, around
 
 _KEPT = 16  # searches, and graphs' connections, that are kept
 _OUTLINED = 5000  # graphs that an outline lists
 _SHOWN = 16  # numbers of an attribute that are shown
 _LONGEST = 400  # letters of a text that are shown
-_MOST_BYTES = 1 << 16  # of one answer
 _MOST_ROWS = 1000
 _MOST_CELLS = 512
 _MOST_HOPS = 6
 _A = AttributeProto
 
 
-class Queries:
+class Queries(FieldQueries):
     """The questions of the page about one model. They may come from several threads at once.
 
     model: as loaded; it must not be edited meanwhile.
     """
 
     def __init__(self, model: ModelProto) -> None:
+        super().__init__(model)
         self.model = model
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
 
     def summary(self) -> dict[str, Any]:
-        """The output of `onnxwire info`, and the paths of the largest tensors."""
+        """The output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
         return self._keep(("summary",), self._summarize)  # type: ignore[no-any-return]
 
     def _summarize(self) -> dict[str, Any]:
         summary = summarize(self.model)
         summary["tensors"]["largest"] = largest_tensors(self.model, 12)
+        for field in ("input", "output"):
+            paths = {value.name: f"graph.{field}[{i}]" for i, value in enumerate(getattr(self.model.graph, field))}
+            for row in summary["graph"][f"{field}s"]:
+                row["path"] = paths[row["name"]]
         return summary
 
     def outline(self) -> dict[str, Any]:
@@ -264,14 +269,6 @@ class Queries:
         """Draw a slice of a tensor: `samples.heat_map` of the one at the path, of up to 512 by 512 cells."""
         height, width = (min(max(length, 1), _MOST_CELLS) for length in size)
         return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
-
-    def raw(self, path: str, start: int = 0, count: int = 1024, *, payload: bool = False) -> dict[str, Any]:
-        """Read bytes of any field: `raw.read_bytes`, up to 65,536 at a time."""
-        return records.read_bytes(self.model, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
-
-    def records(self, path: str, start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the records of a message: `records.list_records`, up to 1,000 at a time."""
-        return records.list_records(self.model, path, start, min(max(count, 0), _MOST_ROWS))
 
     def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
         found = resolve(self.model, path)

@@ -14,12 +14,18 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from onnxwire.errors import Error, PathError
-from onnxwire.viewer.queries import Queries
+from onnxwire.errors import EditError, Error, PathError, StaleError
+from onnxwire.viewer.fields import FieldQueries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.viewer.edits import Edits
 
 HEADER = "X-Onnxwire-Key"
 """The header that every question has the key in. No page of another origin can send it unasked, and unlike a cookie it
 is not sent to other servers on this machine."""
+REVISION = "X-Onnxwire-Revision"
+"""The header of answers that says which state of the message they are about."""
 _HOSTS = {"127.0.0.1", "localhost"}
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -39,6 +45,9 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_JSON, _DROPPED = "application/json", "application/octet-stream"
+_MOST_SENT = 1 << 22  # bytes of a change
+_NO_KEY = "start `onnxwire view` again, and open the address that it prints"
 _IDLE = 60  # seconds after which a silent connection is closed
 
 
@@ -63,6 +72,7 @@ def _number(text: str) -> int:
 
 
 _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "about": {},
     "summary": {},
     "outline": {},
     "nodes": {"scope": str, "search": str, "start": _number, "count": _number},
@@ -81,14 +91,29 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     },
     "raw": {"path": str, "start": _number, "count": _number, "payload": lambda text: text == "1"},
     "records": {"path": str, "start": _number, "count": _number},
+    "fields": {"path": str, "start": _number, "count": _number},
+    "value": {"path": str},
 }
 """The methods of Queries that may be asked for, and what their arguments are made from."""
+
+_EDITED = {"edits": "state", "problems": "problems", "differences": "differences"}
+"""The questions about edits, and the methods of Edits that answer them."""
+
+_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
+    "change": {"revision": (int,), "kind": (str,), "arguments": (dict,)},
+    "undo": {"revision": (int,)},
+    "redo": {"revision": (int,)},
+    "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
+    "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
+}
+"""What may be sent with POST, as JSON: the arguments and their types. A file is sent to `drop` as it is."""
 
 
 class Server(ThreadingHTTPServer):
     """Serves the page of one model.
 
-    queries: answers the page's questions. port: 0 for a free one. `address` is what a browser is to open; its token
+    queries: answers the page's questions. port: 0 for a free one. edits: what the page can change, None for nothing;
+    its present state answers the questions then. `address` is what a browser is to open; its token
     works once, for the browser that has it first, and is then exchanged for a key that is never shown.
     Raises OSError where the port can't be had.
     """
@@ -97,8 +122,9 @@ class Server(ThreadingHTTPServer):
     # On Windows it would let two servers have one port.
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, queries: Queries, port: int = 0) -> None:
-        self.queries = queries
+    def __init__(self, queries: FieldQueries, port: int = 0, edits: Edits | None = None) -> None:
+        self._queries = queries
+        self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
@@ -116,6 +142,14 @@ class Server(ThreadingHTTPServer):
         """The address to open, as long as nobody has."""
         # What is after # is not sent to the server, and so stands in no log of what is between.
         return f"http://127.0.0.1:{self.server_port}/#token={self.token}"
+
+    @property
+    def queries(self) -> FieldQueries:
+        """What answers questions about the present state."""
+        if self.edits is not None and self.edits.message is not self._queries.message:
+            # Two threads may make two, which is no harm.
+            self._queries = type(self._queries)(self.edits.message)
+        return self._queries
 
     def exchange(self, token: str) -> str | None:
         """The key for the token; None for another token, or one that was used."""
@@ -162,27 +196,113 @@ class Handler(BaseHTTPRequestHandler):
                     HTTPStatus.FORBIDDEN, "the address was opened before; start `onnxwire view` again for another"
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
-        if not parts.path.startswith("/api/") or name not in _QUESTIONS:
+        edits, queries = self.server.edits, self.server.queries
+        if name in _EDITED and edits is not None:
+            answer = getattr(edits, _EDITED[name])
+        elif name == "edits":
+            answer = lambda: {"is_editable": False}  # noqa: E731
+        elif name in _QUESTIONS and hasattr(queries, name):
+            answer = getattr(queries, name)
+        else:
+            answer = None
+        if not parts.path.startswith("/api/") or answer is None:
             return self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
-        if not self.server.knows(self.headers.get(HEADER, "")):
-            return self._refuse(
-                HTTPStatus.FORBIDDEN, "start `onnxwire view` again, and open the address that it prints"
-            )
-        self._answer(name, parts.query)
+        if not self._has_key():
+            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
+        self._answer(lambda: answer(**self._arguments(_QUESTIONS.get(name, {}), parts.query)))
 
-    def _answer(self, name: str, query: str) -> None:
-        """Answer a question."""
-        parsers = _QUESTIONS[name]
+    def do_POST(self) -> None:
+        """Make a change, where the server was started with edits."""
+        edits = self.server.edits
+        if edits is None:
+            return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
+        # Until the body is read, what follows the request is not another request.
+        self.close_connection = True
+        refusal = self._refusal_of_sent()
+        if refusal is not None:
+            # A connection that is closed with bytes unread may lose the answer.
+            self._has_body()
+            return self._refuse(*refusal)
+        name, length = self._action(), int(self.headers["Content-Length"])
+        if name == "drop":
+            return self._answer(lambda: self._keep_drop(edits, length))
+        body = self.rfile.read(length)
+        self.close_connection = len(body) < length
+        self._answer(lambda: self._act(edits, name, body))
+
+    def _action(self) -> str:
+        """What is to be done, the last part of the address."""
+        return self.path.partition("?")[0].removeprefix("/api/")
+
+    def _refusal_of_sent(self) -> tuple[HTTPStatus, str] | None:
+        """Why what was sent with POST is not even read; None where it is."""
+        if not self._is_ours() or not self._is_own_page():
+            return HTTPStatus.FORBIDDEN, "this server answers its own page only"
+        if not self._has_key():
+            return HTTPStatus.FORBIDDEN, _NO_KEY
+        name = self._action()
+        if not self.path.startswith("/api/") or (name not in _ACTIONS and name != "drop"):
+            return HTTPStatus.NOT_FOUND, "there is nothing here"
+        kind = _DROPPED if name == "drop" else _JSON
+        if self.headers.get("Content-Type") != kind:
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"this is to be sent as {kind}"
+        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers or re.fullmatch(r"[0-9]{1,15}", length) is None:
+            return HTTPStatus.LENGTH_REQUIRED, "the length of what is sent is missing"
+        if name != "drop" and int(length) > _MOST_SENT:
+            reason = f"this has {int(length):,} bytes; no more than {_MOST_SENT:,} are taken"
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
+        return None
+
+    def _act(self, edits: Edits, name: str, body: bytes) -> dict[str, Any]:
+        """Carry out an action."""
         try:
-            arguments = {
-                key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers
-            }
-            if "path" in parsers and "path" not in arguments:
-                raise _QuestionError("the question lacks a path")
+            sent = json.loads(body)
+        except (ValueError, RecursionError):
+            raise _QuestionError("what was sent is not JSON") from None
+        types = _ACTIONS[name]
+        if type(sent) is not dict or sent.keys() != types.keys():
+            raise _QuestionError(f"an object with {', '.join(types)} is wanted")
+        for key, kinds in types.items():
+            # Python takes true for a number.
+            if type(sent[key]) not in kinds:
+                raise _QuestionError(f"{key} is of another type")
+        if name == "change":
+            return edits.change(**sent)
+        if name == "extract" and not all(type(value) is str for value in sent["values"]):
+            raise _QuestionError("values is a list of names")
+        answer: dict[str, Any] = getattr(edits, name)(**sent)
+        return answer
+
+    def _keep_drop(self, edits: Edits, length: int) -> dict[str, Any]:
+        """Keep a file that was dropped on the page."""
+        names = parse_qs(urlsplit(self.path).query).get("name", [])
+        if len(names) != 1:
+            raise _QuestionError("the file has no name")
+        answer = edits.drops.add(names[0], length, self.rfile.read).describe()
+        self.close_connection = False
+        return answer
+
+    @staticmethod
+    def _arguments(parsers: dict[str, Callable[[str], Any]], query: str) -> dict[str, Any]:
+        """The arguments of a question."""
+        arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
+        if "path" in parsers and "path" not in arguments:
+            raise _QuestionError("the question lacks a path")
+        return arguments
+
+    def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
+        """Send what a function gives, or what it was refused for."""
+        try:
             self._refuse_cut()
-            answer = getattr(self.server.queries, name)(**arguments)
+            answer = make()
+        except StaleError as error:
+            self._refuse(HTTPStatus.CONFLICT, error.reason)
         except PathError as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
+        except EditError as error:
+            # What it is about stands in the form that sent it.
+            self._refuse(HTTPStatus.BAD_REQUEST, error.reason)
         except (Error, _QuestionError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
@@ -195,7 +315,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse_cut(self) -> None:
         """Raise _QuestionError where the file was cut: to touch what is gone would end the process."""
-        document = self.server.queries.model._document
+        document = self.server.queries.message._document
         if document.descriptor >= 0 and os.fstat(document.descriptor).st_size < len(document):
             raise _QuestionError(f"{document.name} is shorter than it was; start `onnxwire view` again")
 
@@ -214,6 +334,18 @@ class Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
 
+    def _is_own_page(self) -> bool:
+        """Whether a request comes from this server's page, as far as the browser says where it comes from.
+
+        No other page can send it, as it lacks the key; this refuses it even to one that got hold of that.
+        """
+        own = {f"http://{host}:{self.server.server_port}" for host in _HOSTS}
+        site = self.headers.get("Sec-Fetch-Site", "same-origin")
+        return self.headers.get("Origin", next(iter(own))) in own and site == "same-origin"
+
+    def _has_key(self) -> bool:
+        return self.server.knows(self.headers.get(HEADER, ""))
+
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
         self._send_json(status, {"error": reason})
 
@@ -226,6 +358,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
+        if self.server.edits is not None:
+            # So that every answer tells a tab whether another one changed the model.
+            self.send_header(REVISION, str(self.server.edits.revision))
         if self.close_connection:
             self.send_header("Connection", "close")
         self.send_header("Content-Type", kind)
@@ -234,7 +369,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is not a GET, and what is not HTTP; the text is not what was sent."""
+        """Refuse other methods, and what is not HTTP; the text is not what was sent."""
         self.close_connection = True
         # The base class answers a method that it has no function for with 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)

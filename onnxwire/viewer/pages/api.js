@@ -1,15 +1,39 @@
 // Questions to the server, and what pages are made of.
 
 const HEADER = "X-Onnxwire-Key";
+const REVISION = "X-Onnxwire-Revision";
 const KEPT = "onnxwire key";
+let revision = -1; // of the model, as far as this tab knows; it only grows
 
-async function request(path, key) {
-  const response = await fetch(path, { headers: { [HEADER]: key } }).catch(() => {
+async function request(path, key, sent = {}) {
+  const headers = { [HEADER]: key, ...sent.headers };
+  const response = await fetch(path, { ...sent, headers }).catch(() => {
     throw new Error("The server is gone: onnxwire view was ended. Start it again, and open the address that it prints.");
   });
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
+  const told = Number(response.headers.get(REVISION) ?? -1);
+  const isNews = revision >= 0 && told > revision;
+  revision = Math.max(revision, told);
+  // What this tab changed itself, it shows itself.
+  if (isNews && (sent.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
+  if (!response.ok) throw Object.assign(new Error(answer.error), { isStale: response.status === 409 });
   return answer;
+}
+
+/** The revision of the model that the page shows; a change says which one it is meant for. */
+export const revisionNow = () => revision;
+
+/** Have the server do something; the answer is its state afterwards. */
+export function send(action, values) {
+  const headers = { "Content-Type": "application/json" };
+  return request(`api/${action}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
+}
+
+/** Give the server a file. */
+export function sendFile(file) {
+  const headers = { "Content-Type": "application/octet-stream" };
+  const query = new URLSearchParams({ name: file.name });
+  return request(`api/drop?${query}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: file });
 }
 
 /** Exchange the token of the address for the key, which only this tab keeps; a reload finds it again. */

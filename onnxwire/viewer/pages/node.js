@@ -2,8 +2,11 @@
 
 import { ask, countText, familyOf, html, link, nameParts, nounText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
+import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit.js";
+import { fieldsButton } from "./fields.js";
 
 let hops = 2;
+const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that a text can stand for
 
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
@@ -28,14 +31,16 @@ export async function showNode(path, details, isCurrent) {
     html(
       "div",
       { class: "head" },
-      html("h1", { class: familyOf(node.op_type) }, node.op_type || "(no operator)"),
-      html("span", { class: "sub" }, node.name),
-      node.domain && html("span", { class: "note" }, node.domain),
+      html("h1", { class: familyOf(node.op_type) }, editable(node.op_type || "(no operator)", { label: "operator", path: `${path}.op_type` })),
+      html("span", { class: "sub" }, editable(node.name || (session.is_editable ? "(no name)" : ""), { label: "name", path, value: node.name, toChange: ({ value }) => ["rename_node", { path, name: value }] })),
+      node.domain && html("span", { class: "note" }, editable(node.domain, { label: "domain", path: `${path}.domain` })),
+      html("span", { class: "actions" }, markButton(node), fieldsButton(path), actionButton("Delete…", () => deleteNode(node))),
     ),
+    problemsCard(path),
     html("section", { class: "card", "aria-label": "Graph around the node" },
       html("div", { class: "bar" }, html("h2", {}, "Around this node"), html("span", { class: "note" }, "steps"), steps), picture),
     html("div", { class: "pair" }, inputs(node), outputs(node)),
-    node.attributes.length ? attributes(node) : "",
+    node.attributes.length || session.is_editable ? attributes(node) : "",
     about(node),
     await bytesCard(path),
   );
@@ -43,8 +48,33 @@ export async function showNode(path, details, isCurrent) {
   return node;
 }
 
+/** What is shown of a value's name, with a way to rename it wherever it is used. */
+function renamable(shown, name, node, what) {
+  if (!name) return shown;
+  return editable(shown, { label: `${what} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
+}
+
+function deleteNode(node) {
+  const inputs = node.inputs.flatMap((value, i) => (value.name ? [`${i}: ${value.name}`] : []));
+  const output = node.outputs[0]?.name;
+  const none = "do not reconnect";
+  openDialog({
+    title: `Delete ${node.op_type} ${node.name}`,
+    action: "Delete",
+    fields: [{
+      name: "input",
+      label: output ? `what takes ${output} takes instead` : "its inputs",
+      value: inputs[0] ?? none,
+      choices: [...inputs, none],
+      hint: "An output of the graph keeps its name.",
+    }],
+    run: ({ input }) => change("delete_node", { path: node.path, input: input === none ? null : parseInt(input, 10) }, { where: `#graph=${encodeURIComponent(node.scope)}` }),
+  });
+}
+
 function inputs(node) {
-  const from = (value) => {
+  const from = (value) => renamable(origin(value), value.name, node, "value");
+  const origin = (value) => {
     if (value.kind === "node") return link("node", value.path, value.name);
     if (value.kind === "weight") return link("tensor", value.path, value.name);
     return html("span", {}, value.name || "(left out)", value.kind === "input" ? html("span", { class: "note" }, "  graph input") : "");
@@ -61,25 +91,35 @@ function outputs(node) {
   };
   return html("section", { class: "card", id: "outputs" }, html("h2", {}, `Outputs (${node.outputs.length})`),
     html("table", {}, ...node.outputs.map((value) =>
-      html("tr", {}, html("td", {}, ...nameParts(value.name)), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...to(value).filter(Boolean))))));
+      html("tr", {}, html("td", {}, renamable(html("span", {}, ...nameParts(value.name)), value.name, node, "value")), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...to(value).filter(Boolean))))));
 }
 
 function attributes(node) {
   return html("section", { class: "card", id: "attributes" }, html("h2", {}, `Attributes (${node.attributes.length})`),
     html("table", {}, ...node.attributes.map((one) =>
       html("tr", {}, html("td", {}, one.name),
-        html("td", { class: "mono" }, one.text, ...one.links.map((to) => link(to.kind, to.path, `${to.text} `))),
-        html("td", { class: "note" }, one.type)))));
+        html("td", { class: "mono" }, editable([one.text, ...one.links.map((to) => link(to.kind, to.path, `${to.text} `))], { label: one.name, path: one.path, removal: one.path })),
+        html("td", { class: "note" }, one.type)))),
+    adder("Add an attribute", {
+      fields: [
+        { name: "name", label: "name" },
+        { name: "type", label: "type", value: "INT", choices: PLAIN },
+        { name: "value", label: "value", hint: "A number, a text, or a list such as [1, 2]." },
+      ],
+      toChange: (values) => ["add_attribute", { path: node.path, ...values }],
+    }));
 }
 
 function about(node) {
   const rows = [
-    ["doc", node.doc_string],
-    ["overload", node.overload],
-    ...node.metadata.map((entry) => [entry.key, entry.value]),
-  ].filter(([, value]) => value);
+    ["doc", node.doc_string, `${node.path}.doc_string`, null],
+    ["overload", node.overload, `${node.path}.overload`, null],
+    ...node.metadata.map((entry, i) => [entry.key, entry.value, `${node.path}.metadata_props[${i}]`, `${node.path}.metadata_props[${i}]`]),
+  ].filter(([key, value]) => value || (session.is_editable && key === "doc"));
   if (!rows.length) return "";
-  return html("section", { class: "card" }, html("h2", {}, "Notes"), html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, value)])));
+  return html("section", { class: "card" }, html("h2", {}, "Notes"),
+    html("dl", {}, ...rows.flatMap(([key, value, path, removal]) => [html("dt", {}, key), html("dd", {}, editable(value || "–", { label: key, path, removal }))])),
+    metadataAdder(node.path));
 }
 
 /** Cut a text to what fits, at its beginning: the ends of names tell them apart. */

@@ -2,34 +2,54 @@
 
 import { ask, countText, familyOf, html, link, nounText, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
+import { adder, editable, metadataAdder, problemsCard, session } from "./edit.js";
+import { fieldsButton } from "./fields.js";
 
 export async function showOverview(details, isCurrent) {
   const summary = await ask("summary");
   if (!isCurrent()) return;
-  const opsets = summary.opset_import.map((opset) => `${opset.domain || "ai.onnx"} ${opset.version}`).join(", ");
   const facts = [
     ["size", sizeText(summary.bytes)],
-    ["IR version", summary.ir_version],
-    ["operator sets", opsets || "–"],
-    ["producer", `${summary.producer_name} ${summary.producer_version}`.trim() || "–"],
-    ["graph", summary.graph.name || "–"],
+    ["IR version", field("IR version", summary.ir_version, "ir_version")],
+    ["operator sets", opsets(summary.opset_import)],
+    ["producer", session.is_editable
+      ? [field("producer", summary.producer_name, "producer_name"), " ", field("producer version", summary.producer_version, "producer_version")]
+      : `${summary.producer_name} ${summary.producer_version}`.trim() || "–"],
+    ["graph", field("graph", summary.graph.name, "graph.name")],
     ["nodes", countText(summary.nodes.count)],
     ["tensors", `${countText(summary.tensors.count)} (${sizeText(summary.tensors.bytes)})${summary.tensors.external ? `, ${countText(summary.tensors.external)} in other files` : ""}`],
-    ["doc", summary.doc_string],
-    ...summary.metadata_props.map((entry) => [entry.key, entry.value]),
+    ["doc", summary.doc_string || session.is_editable ? field("doc", summary.doc_string, "doc_string") : ""],
+    ...summary.metadata_props.map((entry, i) => [entry.key, editable(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
   ].filter(([, value]) => value);
   details.replaceChildren(
-    html("div", { class: "head" }, html("h1", {}, summary.file.split(/[\\/]/).pop())),
+    html("div", { class: "head" }, html("h1", {}, summary.file.split(/[\\/]/).pop()), html("span", { class: "actions" }, fieldsButton(""))),
+    problemsCard(""),
     html("div", { class: "pair" },
-      html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, String(value))]))),
-      html("section", { class: "card" }, values("Inputs", summary.graph.inputs), html("p", {}), values("Outputs", summary.graph.outputs))),
+      html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])), metadataAdder("")),
+      html("section", { class: "card" }, values("Inputs", summary.graph.inputs, "graph.input"), html("p", {}), values("Outputs", summary.graph.outputs, "graph.output"))),
     html("div", { class: "pair" }, operators(summary.nodes.by_operator), largest(summary.tensors.largest)),
     await bytesCard(""),
   );
 }
 
-function values(title, list) {
-  return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, value.name), html("td", { class: "note mono" }, value.type))))];
+const field = (label, value, path) => editable(String(value || "–"), { label, path });
+
+function opsets(imports) {
+  const list = imports.flatMap((opset, i) => {
+    const name = opset.domain || "ai.onnx";
+    const shown = `${name} ${opset.version}`;
+    return [i ? ", " : "", editable(shown, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
+  });
+  const add = adder("Import an operator set", {
+    fields: [{ name: "domain", label: "domain", hint: "Nothing for ai.onnx." }, { name: "version", label: "version" }],
+    toChange: ({ domain, version }) => ["add_opset", { domain, version: Number(version) }],
+  });
+  return [...(list.length ? list : ["–"]), add];
+}
+
+function values(title, list, path) {
+  const name = (value) => editable(value.name, { label: `value ${value.name}`, path: value.path ?? path, value: value.name, toChange: ({ value: text }) => ["rename_value", { path: "graph", name: value.name, new: text }] });
+  return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, name(value)), html("td", { class: "note mono" }, editable(value.type || "–", { label: `type of ${value.name}`, path: value.path })))))];
 }
 
 function meter(share) {

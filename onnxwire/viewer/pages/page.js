@@ -1,6 +1,9 @@
 // What is where, what is chosen, and the keys.
 
 import { ask, begin, countText, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { addBar, paintBar, showChanges, showDifference } from "./changes.js";
+import { beginEdits, session } from "./edit.js";
+import { showFields } from "./fields.js";
 import { VirtualList } from "./list.js";
 import { showNode } from "./node.js";
 import { showGraph, showOverview } from "./overview.js";
@@ -86,12 +89,15 @@ async function show() {
   turn += 1;
   const mine = turn;
   const isCurrent = () => mine === turn;
-  const [, kind, code] = /^#(node|tensor|graph)=(.+)$/.exec(location.hash) ?? [null, "", ""];
+  const [, kind, code] = /^#(node|tensor|graph|fields)=(.*)$/.exec(location.hash) ?? [null, "", ""];
   const path = decodeURIComponent(code);
   const hadFocus = details.contains(document.activeElement);
   find("trouble").hidden = true;
   try {
-    if (kind === "node") {
+    if (location.hash === "#changes" && session.is_editable) await showChanges(details, isCurrent);
+    else if (location.hash === "#difference" && session.is_editable) await showDifference(details, isCurrent);
+    else if (kind === "fields" || !session.is_model) await showFields(path, details, isCurrent);
+    else if (kind === "node") {
       const scope = path.replace(/\.node\[\d+\]$/, "");
       await follow("nodes", scope, path);
       await showNode(path, details, isCurrent);
@@ -185,21 +191,49 @@ find("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", show);
 addEventListener("unhandledrejection", (event) => trouble(event.reason));
+document.addEventListener("trouble", (event) => trouble(event.detail));
 
-try {
-  await begin();
+/** Tell of the file or model above everything, and list its graphs. */
+async function describe() {
+  const about = await ask("about");
+  session.name = about.file.split(/[\\/]/).pop();
+  session.is_model = about.is_model;
+  document.title = `${session.name} – onnxwire`;
+  find("file").textContent = session.name;
+  find("file").title = about.file;
+  if (!about.is_model) {
+    find("about").textContent = `${about.type}, ${sizeText(about.bytes)}`;
+    document.body.classList.add("message");
+    return;
+  }
   const summary = await ask("summary");
-  const name = summary.file.split(/[\\/]/).pop();
-  document.title = `${name} – onnxwire`;
-  find("file").textContent = name;
-  find("file").title = summary.file;
   find("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
   const outline = await ask("outline");
   state.outline = outline.rows;
-  setList("nodes", "graph");
+  setList(state.kind, state.scope);
   if (outline.left_off) find("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
-  await Promise.all([location.hash.length > 1 ? null : list.reset(), show()]);
-  if (!list.total) await list.reset();
+}
+
+/** Show everything anew after a change, at the same places. */
+async function refresh() {
+  const [top, scrolled] = [find("list").scrollTop, details.scrollTop];
+  await describe();
+  paintBar();
+  if (session.is_model) {
+    await list.reset(list.active);
+    find("list").scrollTop = top;
+  }
+  await show();
+  details.scrollTop = scrolled;
+}
+
+try {
+  await begin();
+  await describe();
+  await beginEdits(refresh);
+  addBar(document.querySelector("header"));
+  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), show()]);
+  if (session.is_model && !list.total) await list.reset();
   document.body.dataset.ready = "yes";
 } catch (error) {
   trouble(error);

@@ -2,6 +2,9 @@
 
 import { ask, countText, html, link, nounText, numberText, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
+import { dropCard } from "./changes.js";
+import { editable, problemsCard, session } from "./edit.js";
+import { fieldsButton } from "./fields.js";
 
 const BINS = 64;
 const CELLS = 96;
@@ -13,8 +16,10 @@ export async function showTensor(path, details, isCurrent) {
   const picture = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
   const hasValues = tensor.data_type !== "STRING";
   details.replaceChildren(
-    html("div", { class: "head" }, html("h1", {}, tensor.name || path), html("span", { class: "sub mono" }, shapeText(tensor))),
+    html("div", { class: "head" }, html("h1", {}, renamable(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
+    problemsCard(path),
     facts(tensor),
+    dropCard(),
     hasValues ? html("div", { class: "pair" }, spread, picture) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
     await bytesCard(path, hasValues ? path : null),
   );
@@ -31,6 +36,13 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
+/** The name, which an initializer can have changed wherever it is used. */
+function renamable(tensor) {
+  const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
+  if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
+  return editable(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
+}
+
 function facts(tensor) {
   const elements = tensor.shape.reduce((product, length) => product * length, 1);
   const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
@@ -40,7 +52,7 @@ function facts(tensor) {
     ["elements", `${countText(elements)} (${sizeText(tensor.bytes)})`],
     ["stored", where],
     ["taken by", users.length ? [...users, more] : "no node"],
-    ["doc", tensor.doc_string],
+    ["doc", tensor.doc_string || session.is_editable ? editable(tensor.doc_string || "–", { label: "doc", path: `${tensor.path}.doc_string` }) : ""],
   ].filter(([, value]) => value);
   return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
 }

@@ -1,0 +1,298 @@
+"""The kinds of changes that the page can make, each by the function of `transforms` or `bridges` that everybody has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnxwire.analysis.paths import Found, resolve
+from onnxwire.analysis.scopes import defined_names
+from onnxwire.bridges.safetensors import from_safetensors, take_tensor
+from onnxwire.engine.message import Message
+from onnxwire.errors import EditError, PathError
+from onnxwire.messages import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxwire.tensor.dtypes import BY_NAME
+from onnxwire.transforms.assign import add_element, remove, set_value
+from onnxwire.transforms.bypass import bypass
+from onnxwire.transforms.rename import rename_values
+from onnxwire.viewer.drops import Drop, Drops
+
+MOST_DIMS = 64
+_LONGEST = 60
+_A = AttributeProto
+
+
+@dataclass(slots=True)
+class Change:
+    """A change that the page asks for: made on a message by `apply`."""
+
+    text: str
+    path: str
+    run: Callable[[Any], str | None] = field(repr=False)
+
+    def apply(self, message: Message) -> None:
+        """Make it; what it gives is the path where it shows."""
+        self.path = self.run(message) or self.path
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def set_field(path: str, value: str) -> Change:
+    """Set what a path leads to, to a value as of `onnxwire set`."""
+    return Change(f"set {path} = {_short(value)}", path, lambda root: set_value(root, path, value))
+
+
+def set_bytes(path: str, digits: str) -> Change:
+    """Set a field of bytes, or an element of one, to bytes in hexadecimal digits."""
+    try:
+        data = bytes.fromhex(digits)
+    except ValueError:
+        raise EditError("these are not hexadecimal digits, two a byte, such as 00 ff") from None
+
+    def run(root: Message) -> str:
+        found = resolve(root, path)
+        if found.field is None or found.field.type != found.field.TYPE_BYTES or found.parent is None:
+            raise EditError(f"{path} is not a field of bytes")
+        if found.element_index is not None:
+            getattr(found.parent, found.field.name)[found.element_index] = data
+        else:
+            setattr(found.parent, found.field.name, data)
+        return found.path
+
+    return Change(f"set {path} to {len(data):,} bytes", path, run)
+
+
+def remove_path(path: str) -> Change:
+    """Remove an element, or clear a field."""
+
+    def run(root: Message) -> str:
+        (gone,) = remove(root, [path])
+        return gone.rpartition(".")[0]
+
+    return Change(f"remove {path}", path, run)
+
+
+def add_field(path: str, value: str | None = None) -> Change:
+    """Add an element to a repeated field, or have a singular one be there."""
+    shown = "" if value is None else f" = {_short(value)}"
+    return Change(f"add to {path}{shown}", path, lambda root: add_element(root, path, value))
+
+
+def rename_node(path: str, name: str) -> Change:
+    """Give a node a name that no other node of its graph has."""
+
+    def run(root: ModelProto) -> str:
+        node = _node(root, path).value
+        nodes = resolve(root, path.rpartition("[")[0]).value
+        if name and any(other.name == name for other in nodes) and node.name != name:
+            raise EditError(f"another node of this graph is called {name!r} already; choose another name")
+        node.name = name
+        return path
+
+    return Change(f"rename {path} to {_short(name)}", path, run)
+
+
+def rename_value(path: str, name: str, new: str) -> Change:
+    """Rename a value wherever it is used. path: of the graph or function in which it is seen."""
+
+    def run(model: ModelProto) -> str:
+        scope = path
+        # A graph in an attribute sees the values of those around it.
+        while name not in defined_names(resolve(model, scope).value) and ".attribute[" in scope:
+            scope = scope.rpartition(".attribute[")[0].rpartition(".node[")[0]
+        rename_values(model, {name: new}, scope=scope)
+        return path
+
+    return Change(f"rename value {_short(name)} to {_short(new)}", path, run)
+
+
+def delete_node(path: str, input: int | None) -> Change:
+    """Delete a node; what took its output takes its input of that number, or nothing where that is None."""
+
+    def run(model: ModelProto) -> str:
+        _node(model, path)
+        if input is None:
+            remove(model, [path])
+        else:
+            bypass(model, path, input)
+        return path.rpartition(".node[")[0]
+
+    return Change(f"delete {path}{'' if input is None else ' and reconnect'}", path, run)
+
+
+def add_attribute(path: str, name: str, type: str, value: str) -> Change:
+    """Give a node an attribute that it has not."""
+    if not name:
+        raise EditError("the attribute has no name; type one, such as axis")
+    if type not in _A.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118
+        raise EditError(f"there is no type {type!r} of attributes")
+
+    def run(root: Message) -> str:
+        node = _node(root, path).value
+        if any(attribute.name == name for attribute in node.attribute):
+            raise EditError(f"the node has an attribute {name!r} already; change that")
+        node.attribute.add(name=name, type=type)
+        return set_value(root, f"{path}.attribute[{len(node.attribute) - 1}]", value)
+
+    return Change(f"add attribute {name} = {_short(value)} to {path}", path, run)
+
+
+def add_metadata(path: str, key: str, value: str) -> Change:
+    """Give a message an entry of metadata. path: of the message, "" for the model."""
+    if not key:
+        raise EditError("the entry has no key; type one, such as author")
+    holder = f"{path}.metadata_props" if path else "metadata_props"
+
+    def run(root: Message) -> str:
+        entries = resolve(root, holder).value
+        if any(entry.key == key for entry in entries):
+            raise EditError(f"there is an entry {key!r} already; change that")
+        entries.add(key=key, value=value)
+        return path
+
+    return Change(f"add metadata {_short(key)} = {_short(value)}", path, run)
+
+
+def add_opset(domain: str, version: int) -> Change:
+    """Have a model import an operator set."""
+
+    def run(model: ModelProto) -> str:
+        if any(opset.domain == domain for opset in model.opset_import):
+            raise EditError(f"the model imports {domain or 'ai.onnx'} already; change its version")
+        model.opset_import.add(domain=domain, version=version)
+        return ""
+
+    return Change(f"import opset {domain or 'ai.onnx'} {version}", "", run)
+
+
+def set_shape(path: str, shape: str, elem_type: str) -> Change:
+    """Set type and shape of a value that is a tensor.
+
+    shape: dims in brackets, or not, with commas between them: numbers, names, or ? for one that is not known; "[]" for
+    a scalar, "" for a shape that is not known. elem_type: the name of a data type, such as FLOAT.
+    """
+    data_type = BY_NAME.get(elem_type.upper())
+    if data_type is None:
+        raise EditError(f"there is no data type {elem_type!r}")
+    inner = shape.strip().removeprefix("[").removesuffix("]")
+    words = [word.strip() for word in inner.split(",")] if inner.strip() else []
+    is_unknown = not shape.strip()
+    if len(words) > MOST_DIMS:
+        raise EditError(f"a shape of {len(words):,} dims is more than {MOST_DIMS}")
+    dims: list[dict[str, Any]] = []
+    for word in words:
+        if re.fullmatch(r"\d{1,18}", word):
+            dims.append({"dim_value": int(word)})
+        elif not word or re.match(r"-?\d", word):
+            raise EditError(f"{word!r} is not a dim; write a number, a name, or ? for one that is not known")
+        else:
+            dims.append({} if word == "?" else {"dim_param": word})
+
+    def run(root: Message) -> str:
+        value = resolve(root, path).value
+        if not isinstance(value, ValueInfoProto):
+            raise EditError(f"{path} is not a value")
+        if value.type.WhichOneof("value") not in (None, "tensor_type", "sparse_tensor_type"):
+            raise EditError("this value is not a tensor; edit its fields")
+        kind = value.type.sparse_tensor_type if value.type.HasField("sparse_tensor_type") else value.type.tensor_type
+        kind.elem_type = data_type.number
+        if is_unknown:
+            kind.ClearField("shape")
+            return path
+        old = list(kind.shape.dim) if kind.HasField("shape") else []
+        kind.shape.SetInParent()
+        for index, dim in enumerate(dims):
+            if index >= len(old):
+                kind.shape.dim.add(**dim)
+                continue
+            # What else is said of a dim, its denotation, stays.
+            for name in ("dim_value", "dim_param"):
+                old[index].ClearField(name)
+            for name, number in dim.items():
+                setattr(old[index], name, number)
+        del kind.shape.dim[len(dims) :]
+        return path
+
+    shown = "" if is_unknown else f"[{', '.join(words)}]"
+    return Change(f"set {path} to {elem_type.lower()}{shown}", path, run)
+
+
+def replace_tensor(path: str, drop: Drop, name: str) -> Change:
+    """Give a tensor the elements, type and shape of a dropped file. name: of the tensor in a .safetensors file."""
+    if drop.form == "safetensors":
+        name = name or drop.only_name
+        if name not in drop.tensors:
+            raise EditError(f"{drop.name} has no tensor {name!r}; choose one of those that it has")
+
+    def run(root: Message) -> str:
+        tensor = resolve(root, path).value
+        if not isinstance(tensor, TensorProto):
+            raise PathError("this is not a tensor", path, root._document.name)
+        with drop.named():
+            if drop.form == "npy":
+                return set_value(root, path, f"@{drop.path}", files=True)
+            take_tensor(tensor, drop.path, name)
+        return path
+
+    shown = f"{_short(name)} of {drop.name}" if name and drop.form == "safetensors" else drop.name
+    return Change(f"replace {path} by {shown}", path, run)
+
+
+def replace_tensors(drop: Drop) -> Change:
+    """Give all initializers of the main graph the tensors that a .safetensors file has for them."""
+    if drop.form != "safetensors":
+        raise EditError("an .npy file holds one tensor; drop it on the page of the tensor that it is for")
+
+    def run(model: ModelProto) -> str:
+        with drop.named():
+            if not from_safetensors(model, drop.path):
+                raise EditError(f"{drop.name} has no tensor of the name of an initializer; open one, and drop it there")
+        return ""
+
+    return Change(f"replace initializers by {drop.name}", "", run)
+
+
+def _node(root: Message, path: str) -> Found:
+    found = resolve(root, path)
+    if not isinstance(found.value, NodeProto):
+        raise PathError("this is not a node", path, root._document.name)
+    return found
+
+
+def change_of(kind: str, arguments: dict[str, Any], drops: Drops) -> Change:
+    """The change that a page asks for. arguments: by name, of the types that the kind has; EditError for others."""
+    if kind not in KINDS:
+        raise EditError("there is no such change")
+    make, parameters = KINDS[kind]
+    values: dict[str, Any] = {}
+    for name, types in parameters.items():
+        value = arguments.get(name)
+        # JSON's true is a number to Python.
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise EditError(f"the change lacks {name}, or has one of another type")
+        values[name] = drops.get(str(value)) if name == "drop" else value
+    return make(**values)
+
+
+_Types = tuple[type, ...]
+_TEXT: _Types = (str,)
+KINDS: dict[str, tuple[Callable[..., Change], dict[str, _Types]]] = {
+    "set": (set_field, {"path": _TEXT, "value": _TEXT}),
+    "set_bytes": (set_bytes, {"path": _TEXT, "digits": _TEXT}),
+    "remove": (remove_path, {"path": _TEXT}),
+    "add": (add_field, {"path": _TEXT, "value": (str, type(None))}),
+    "rename_node": (rename_node, {"path": _TEXT, "name": _TEXT}),
+    "rename_value": (rename_value, {"path": _TEXT, "name": _TEXT, "new": _TEXT}),
+    "delete_node": (delete_node, {"path": _TEXT, "input": (int, type(None))}),
+    "add_attribute": (add_attribute, {"path": _TEXT, "name": _TEXT, "type": _TEXT, "value": _TEXT}),
+    "add_metadata": (add_metadata, {"path": _TEXT, "key": _TEXT, "value": _TEXT}),
+    "add_opset": (add_opset, {"domain": _TEXT, "version": (int,)}),
+    "set_shape": (set_shape, {"path": _TEXT, "shape": _TEXT, "elem_type": _TEXT}),
+    "replace_tensor": (replace_tensor, {"path": _TEXT, "drop": _TEXT, "name": _TEXT}),
+    "replace_tensors": (replace_tensors, {"drop": _TEXT}),
+}
+"""The kinds of changes: what makes one, and the types of its arguments."""

@@ -1,0 +1,175 @@
+// The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
+
+import { ask, countText, html, link, nounText, revisionNow, send, sendFile, sizeText } from "./api.js";
+import { change, changesText, marks, newText, openDialog, problemLine, session, step, told } from "./edit.js";
+
+/** Put the bar into the header. */
+export function addBar(header) {
+  if (!session.is_editable) return;
+  const button = (id, text, title, go) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: go }, text);
+  const bar = html("div", { id: "bar", role: "toolbar", "aria-label": "Edits" },
+    button("undo", "Undo", "Take the last change back (Ctrl+Z)", () => step("undo").catch(told)),
+    button("redo", "Redo", "Make it again (Ctrl+Shift+Z)", () => step("redo").catch(told)),
+    button("changes", "", "What was changed", () => { location.hash = "changes"; }),
+    button("extract", "", "Save the marked nodes as a model", extractMarked),
+    button("save", "Save as…", "Write a file (Ctrl+S)", saveAs));
+  header.insertBefore(bar, header.querySelector(".keys"));
+  for (const event of ["problems", "marks", "edited"]) document.addEventListener(event, paintBar);
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", dropped);
+  paintBar();
+}
+
+export function paintBar() {
+  const find = (id) => document.getElementById(id);
+  if (!find("bar")) return;
+  find("undo").disabled = !session.done;
+  find("redo").disabled = session.done === session.changes.length;
+  find("changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newText() && html("span", { class: "new" }, newText()));
+  find("extract").hidden = !marks.size;
+  find("extract").textContent = `Extract ${countText(marks.size)}…`;
+  find("save").classList.toggle("main", !session.is_saved);
+}
+
+const stem = () => session.name.replace(/\.[^.]*$/, "");
+const ending = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
+const where = () => `A name in ${session.folder}, or a whole path that begins with /.`;
+
+function saveAs() {
+  const revision = revisionNow();
+  openDialog({
+    title: "Save as",
+    action: "Save",
+    fields: [
+      { name: "path", label: "file", value: `${stem()}-edited${ending()}`, hint: where() },
+      { name: "replace", label: "replace a file that is there", form: "check" },
+      { name: "words", label: `to write over ${session.name}, the file that is open`, placeholder: session.words_for_original, hint: `Leave it empty, or type: ${session.words_for_original}` },
+    ],
+    run: async (values) => {
+      const state = await send("save", { revision, ...values });
+      Object.assign(session, state);
+      paintBar();
+      notice(`Saved ${state.path} (${sizeText(state.bytes)}).`, state.warnings);
+    },
+  });
+}
+
+function extractMarked() {
+  const revision = revisionNow();
+  openDialog({
+    title: `Extract ${nounText(marks.size, "node")}`,
+    action: "Extract",
+    note: `What is between the values that ${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} take and give becomes a model of its own; this one stays as it is.`,
+    fields: [
+      { name: "path", label: "file", value: `${stem()}-part${ending()}`, hint: where() },
+      { name: "replace", label: "replace a file that is there", form: "check" },
+    ],
+    run: async (values) => {
+      const part = await send("extract", { revision, values: [...marks.keys()], ...values });
+      marks.clear();
+      paintBar();
+      notice(`Saved ${part.path} (${nounText(part.nodes, "node")}, ${sizeText(part.bytes)}) from ${part.inputs.join(", ") || "nothing"} to ${part.outputs.join(", ")}.`, part.warnings);
+    },
+  });
+}
+
+/** Tell what was done, until it is clicked away. */
+function notice(text, warnings = []) {
+  document.getElementById("notice")?.remove();
+  const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((one) => html("p", { class: "note" }, one)));
+  box.append(html("button", { type: "button", class: "step", onclick: () => box.remove() }, "Close"));
+  document.body.append(box);
+}
+
+// Files that are dropped
+
+async function dropped(event) {
+  event.preventDefault();
+  const file = event.dataTransfer?.files[0];
+  if (file) await takeFile(file).catch(told);
+}
+
+/** Give what is shown, a tensor or else the model, what is in a file. */
+export async function takeFile(file) {
+  if (file.size > session.largest_drop) throw new Error(`${file.name} has ${sizeText(file.size)}; more than ${sizeText(session.largest_drop)} are not taken.`);
+  const revision = revisionNow();
+  const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
+  document.body.classList.add("busy");
+  const drop = await sendFile(file).finally(() => document.body.classList.remove("busy"));
+  if (!path) return change("replace_tensors", { drop: drop.id }, { revision });
+  const tensor = decodeURIComponent(path);
+  if (drop.form === "npy") return change("replace_tensor", { path: tensor, drop: drop.id, name: "" }, { revision });
+  const names = drop.tensors.map((one) => one.name);
+  const own = document.querySelector("#details h1")?.textContent;
+  if (names.includes(own) || names.length === 1) return change("replace_tensor", { path: tensor, drop: drop.id, name: names.includes(own) ? own : names[0] }, { revision });
+  if (!names.length) throw new Error(`${file.name} has no tensors.`);
+  return openDialog({
+    title: `Which tensor of ${file.name}?`,
+    action: "Replace",
+    fields: [{ name: "name", label: "tensor", value: names[0], choices: names }],
+    run: ({ name }) => change("replace_tensor", { path: tensor, drop: drop.id, name }, { revision }),
+  });
+}
+
+/** A card that takes a file for a tensor. */
+export function dropCard() {
+  if (!session.is_editable) return null;
+  const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1 });
+  input.addEventListener("change", () => input.files[0] && takeFile(input.files[0]).catch(told));
+  return html("section", { class: "card drop", "aria-label": "Replace the tensor" },
+    html("button", { type: "button", class: "step", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,
+    html("span", { class: "note" }, "or drop an .npy or .safetensors file here: elements, type and shape become those of the file."));
+}
+
+// What is shown in the details
+
+export async function showChanges(details, isCurrent) {
+  const state = await ask("edits");
+  if (!isCurrent()) return;
+  Object.assign(session, state);
+  const undone = session.changes.length - session.done;
+  const rows = session.changes.map((one, i) => html("li", { class: i < session.done ? "" : "undone" }, html("span", {}, one.text), i < session.done ? "" : html("span", { class: "note" }, "  undone")));
+  const problems = html("section", { class: "card", id: "new-problems" });
+  const paint = () => {
+    const found = session.problems;
+    const text = !session.done ? "Nothing is changed, so nothing is new." : !found ? "checking…" : found.total ? "" : "None: the model has no problem that the file does not have.";
+    problems.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
+      ...(found?.rows ?? []).map((one) => html("div", { class: "problem-row" }, problemLine(one), whereTo(one.path))),
+      found && found.total > found.rows.length ? html("p", { class: "note" }, `and ${nounText(found.total - found.rows.length, "more problem")}`) : "",
+      found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} gone.`) : "");
+  };
+  document.addEventListener("problems", paint);
+  paint();
+  details.replaceChildren(
+    html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
+    html("section", { class: "card" },
+      html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
+        html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")),
+      rows.length ? html("ol", { class: "changes" }, ...rows) : html("p", { class: "note" }, "What you change is listed here. Nothing is written before you save.")),
+    session.is_model === false ? "" : problems,
+  );
+}
+
+function whereTo(path) {
+  const node = /^(.*\.node\[\d+\])/.exec(path)?.[1];
+  if (node) return link("node", node, path);
+  const tensor = /^(.*initializer\[\d+\])$/.exec(path)?.[1];
+  return tensor ? link("tensor", tensor, path) : link("fields", path, path || "the model");
+}
+
+export async function showDifference(details, isCurrent) {
+  details.replaceChildren(html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
+  const answer = await ask("differences");
+  if (!isCurrent()) return;
+  const signs = { added: "+", removed: "−", changed: "~" };
+  const rows = answer.rows.map((row) => html("tr", { class: row.change },
+    html("td", { class: "mono", title: row.change }, signs[row.change]),
+    html("td", {}, `${row.kind} ${row.name}`, row.part && html("span", { class: "note" }, ` ${row.part}`)),
+    html("td", { class: "mono" }, row.old ?? ""), html("td", { class: "mono" }, row.new ?? "")));
+  details.replaceChildren(
+    html("div", { class: "head" }, html("h1", {}, "Compared with the file"), html("span", { class: "sub" }, answer.is_whole ? nounText(rows.length, "difference") : `the first ${nounText(rows.length, "difference")}`)),
+    html("section", { class: "card" }, rows.length
+      ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "what"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)
+      : html("p", { class: "note" }, "There is no difference.")),
+  );
+}

@@ -1,0 +1,278 @@
+// Edits: what the page may change, the forms for it, undo and redo, marks.
+
+import { ask, countText, html, nounText, revisionNow, send, svg } from "./api.js";
+
+/** What the server tells of the edits; `is_editable` alone says whether there may be any. */
+export const session = { is_editable: false, changes: [], done: 0, is_saved: true, problems: null };
+
+const ICONS = {
+  pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3z",
+  cross: "M4 4l8 8 M12 4l-8 8",
+  plus: "M8 3v10 M3 8h10",
+};
+let refresh = async () => {};
+let focusKey = ""; // of the control that has the focus again after a change
+
+/** A small button with a drawing in it. */
+export function iconButton(icon, label, go, attributes = {}) {
+  return html("button", { type: "button", class: "icon", "aria-label": label, title: label, "data-key": label, onclick: go, ...attributes },
+    svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS[icon] })));
+}
+
+/** A button for an action on what is shown; nothing where the page may change nothing. */
+export function actionButton(text, go, attributes = {}) {
+  return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: go, ...attributes }, text) : null;
+}
+
+/** Make a change; where: the address to go to afterwards, if another one. */
+export async function change(kind, values, { revision = revisionNow(), where = null, key = "" } = {}) {
+  await take(await send("change", { revision, kind, arguments: values }), { where, key });
+}
+
+async function take(state, { where = null, key = "" } = {}) {
+  Object.assign(session, state);
+  session.problems = null;
+  focusKey = key;
+  if (where !== null && location.hash !== where) history.pushState(null, "", where || location.pathname);
+  await refresh();
+  document.querySelector(`[data-key="${CSS.escape(focusKey)}"]`)?.focus();
+  check();
+}
+
+/** Undo or redo. */
+export async function step(action) {
+  if (action === "undo" ? !session.done : session.done === session.changes.length) return;
+  await take(await send(action, { revision: revisionNow() }), { key: action });
+}
+
+/** Have the model checked, and all tell of it who show problems. */
+async function check() {
+  const revision = revisionNow();
+  const answer = await ask("problems");
+  if (answer.revision !== revision) return;
+  session.problems = answer;
+  document.dispatchEvent(new CustomEvent("problems"));
+}
+
+// Forms
+
+let count = 0;
+
+/** A labelled control. of: name, label, value, and choices of a select, or lines of a text area. */
+function control({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
+  count += 1;
+  const id = `field-${count}`;
+  const shared = { id, name, "aria-describedby": hint ? `${id}-hint` : null };
+  const input = choices?.length
+    ? html("select", shared, ...(choices.includes(value) ? choices : [value, ...choices]).map((one) => html("option", { selected: one === value }, one)))
+    : form === "lines" || form === "message" || (form === "list" && value.length > 60)
+      ? html("textarea", { ...shared, rows: Math.min(Math.max(value.split("\n").length, Math.ceil(value.length / 70), 2), 14), spellcheck: "false" })
+      : form === "check"
+        ? html("input", { ...shared, type: "checkbox" })
+        : html("input", { ...shared, type: "text", autocomplete: "off", spellcheck: "false", placeholder });
+  if (form !== "check") input.value = value;
+  const text = html("label", { for: id }, label);
+  return html("div", { class: form === "check" ? "control check" : "control" }, ...(form === "check" ? [input, text] : [text, input]), hint && html("p", { class: "note", id: `${id}-hint` }, hint));
+}
+
+const valuesOf = (form) => Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === "checkbox" ? one.checked : one.value]));
+
+/**
+ * A form. fields: as of `control`; run(values): what it does, which may fail; close(): it is no longer wanted.
+ */
+export function makeForm({ title, fields, action, run, close, note = "" }) {
+  const problem = html("p", { role: "alert", class: "problem", hidden: true });
+  const save = html("button", { type: "submit", class: "step main" }, action);
+  const form = html("form", { class: "editing", "aria-label": title },
+    note && html("p", { class: "note" }, note), ...fields.map(control), problem,
+    html("div", { class: "group" }, save, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    problem.hidden = true;
+    save.disabled = true;
+    try {
+      await run(valuesOf(form));
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = false;
+      form.querySelector("input, select, textarea")?.focus();
+    } finally {
+      save.disabled = false;
+    }
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      event.preventDefault();
+      close();
+    } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  return form;
+}
+
+function focusIn(form) {
+  const first = form.querySelector("input, select, textarea");
+  first?.focus();
+  first?.select?.();
+}
+
+/** Ask for something in a dialog. */
+export function openDialog(options) {
+  const box = html("dialog", { "aria-label": options.title }, html("h2", {}, options.title));
+  const close = () => box.close();
+  const run = async (values) => {
+    await options.run(values);
+    close();
+  };
+  const form = makeForm({ ...options, run, close });
+  box.append(form);
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+  focusIn(form);
+}
+
+/** Put a form in the place of an element for as long as it is open. */
+export function openInline(element, options) {
+  const opener = document.activeElement;
+  const close = () => {
+    form.replaceWith(element);
+    opener?.focus();
+  };
+  const form = makeForm({ ...options, close });
+  element.replaceWith(form);
+  focusIn(form);
+}
+
+/**
+ * What is shown of a value, with a button that opens a form for it.
+ * label: what the value is; path: where; toChange(values): [kind, arguments], by default to set it.
+ */
+export function editable(shown, { label, path, toChange = null, value = null, removal = null }) {
+  const children = [shown].flat();
+  if (!session.is_editable) return html("span", {}, ...children);
+  const key = `${label} ${path}`;
+  const box = html("span", { class: "editable" }, ...children);
+  box.append(iconButton("pencil", `Edit ${label}`, () => openEditor(box, { label, path, toChange, value, key }), { "data-key": key }));
+  if (removal) box.append(iconButton("cross", `Remove ${label}`, () => change("remove", { path: removal }).catch(told)));
+  return box;
+}
+
+async function openEditor(box, { label, path, toChange, value, key }) {
+  const revision = revisionNow();
+  const known = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
+  if (known.form === "none") return told(new Error(known.reason));
+  const fields = known.form === "shape"
+    ? [
+        { name: "elem_type", label: "type", value: known.elem_type, choices: known.choices },
+        { name: "shape", label: "shape", value: known.text, hint: "Numbers, names, or ? for a dim that is not known: [1, batch, ?]. Nothing for a shape that is not known." },
+      ]
+    : [{ name: "value", label: known.form === "hex" ? `${label}, in hexadecimal digits` : label, value: known.text, choices: known.choices, form: known.form }];
+  const kinds = { shape: (values) => ["set_shape", { path, ...values }], hex: (values) => ["set_bytes", { path, digits: values.value }] };
+  const make = toChange ?? kinds[known.form] ?? ((values) => ["set", { path, value: values.value }]);
+  return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...make(values), { revision, key }) });
+}
+
+/** A button that opens a form below it. */
+export function adder(text, { title = text, fields, action = "Add", toChange }) {
+  if (!session.is_editable) return null;
+  const button = html("button", { type: "button", class: "step add", "data-key": title });
+  button.append(svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS.plus })), text);
+  button.addEventListener("click", () => {
+    const revision = revisionNow();
+    openInline(button, { title, fields, action, run: (values) => change(...toChange(values), { revision, key: title }) });
+  });
+  return html("div", { class: "adder" }, button);
+}
+
+/** A button that adds an entry of metadata to the message at a path. */
+export const metadataAdder = (path) => adder("Add metadata", {
+  fields: [{ name: "key", label: "key" }, { name: "value", label: "value" }],
+  toChange: (values) => ["add_metadata", { path, ...values }],
+});
+
+export const told = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
+
+/** The new problems of what is at a path, as a card that fills when the check is done. */
+export function problemsCard(path) {
+  const card = html("section", { class: "card problems", "data-problems": path, hidden: true, "aria-label": "New problems" });
+  paintProblems(card);
+  return session.is_editable ? card : null;
+}
+
+function paintProblems(card) {
+  const path = card.dataset.problems;
+  const isIn = (one) => one.path === path || (one.path.startsWith(path) && ".[".includes(one.path[path.length]));
+  const rows = (session.problems?.rows ?? []).filter(isIn);
+  card.hidden = !rows.length;
+  card.replaceChildren(html("h2", {}, "New since the file was opened"), ...rows.map(problemLine));
+}
+
+export function problemLine(problem) {
+  return html("p", { class: "problem-line" }, html("span", { class: `severity ${problem.severity}` }, problem.severity), " ", problem.message, html("span", { class: "note mono" }, ` ${problem.rule}`));
+}
+
+document.addEventListener("problems", () => document.querySelectorAll("[data-problems]").forEach(paintProblems));
+
+// Marks: the nodes of the main graph that are to be extracted, by a value that each makes.
+
+export const marks = new Map();
+
+export function markButton(node) {
+  const value = node.outputs.find((output) => output.name)?.name;
+  if (!session.is_editable || node.scope !== "graph" || !value) return null;
+  const button = html("button", { type: "button", class: "step", id: "mark", title: "Mark for extraction (m)" });
+  const paint = () => {
+    button.textContent = marks.has(value) ? "Marked" : "Mark";
+    button.setAttribute("aria-pressed", String(marks.has(value)));
+  };
+  button.addEventListener("click", () => {
+    if (!marks.delete(value)) marks.set(value, node.name || node.op_type);
+    paint();
+    document.dispatchEvent(new CustomEvent("marks"));
+  });
+  paint();
+  return button;
+}
+
+/** Ask what may be edited. show(): shows everything anew. */
+export async function beginEdits(show) {
+  refresh = show;
+  Object.assign(session, await ask("edits"));
+  if (!session.is_editable) return;
+  document.body.classList.add("edits");
+  addEventListener("beforeunload", (event) => {
+    if (!session.is_saved) event.preventDefault();
+  });
+  document.addEventListener("foreign-change", reload);
+  document.addEventListener("visibilitychange", () => document.hidden || ask("edits").catch(told));
+  document.addEventListener("keydown", (event) => {
+    const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
+    const key = event.key.toLowerCase();
+    if (isTyping || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (key === "z") step(event.shiftKey ? "redo" : "undo").catch(told);
+      else if (key === "y") step("redo").catch(told);
+      else if (key === "s") document.getElementById("save")?.click();
+      else return;
+    } else if (event.altKey) return;
+    else if (key === "d") location.hash = location.hash === "#difference" ? "" : "difference";
+    else if (key === "m") document.getElementById("mark")?.click();
+    else return;
+    event.preventDefault();
+  });
+  if (session.done) check().catch(told);
+}
+
+/** Show the model as another tab left it; a form that is open stays, and is refused when it is sent. */
+async function reload() {
+  Object.assign(session, await ask("edits"));
+  session.problems = null;
+  const changed = session.changes[session.done - 1]?.text ?? "nothing is changed any more";
+  told(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
+  if (!document.querySelector("form.editing")) await refresh();
+  check().catch(told);
+}
+
+export const changesText = () => (session.done ? nounText(session.done, "change") : "No changes");
+export const newText = () => (session.problems?.total ? `${countText(session.problems.total)} new ${session.problems.total === 1 ? "problem" : "problems"}` : "");

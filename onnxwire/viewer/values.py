@@ -1,0 +1,184 @@
+"""Values of fields as texts: short ones to be looked at, and whole ones to be edited."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onnxwire.analysis.paths import resolve
+from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.message import Message
+from onnxwire.engine.payload import Payload
+from onnxwire.engine.repeated import Repeated
+from onnxwire.messages import (
+    AttributeProto,
+    OperatorSetIdProto,
+    StringStringEntryProto,
+    TensorProto,
+    TensorShapeProto,
+    ValueInfoProto,
+)
+from onnxwire.tensor.dtypes import name_of
+from onnxwire.text.fields import shortest_floats
+from onnxwire.text.text_writer import to_text
+from onnxwire.transforms.assign import TYPE_FIELDS, VALUES
+
+LONGEST = 1 << 16
+"""Letters of a text, and elements of a list, that can be edited in the page."""
+_SHOWN = 200  # letters of a value in a row
+_BYTES = 24  # bytes of one
+
+
+def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, longest: int = _SHOWN) -> str:
+    """A value of a field for a row, cut to what can be seen. value: of a repeated field, the element or its payload."""
+    if value is None:
+        value = message._payload(field.name) if field.is_span else getattr(message, field.name)
+    if isinstance(value, Payload):
+        size = len(value)
+        value = bytes(memoryview(value)[: 4 * longest])
+        return _bytes_text(value, size) if field.type == field.TYPE_BYTES else _cut(value, size, longest)
+    if isinstance(value, bytes):
+        return _bytes_text(value, len(value))
+    if isinstance(value, str):
+        return value if len(value) <= longest else f"{value[:longest]}…"
+    return _number_text(field, value)
+
+
+def _cut(data: bytes, size: int, longest: int) -> str:
+    text = data.decode("utf-8", "replace" if len(data) == size else "ignore")
+    return text if len(text) <= longest and len(data) == size else f"{text[:longest]}…"
+
+
+def _bytes_text(data: bytes, size: int) -> str:
+    more = f" … ({size:,} bytes)" if size > _BYTES else ""
+    start = data[:_BYTES]
+    text = start.decode("ascii", "ignore")
+    if start and len(text) == len(start) and text.isprintable():
+        return f'"{text}"{more}'
+    return f"{start.hex(' ')}{more}" if size else "(no bytes)"
+
+
+def _number_text(field: FieldDescriptor, value: Any) -> str:
+    """A number as `set` takes it, with its name where it has one."""
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return f"{known.name} ({value})" if known is not None else str(value)
+    if field.name in TYPE_FIELDS and name_of(value) != str(value):
+        return f"{name_of(value)} ({value})"
+    return _plain(field, value)
+
+
+def _plain(field: FieldDescriptor, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(shortest_floats([value])[0]) if field.type == field.TYPE_FLOAT else str(value)
+
+
+def read_value(root: Message, path: str) -> dict[str, Any]:
+    """The whole of what a path leads to, as a text that `set` takes.
+
+    Returns path, text, form and choices. form: "text", "lines" (a text that may have several), "hex" (bytes, as digits
+    for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
+    is its dims, and elem_type its data type), or "none": too long to be edited here, or nothing that a text could
+    stand for; then reason says what to do. choices: the values of an enum or bool.
+    Raises PathError where the path leads nowhere.
+    """
+    found = resolve(root, path)
+    value, field = found.value, found.field
+    answer: dict[str, Any] = {"path": path, "text": "", "form": "text", "choices": []}
+    if field is None or found.parent is None:
+        return _refused(answer, "this is the whole message; edit its fields")
+    if isinstance(value, ValueInfoProto):
+        return _shape(answer, value)
+    if isinstance(value, AttributeProto) and value.type in VALUES:
+        found = resolve(root, f"{path}.{VALUES[value.type]}")
+        return _of_field(answer, found.parent, found.field, found.value, None)
+    if isinstance(value, StringStringEntryProto | OperatorSetIdProto):
+        name = "value" if isinstance(value, StringStringEntryProto) else "version"
+        return _of_field(answer, value, value.DESCRIPTOR.fields_by_name[name], getattr(value, name), None)
+    if isinstance(value, TensorShapeProto.Dimension):
+        return answer | {"text": value.dim_param or (str(value.dim_value) if value.HasField("dim_value") else "")}
+    if isinstance(value, TensorProto):
+        return _refused(answer, "drop an .npy or .safetensors file on its page, or edit its fields")
+    return _of_field(answer, found.parent, field, value, found.element_index)
+
+
+def _refused(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+    return answer | {"form": "none", "reason": reason}
+
+
+def _of_field(
+    answer: dict[str, Any], parent: Message | None, field: FieldDescriptor | None, value: Any, place: int | None
+) -> dict[str, Any]:
+    assert field is not None
+    assert parent is not None
+    if isinstance(value, Message):
+        if value.ByteSize() > LONGEST:
+            return _refused(
+                answer, f"it has {value.ByteSize():,} bytes, too many to be edited as text; edit its fields"
+            )
+        return answer | {"form": "message", "text": f"{{\n{to_text(value)}}}"}
+    if isinstance(value, Repeated) and place is None:
+        return _list(answer, field, value)
+    size = len(value) if field.is_span else 0
+    if size > LONGEST:
+        return _refused(
+            answer, f"it has {size:,} letters or bytes, too many to be edited here; `onnxwire set` has @FILE"
+        )
+    if field.type == field.TYPE_BYTES:
+        data = bytes(value)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if text.isprintable():
+            return answer | {"text": text}
+        return answer | {"form": "hex", "text": data.hex(" ")}
+    if field.type == field.TYPE_STRING:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return _refused(answer, "it is not valid UTF-8; clear it, and add it anew")
+        return answer | {"form": "lines" if field.name == "doc_string" or "\n" in value else "text", "text": value}
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        names = [one.name for one in field.enum_type.values]
+        return answer | {"text": known.name if known is not None else str(value), "choices": names}
+    if field.type == field.TYPE_BOOL:
+        return answer | {"text": "true" if value else "false", "choices": ["true", "false"]}
+    if field.name in TYPE_FIELDS:
+        return answer | {"text": name_of(value), "choices": TensorProto.DataType.keys()}
+    return answer | {"text": _plain(field, value)}
+
+
+def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
+    count = len(values)
+    if field.message_type is not None:
+        return _refused(answer, "it is several messages; edit each")
+    if count > LONGEST or (field.is_span and sum(map(len, values)) > LONGEST):
+        return _refused(answer, f"it has {count:,} elements, too many to be edited here; edit one of them")
+    if not field.is_span:
+        shown = shortest_floats(values[:]) if field.type == field.TYPE_FLOAT else values[:]
+        names = ["true" if value is True else "false" if value is False else str(value) for value in shown]
+        return answer | {"form": "list", "text": f"[{', '.join(names)}]"}
+    try:
+        texts = [value.decode() if isinstance(value, bytes) else value for value in values]
+        text = json.dumps(texts, ensure_ascii=False)
+        text.encode()
+    except UnicodeError:
+        return _refused(answer, "an element is not valid UTF-8; edit the elements")
+    return answer | {"form": "list", "text": text}
+
+
+def _shape(answer: dict[str, Any], value: ValueInfoProto) -> dict[str, Any]:
+    kind = value.type.WhichOneof("value")
+    if kind not in (None, "tensor_type", "sparse_tensor_type"):
+        return _refused(answer, "it is not a tensor; edit its fields")
+    tensor = value.type.sparse_tensor_type if kind == "sparse_tensor_type" else value.type.tensor_type
+    dims = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim]
+    return answer | {
+        "form": "shape",
+        "text": f"[{', '.join(dims)}]" if tensor.HasField("shape") else "",
+        "elem_type": name_of(tensor.elem_type),
+        "choices": TensorProto.DataType.keys(),
+    }

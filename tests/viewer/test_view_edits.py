@@ -1,0 +1,413 @@
+"""What `onnxwire view --edit` does to a message, by plain calls: the same as the functions that everybody has."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxwire
+from onnxwire.errors import EditError, Error, PathError, StaleError
+from onnxwire.transforms.assign import assign, remove
+from onnxwire.transforms.bypass import bypass
+from onnxwire.viewer import edits as edits_module
+from onnxwire.viewer.edits import Edits
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    return path
+
+
+@pytest.fixture
+def edits(path):
+    edits = Edits(onnxwire.load(path), str(path))
+    yield edits
+    edits.drops.close()
+
+
+def make(edits, kind, **arguments):
+    return edits.change(edits.revision, kind, arguments)
+
+
+def drop(edits, file):
+    with open(file, "rb") as opened:
+        return edits.drops.add(file.name, file.stat().st_size, opened.read)
+
+
+def by_hand(path, *calls):
+    """The model after calls of functions that everybody has."""
+    model = onnxwire.load(path)
+    for call in calls:
+        call(model)
+    return model.SerializeToString()
+
+
+def with_attribute(model):
+    node = model.graph.node[2]
+    node.attribute.add(name="alpha", type="FLOAT", f=0.5)
+
+
+def with_dims(model):
+    shape = model.graph.input[0].type.tensor_type.shape
+    for dim, value in zip(shape.dim, (4, 1, 8, "width"), strict=True):
+        dim.ClearField("dim_value")
+        dim.ClearField("dim_param")
+        setattr(dim, "dim_param" if isinstance(value, str) else "dim_value", value)
+
+
+CASES = {
+    "a node's name": (
+        "rename_node",
+        {"path": "graph.node[4]", "name": "act"},
+        lambda m: onnxwire.rename_nodes(m, {"node_relu": "act"}),
+    ),
+    "a value's name": (
+        "rename_value",
+        {"path": "graph", "name": "image", "new": "pixels"},
+        lambda m: onnxwire.rename_values(m, {"image": "pixels"}),
+    ),
+    "an attribute": (
+        "set",
+        {"path": "graph.node[2].attribute[1]", "value": "[0, 0, 0, 0]"},
+        lambda m: assign(m, "graph.node[2].attribute[pads]=[0, 0, 0, 0]"),
+    ),
+    "an attribute that is added": (
+        "add_attribute",
+        {"path": "graph.node[2]", "name": "alpha", "type": "FLOAT", "value": "0.5"},
+        with_attribute,
+    ),
+    "an attribute that is removed": (
+        "remove",
+        {"path": "graph.node[2].attribute[0]"},
+        lambda m: remove(m, ["graph.node[2].attribute[group]"]),
+    ),
+    "metadata": (
+        "add_metadata",
+        {"path": "", "key": "author", "value": "me"},
+        lambda m: m.metadata_props.add(key="author", value="me"),
+    ),
+    "an operator set": ("set", {"path": "opset_import[0]", "value": "21"}, lambda m: assign(m, "opset_import[0]=21")),
+    "another operator set": (
+        "add_opset",
+        {"domain": "com.me", "version": 2},
+        lambda m: m.opset_import.add(domain="com.me", version=2),
+    ),
+    "a doc": ("set", {"path": "graph.doc_string", "value": "a\nb"}, lambda m: assign(m, "graph.doc_string=a\nb")),
+    "dims": ("set_shape", {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"}, with_dims),
+    "a node that goes": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
+    "a node that leaves a gap": (
+        "delete_node",
+        {"path": "graph.node[4]", "input": None},
+        lambda m: remove(m, ["graph.node[4]"]),
+    ),
+    "an element": (
+        "add",
+        {"path": "graph.node[4].input", "value": "extra"},
+        lambda m: m.graph.node[4].input.append("extra"),
+    ),
+    "bytes": (
+        "set_bytes",
+        {"path": "graph.initializer[1].raw_data", "digits": "00 ff"},
+        lambda m: setattr(m.graph.initializer[1], "raw_data", b"\0\xff"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_is_what_the_functions_do(edits, path, case):
+    kind, arguments, by_function = CASES[case]
+    before = edits.message.SerializeToString()
+    state = make(edits, kind, **arguments)
+    assert edits.message.SerializeToString() == by_hand(path, by_function)
+    assert (state["done"], state["is_saved"]) == (1, False)
+    edits.undo(edits.revision)
+    assert edits.message.SerializeToString() == before
+    edits.redo(edits.revision)
+    assert edits.message.SerializeToString() == by_hand(path, by_function)
+    # The file that is open is as it was.
+    assert path.read_bytes() == DIGITS.read_bytes()
+
+
+def test_an_array_takes_the_place_of_a_tensor(edits, tmp_path):
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    np.save(tmp_path / "weights.npy", array)
+    file = drop(edits, tmp_path / "weights.npy")
+    make(edits, "replace_tensor", path="graph.initializer[3]", drop=file.id, name="")
+    edits.save(edits.revision, "out.onnx")
+    tensor = onnx.load(tmp_path / "out.onnx").graph.initializer[3]
+    assert tensor.name == onnx.load(DIGITS).graph.initializer[3].name
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
+
+
+def test_tensors_of_a_safetensors_file_take_the_place_of_those_of_their_names(edits, path, tmp_path):
+    other = onnxwire.load(path)
+    wanted = {tensor.name: tensor.numpy() + 1 for tensor in other.graph.initializer if tensor.dtype == np.float32}
+    part = onnxwire.ModelProto()
+    for name, array in wanted.items():
+        part.graph.initializer.append(onnxwire.from_array(array, name))
+    # Not in the model's folder, where it would become external data.
+    (tmp_path / "other").mkdir()
+    onnxwire.to_safetensors(part, tmp_path / "other" / "w.safetensors")
+    file = drop(edits, tmp_path / "other" / "w.safetensors")
+    make(edits, "replace_tensors", drop=file.id)
+    for tensor in edits.message.graph.initializer:
+        if tensor.name in wanted:
+            np.testing.assert_array_equal(tensor.numpy(), wanted[tensor.name])
+    # One of them for another tensor, chosen by its name.
+    first, second = list(wanted)[:2]
+    index = [tensor.name for tensor in edits.message.graph.initializer].index(first)
+    make(edits, "replace_tensor", path=f"graph.initializer[{index}]", drop=file.id, name=second)
+    np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), wanted[second])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("x.npy", b"no array", "no .npy file"),
+        ("x.safetensors", b"\xff" * 8, "header"),
+        ("x.pt", b"", "neither"),
+        ("../../x", b"", "neither"),
+    ],
+)
+def test_a_file_of_another_format_is_refused_by_the_name_that_the_visitor_knows(edits, tmp_path, name, data, reason):
+    (tmp_path / "d").write_bytes(data)
+    with open(tmp_path / "d", "rb") as opened, pytest.raises(EditError, match=reason) as caught:
+        edits.drops.add(name, len(data), opened.read)
+    assert "/onnxwire-" not in str(caught.value)
+
+
+def test_a_file_that_does_not_arrive_whole_is_refused(edits):
+    with pytest.raises(EditError, match="drop it again"):
+        edits.drops.add("x.npy", 100, lambda count: b"")
+    with pytest.raises(EditError, match="not taken"):
+        edits.drops.add("x.npy", 1 << 60, lambda count: b"")
+
+
+def test_marked_nodes_become_a_model(edits, tmp_path):
+    graph = edits.message.graph
+    values = [graph.node[index].output[0] for index in (2, 3, 4)]
+    answer = edits.extract(edits.revision, values, "part.onnx")
+    expected = onnxwire.extract(onnxwire.load(DIGITS), answer["inputs"], answer["outputs"])
+    assert (tmp_path / "part.onnx").read_bytes() == expected.SerializeToString()
+    assert (answer["nodes"], answer["inputs"], answer["outputs"]) == (3, ["image"], ["relu"])
+    onnx.checker.check_model(onnx.load(tmp_path / "part.onnx"))
+    assert edits.is_saved
+    with pytest.raises(EditError, match="open"):
+        edits.extract(edits.revision, values, "m.onnx", replace=True)
+    with pytest.raises(PathError, match="marked"):
+        edits.extract(edits.revision, ["nothing"], "other.onnx")
+
+
+def test_a_change_that_fails_changes_nothing(edits):
+    state, message = edits.state(), edits.message
+    wrong = [
+        ("set", {"path": "graph.node[2].attribute[0]", "value": "x"}),
+        ("set", {"path": "graph.node[99].name", "value": "x"}),
+        ("set", {"path": "", "value": "x"}),
+        ("rename_value", {"path": "graph", "name": "image", "new": "relu"}),
+        ("rename_value", {"path": "graph", "name": "nothing", "new": "x"}),
+        ("rename_node", {"path": "graph.node[4]", "name": "node_conv2d"}),
+        ("add_attribute", {"path": "graph.node[2]", "name": "pads", "type": "INT", "value": "1"}),
+        ("add_attribute", {"path": "graph.node[2]", "name": "x", "type": "INT", "value": "1.5"}),
+        ("delete_node", {"path": "graph.node[4]", "input": 7}),
+        ("set_shape", {"path": "graph.input[0]", "shape": "[-1]", "elem_type": "FLOAT"}),
+        ("set_shape", {"path": "graph.input[0]", "shape": "1", "elem_type": "FLAT"}),
+        ("set_bytes", {"path": "graph.initializer[0].raw_data", "digits": "0"}),
+        ("replace_tensor", {"path": "graph.initializer[0]", "drop": "../x", "name": ""}),
+        ("set", {"path": "producer_name"}),
+        ("set", {"path": "producer_name", "value": 3}),
+        ("_set", {}),
+    ]
+    for kind, arguments in wrong:
+        with pytest.raises(Error):
+            make(edits, kind, **arguments)
+    assert edits.state() == state
+    assert edits.message is message
+
+
+def test_a_value_with_an_at_is_no_file(edits, path):
+    make(edits, "add", path="graph.initializer[0].external_data", value=None)
+    make(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
+    assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()
+
+
+def test_a_change_for_an_older_state_is_refused(edits):
+    old = edits.revision
+    make(edits, "set", path="producer_name", value="me")
+    for call in (
+        lambda: edits.change(old, "set", {"path": "producer_name", "value": "you"}),
+        lambda: edits.undo(old),
+        lambda: edits.redo(old),
+        lambda: edits.save(old, "out.onnx"),
+        lambda: edits.extract(old, ["relu"], "out.onnx"),
+    ):
+        with pytest.raises(StaleError, match="another tab"):
+            call()
+    assert edits.message.producer_name == "me"
+    # Nor does the number come back when the change is undone.
+    edits.undo(edits.revision)
+    assert edits.revision > old
+
+
+def test_of_changes_at_once_one_is_made(edits):
+    revision, outcomes = edits.revision, []
+
+    def change(name):
+        try:
+            edits.change(revision, "set", {"path": "producer_name", "value": name})
+            outcomes.append(name)
+        except StaleError:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=change, args=(f"n{i}",)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = [name for name in outcomes if name]
+    assert len(made) == 1
+    assert edits.message.producer_name == made[0]
+
+
+def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
+    texts = [edits.message.SerializeToString()]
+    for i in range(3 * edits_module.KEPT):
+        make(edits, "set", path=f"graph.node[{i % 17}].doc_string", value=f"note {i}")
+        texts.append(edits.message.SerializeToString())
+    assert len(edits._states) <= edits_module.KEPT + 1
+    for text in texts[-2::-1]:
+        edits.undo(edits.revision)
+        assert edits.message.SerializeToString() == text
+    with pytest.raises(EditError, match="nothing to undo"):
+        edits.undo(edits.revision)
+    for text in texts[1:]:
+        edits.redo(edits.revision)
+        assert edits.message.SerializeToString() == text
+    with pytest.raises(EditError, match="nothing to redo"):
+        edits.redo(edits.revision)
+
+
+def test_a_change_after_an_undo_forgets_what_was_undone(edits):
+    make(edits, "set", path="producer_name", value="one")
+    edits.save(edits.revision, "one.onnx")
+    edits.undo(edits.revision)
+    state = make(edits, "set", path="producer_name", value="two")
+    assert [change["text"] for change in state["changes"]] == ["set producer_name = two"]
+    # What was saved can't be had again, so this one is not saved.
+    assert not state["is_saved"]
+    edits.undo(edits.revision)
+    assert not edits.is_saved
+
+
+def test_only_problems_that_the_file_does_not_have_are_told(tmp_path):
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="first", nonsense=1),
+        helper.make_node("Relu", ["a"], ["b"], name="second"),
+        helper.make_node("Relu", ["b"], ["y"], name="third", nonsense=1),
+    ]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [given], [value])), tmp_path / "m.onnx")
+    edits = Edits(onnxwire.load(tmp_path / "m.onnx"), str(tmp_path / "m.onnx"))
+    known = list(onnxwire.check(tmp_path / "m.onnx"))
+    assert any("nonsense" in problem.message for problem in known)
+    assert edits.problems()["total"] == 0
+    # The third one has another place now, and no other fault.
+    make(edits, "delete_node", path="graph.node[1]", input=0)
+    assert edits.problems()["total"] == 0
+    make(edits, "set", path="graph.node[1].op_type", value="Rely")
+    found = edits.problems()
+    assert found["total"] >= 1
+    assert {row["path"] for row in found["rows"]} == {"graph.node[1]"}
+    edits.undo(edits.revision)
+    assert edits.problems()["total"] == 0
+
+
+def test_differences_are_those_of_diff(edits, path):
+    make(edits, "set", path="producer_name", value="me")
+    make(edits, "delete_node", path="graph.node[4]", input=0)
+    changed = onnxwire.load(path)
+    assign(changed, "producer_name=me")
+    bypass(changed, "graph.node[4]")
+    expected = [(d.change, d.kind, d.name, d.part) for d in onnxwire.diff(path, changed)]
+    rows = edits.differences()["rows"]
+    assert [(row["change"], row["kind"], row["name"], row["part"]) for row in rows] == expected
+
+
+def test_nothing_is_written_that_was_not_asked_for_in_words(edits, path, tmp_path):
+    make(edits, "set", path="producer_name", value="me")
+    (tmp_path / "there.onnx").write_bytes(b"precious")
+    (tmp_path / "link.onnx").symlink_to(path)
+    refused = [
+        ("m.onnx", False, ""), ("m.onnx", True, ""), ("m.onnx", True, "replace"), (str(path), True, "yes"),
+        ("link.onnx", True, ""), ("there.onnx", False, ""), ("there.onnx", False, "replace m.onnx"),
+        ("", False, ""), ("..", True, ""), ("../x.onnx", True, ""), ("a/b.onnx", True, ""), ("a\0b", True, ""),
+    ]  # fmt: skip
+    for name, replace, words in refused:
+        with pytest.raises(EditError):
+            edits.save(edits.revision, name, replace=replace, words=words)
+    assert path.read_bytes() == DIGITS.read_bytes()
+    assert (tmp_path / "there.onnx").read_bytes() == b"precious"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.onnx", "m.onnx", "there.onnx"]
+    with pytest.raises(onnxwire.SaveError):
+        edits.save(edits.revision, str(tmp_path / "nowhere" / "m.onnx"))
+    assert not edits.is_saved
+    edits.save(edits.revision, "there.onnx", replace=True)
+    assert onnx.load(tmp_path / "there.onnx").producer_name == "me"
+    assert edits.is_saved
+    # Over the opened file, whose bytes the page goes on with.
+    edits.save(edits.revision, "m.onnx", words="replace m.onnx")
+    assert onnx.load(path).producer_name == "me"
+    edits.undo(edits.revision)
+    assert edits.message.producer_name == "pytorch"
+    assert edits.unsaved() == ["undo: set producer_name = me"]
+
+
+def test_saving_warns_of_weights_that_are_left_behind(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    model = onnxwire.load(DIGITS)
+    onnxwire.save(model, tmp_path / "a" / "m.onnx", external="weights.data")
+    edits = Edits(onnxwire.load(tmp_path / "a" / "m.onnx"), str(tmp_path / "a" / "m.onnx"))
+    (warning,) = edits.save(edits.revision, str(tmp_path / "b" / "m.onnx"))["warnings"]
+    assert "weights.data" in warning
+    assert edits.save(edits.revision, "n.onnx")["warnings"] == []
+
+
+def test_a_value_is_renamed_where_it_is_seen():
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"])], "then", [], [value])
+    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["z"], then_branch=then, else_branch=other)
+    function = helper.make_function("own", "F", ["x1"], ["b"], [helper.make_node("Exp", ["x1"], ["b"])], [])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["x1"]), branch], "g", [], [])
+    data = helper.make_model(graph, functions=[function]).SerializeToString()
+    edits = Edits(onnxwire.ModelProto.FromString(data))
+    # Of the main graph, though it is asked for in a branch; not that of the function.
+    make(edits, "rename_value", path="graph.node[1].attribute[0].g", name="x1", new="w")
+    model = edits.message
+    assert [model.graph.node[0].output[0], model.functions[0].input[0]] == ["w", "x1"]
+    for attribute in model.graph.node[1].attribute:
+        assert attribute.g.node[0].input[0] == "w"
+    # Of the function alone, though the main graph had that name too.
+    edits.undo(edits.revision)
+    make(edits, "rename_value", path="functions[0]", name="x1", new="w")
+    model = edits.message
+    assert [model.graph.node[0].output[0], *model.functions[0].input, *model.functions[0].node[0].input] == [
+        "x1",
+        "w",
+        "w",
+    ]
+    # Of one branch alone.
+    make(edits, "rename_value", path="graph.node[1].attribute[1].g", name="y", new="q")
+    names = [attribute.g.output[0].name for attribute in edits.message.graph.node[1].attribute]
+    assert names == ["y", "q"]
