@@ -103,7 +103,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
     ending = _Ending()
-    with server, ending, contextlib.ExitStack() as stack:
+    # Ctrl-C and SIGTERM are the ways to end it, and so no failure.
+    with server, contextlib.suppress(KeyboardInterrupt), ending, contextlib.ExitStack() as stack:
         address = server.address
         print(json.dumps({"address": address, "file": options.file}) if options.json else address, flush=True)
         if not options.no_browser and _has_screen():
