@@ -7,6 +7,7 @@
 #define ONNXWIRE_PARALLEL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define OW_MOST_THREADS 4 /* more do not help: memory, or the disk, is what is waited for */
 
@@ -18,6 +19,10 @@ static inline int ow_processors(void) { return 1; }
 static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
     for (int i = 0; i < n; i++) task((char *)works + (size_t)i * size);
 }
+
+static inline uint64_t ow_take(uint64_t *next, uint64_t n) { return (*next += n) - n; }
+static inline int ow_get(const int *flag) { return *flag; }
+static inline void ow_set(int *flag) { *flag = 1; }
 #else
 #include <pthread.h>
 #include <sched.h>
@@ -74,6 +79,11 @@ static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n)
             task(errands[i].work);
     }
 }
+
+/* What threads with the same work share: a counter from which each takes n, and a flag that any may set. */
+static inline uint64_t ow_take(uint64_t *next, uint64_t n) { return __atomic_fetch_add(next, n, __ATOMIC_RELAXED); }
+static inline int ow_get(const int *flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
+static inline void ow_set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }
 #endif
 
 #endif

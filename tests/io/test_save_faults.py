@@ -421,14 +421,14 @@ def test_a_source_that_fails_while_it_is_copied_is_not_a_fault_of_the_target(old
     assert_untouched(old)
 
 
-@pytest.mark.parametrize("length", [2000, MIB])
-def test_a_source_that_is_cut_while_it_is_copied_is_reported(old: Path, way: str, length: int) -> None:
+@pytest.mark.parametrize(("start", "end"), [(0, 2000), (0, MIB), (1, 20 * MIB)])
+def test_a_source_that_is_cut_while_it_is_copied_is_reported(old: Path, way: str, start: int, end: int) -> None:
     with tempfile.TemporaryFile() as source:
-        source.write(bytes(length - 1))
+        source.write(bytes(end - 1))
         source.flush()
-        reason = rf"ends at byte {length - 1:,}, 1 bytes too soon; it was cut"
+        reason = rf"ends at byte {end - 1:,}, 1 bytes too soon; it was cut"
         with pytest.raises(SourceError, match=reason), AtomicFile(old) as target:
-            target.copy(source.fileno(), 0, length)
+            target.copy(source.fileno(), start, end - start)
     assert_untouched(old)
 
 
