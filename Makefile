@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized hostile conformance kill dropin sanitize docs site dist release clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -61,12 +61,18 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 	cd build/annotated && $(CURDIR)/$(BIN)/cython -a -3 $$(find onnxwire -name '*.pyx')
 
 SECONDS := 600
-fuzz: $(VENV)/tested  ## damaged bytes and random edits against the official runtime, for SECONDS=600
-	$(BIN)/python tests/fuzz.py --seconds $(SECONDS) & bytes=$$!; \
-	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS); edits=$$?; wait $$bytes && exit $$edits
+INSTRUMENTED := sh tests/instrumented.sh
+fuzz: $(VENV)/tested  ## damaged bytes, random edits, and what coverage leads to (needs clang), for SECONDS=600
+	$(PIP) install atheris
+	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
+	$(INSTRUMENTED) coverage $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --seconds $(SECONDS)
 
 fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize` makes, for SECONDS=600
-	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
+	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
+
+fuzz-lines: $(VENV)/tested  ## the lines of each .pyx that the corpora of `make fuzz` reach
+	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
 
 hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
@@ -84,7 +90,8 @@ dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on pro
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
-	sh tests/sanitize.sh $(CURDIR)/$(BIN)/python
+	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
+	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
 docs: $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -19,6 +19,7 @@ HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rgl
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
 compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = ["-pthread"]
+directives = {"language_level": 3}
 if sys.platform == "win32":
     compile_args, link_args = ["/O2"], []
 if os.environ.get("ONNXWIRE_WERROR"):
@@ -27,6 +28,11 @@ if os.environ.get("ONNXWIRE_SANITIZE"):
     compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1"]
     compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs go the long ways too
     link_args += ["-fsanitize=address,undefined"]
+    if os.environ["ONNXWIRE_SANITIZE"] == "coverage":  # for libFuzzer, by clang
+        compile_args += ["-fsanitize=fuzzer-no-link"]
+if os.environ.get("ONNXWIRE_TRACE"):  # so that sys.settrace sees each line
+    compile_args += ["-O1", "-DCYTHON_TRACE_NOGIL=1", "-DCYTHON_USE_SYS_MONITORING=0"]
+    directives["linetrace"] = True
 
 
 def write_generated() -> None:
@@ -46,12 +52,14 @@ class BuildFromCython(build_ext):
         translated = cythonize(
             self.extensions,
             annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
-            compiler_directives={"language_level": 3},
+            compiler_directives=directives,
             nthreads=os.cpu_count() or 1,
         )
-        sources = {extension.name: extension.sources for extension in translated}
+        made = {extension.name: extension for extension in translated}
         for extension in self.extensions:
-            extension.sources = sources[extension.name]
+            extension.sources = made[extension.name].sources
+            extension.include_dirs = made[extension.name].include_dirs  # of the headers that .pxd files name
+            extension.depends = made[extension.name].depends
         super().build_extensions()
 
     def find_compiler(self) -> None:

@@ -1,0 +1,167 @@
+"""Coverage-guided fuzzing of `fuzz_targets.py`, and what its corpora reach: `make fuzz` and `make fuzz-lines`.
+
+    python tests/fuzz_coverage.py --seconds 600              all targets side by side, on an instrumented build
+    python tests/fuzz_coverage.py --seconds 600 check text   some of them
+    python tests/fuzz_coverage.py --lines                    lines of each .pyx that corpora reach, on a traced build
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   the same, and take into tests/corpus what reaches more
+
+The loop is libFuzzer's (atheris), over the C that was compiled for it with ASan and UBSan. What it finds is written to
+`build/fuzz`, with the input that shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
+
+CORPUS = TESTS / "corpus"
+WORK = Path("build") / "fuzz"
+LARGEST = 1024  # bytes of an input that is kept
+OPTIONS = ["-timeout=60", "-rss_limit_mb=4096", "-max_len=4096", "-print_final_stats=1", "-use_value_profile=1"]
+
+
+def main() -> int:
+    """Fuzz, or tell what the corpora reach; returns 1 where something was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", help="names of targets (default: all)")
+    parser.add_argument("--seconds", type=int, default=600, help="time for all targets together")
+    parser.add_argument("--lines", action="store_true", help="count the lines that the corpora reach")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="take what reaches more into tests/corpus")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options, rest = parser.parse_known_args()
+    if options.one:
+        return loop(options.one, rest)
+    if options.lines or options.keep:
+        return reach(options.keep)
+    return fuzz(options.targets, options.seconds)
+
+
+# --- finding
+
+
+def fuzz(names: list[str], seconds: int) -> int:
+    """Run the loops of all targets, as many at a time as there are processors, and print what came of them."""
+    from fuzz_targets import TARGETS, seeds
+
+    names = names or list(TARGETS)
+    workers = os.cpu_count() or 1
+    each = max(seconds * workers // len(names), 10)
+    for name in names:
+        folder = WORK / "seeds" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (WORK / "corpus" / name).mkdir(parents=True, exist_ok=True)
+        for index, data in enumerate(seeds(name)):
+            (folder / str(index)).write_bytes(data)
+    with ThreadPoolExecutor(workers) as pool:
+        outcomes = list(pool.map(lambda name: run_loop(name, each), names))
+    print(f"{'target':10} {'executions':>12} {'edges':>8} {'inputs':>8}  findings")
+    for name, (n_runs, n_edges, n_inputs, found) in zip(names, outcomes, strict=True):
+        print(f"{name:10} {n_runs:12,} {n_edges:8,} {n_inputs:8,}  {found or 'none'}")
+    return int(any(found for *_, found in outcomes))
+
+
+def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
+    """Run one target's loop in a process: executions, edges, inputs kept, and where what it found is written."""
+    folders = [WORK / "corpus" / name, WORK / "seeds" / name]
+    if (CORPUS / name).is_dir():
+        folders.append(CORPUS / name)
+    command = [sys.executable, __file__, "--one", name, *folders, *OPTIONS]
+    command += [f"-max_total_time={seconds}", f"-artifact_prefix={WORK}/{name}-"]
+    log = WORK / f"{name}.log"
+    with log.open("w") as file:
+        done = subprocess.run([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
+    text = log.read_text(errors="replace")
+    runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
+    edges = re.findall(r"cov: (\d+)", text)
+    written = re.findall(r"Test unit written to (\S+)", text)
+    found = ", ".join(written) or (f"exit {done.returncode}, see {log}" if done.returncode else "")
+    return int(runs[-1] if runs else 0), int(edges[-1] if edges else 0), len(list(folders[0].iterdir())), found
+
+
+def loop(name: str, arguments: list[str]) -> int:
+    """libFuzzer's loop over one target; does not return."""
+    import atheris
+    from fuzz_targets import TARGETS
+
+    atheris.Setup([sys.argv[0], *arguments], TARGETS[name])
+    atheris.Fuzz()
+    return 0
+
+
+# --- what is reached
+
+
+def reach(found: Path | None) -> int:
+    """Print the lines of each module that the corpora reach; with a folder, keep what reaches more than they do."""
+    from fuzz_targets import TARGETS, run, seeds
+
+    import onnxwire
+
+    package = Path(onnxwire.__file__).parent
+    reached: dict[str, set[int]] = defaultdict(set)
+    for name in TARGETS:
+        for data in seeds(name):
+            trace(lambda name=name, data=data: run(name, data), package, reached)
+        for path in sorted((CORPUS / name).glob("*")):
+            trace(lambda name=name, path=path: run(name, path.read_bytes()), package, reached)
+        candidates = sorted((found / name).glob("*"), key=lambda path: path.stat().st_size) if found else []
+        for path in candidates:
+            data = path.read_bytes()
+            if len(data) > LARGEST:
+                continue
+            before = {module: len(lines) for module, lines in reached.items()}
+            first = trace(lambda name=name, data=data: run(name, data), package, reached)
+            if first and {module: len(lines) for module, lines in reached.items()} != before:
+                (CORPUS / name).mkdir(parents=True, exist_ok=True)
+                (CORPUS / name / f"{first}-{hashlib.sha256(data).hexdigest()[:8]}").write_bytes(data)
+    print(f"{'module':40} {'lines':>6} {'reached':>8}")
+    total = [0, 0]
+    for source in sorted(package.rglob("*.pyx")):
+        lines = traced_lines(source)
+        n_reached = len(reached[str(source.relative_to(package))] & lines)
+        total = [total[0] + len(lines), total[1] + n_reached]
+        print(f"{source.relative_to(package)!s:40} {len(lines):6,} {n_reached / max(len(lines), 1):8.0%}")
+    print(f"{'all':40} {total[0]:6,} {total[1] / max(total[0], 1):8.0%}")
+    return 0
+
+
+def trace(act, package: Path, reached: dict[str, set[int]]) -> str:
+    """Run something and add the lines that it reaches; returns the function of the first one that is new, or ''."""
+    first = ""
+
+    def line(frame, event, argument):
+        nonlocal first
+        code = frame.f_code
+        if code.co_filename.endswith((".pyx", ".pxd")):
+            module = code.co_filename.rpartition("onnxwire/")[2]
+            if frame.f_lineno not in reached[module]:
+                reached[module].add(frame.f_lineno)
+                first = first or f"{Path(module).stem}.{code.co_name}"
+        return line
+
+    sys.settrace(line)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return first
+
+
+def traced_lines(source: Path) -> set[int]:
+    """The lines of a module that its C reports."""
+    code = source.with_suffix(".c").read_text()
+    return {int(number) for number in re.findall(r"__Pyx_TraceLine\((\d+),", code)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

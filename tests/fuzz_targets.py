@@ -1,0 +1,279 @@
+"""What coverage-guided fuzzing runs on bytes of its own making: one function a target, which raises where we are wrong.
+
+`tests/corpus/TARGET/` holds the inputs that reached something new, `test_corpus.py` runs each of them, and the loop
+that finds more is `fuzz_coverage.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import tempfile
+import warnings
+from pathlib import Path
+
+import fuzz_edits
+import numpy as np
+import wire
+from edit_programs import Drawing
+from onnx import ModelProto as OfficialModel
+from test_varint import DTYPES, plain_decode, value_of
+from worlds import World, classes
+
+import onnxwire
+from onnxwire import ModelProto, TensorProto
+from onnxwire._varint import decode_packed, packed_levels
+
+TYPES = sorted(classes())
+TABLES = ["nodes", "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions", "model"]
+LINES = 40  # of a program of edits
+LONGEST = 4096
+
+
+def decode(data: bytes) -> None:
+    """The first byte names a message type; the rest is taken, and read field by field, as it is officially."""
+    ours, official = chosen(data)
+    wire.check_acceptance(ours, official, data[1:])
+    wire.check_walk(ours, official, data[1:])
+
+
+def encode(data: bytes) -> None:
+    """What was read is written: unchanged as it stands, else as officially, and copies are equal to it."""
+    ours, official = chosen(data)
+    try:
+        message = ours.FromString(data[1:])
+        onnxwire.verify(data[1:], ours)
+    except onnxwire.DecodeError:
+        return
+    assert message.SerializeToString() == data[1:]
+    wanted = official.FromString(data[1:]).SerializeToString(deterministic=True)
+    assert message.SerializeToString(deterministic=True) == wanted
+    copy = ours()
+    copy.CopyFrom(message)
+    assert copy == message or "nan" in str(message)
+    assert copy.ByteSize() == len(copy.SerializeToString())
+    assert copy.SerializeToString(deterministic=True) == wanted
+
+
+class Choices(random.Random):
+    """Random choices that are read from bytes, so that who changes a byte changes one choice."""
+
+    def __init__(self, data: bytes):
+        super().__init__(0)
+        self.data, self.index = data, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.index >= len(self.data)
+
+    def getrandbits(self, k: int) -> int:
+        size = (k + 7) // 8
+        taken = self.data[self.index : self.index + size]
+        self.index += size
+        return int.from_bytes(taken, "little") & ((1 << k) - 1)
+
+    def random(self) -> float:
+        return self.getrandbits(8) / 256
+
+
+class Program(Drawing):
+    """Ends where the bytes do."""
+
+    def line(self, number: int) -> str | None:
+        return None if self.chance.is_over else super().line(number)
+
+
+def edits(data: bytes) -> None:
+    """The bytes are a program of edits on several messages of several documents, run on both runtimes in lockstep."""
+    leader = World(False)
+    run_program(data, leader, "lockstep", fuzz_edits.lockstep)
+
+
+def closings(data: bytes) -> None:
+    """The same with what the official runtime can't do: documents that close, edits in the middle of others."""
+    run_program(data, World(True), "alone", fuzz_edits.alone)
+
+
+def run_program(data, leader, mode, run) -> None:
+    with tempfile.TemporaryFile() as trace:
+        try:
+            run(Program(Choices(data), leader, mode, LINES), leader, trace.fileno())
+        except fuzz_edits.Finding as finding:
+            trace.seek(0)
+            raise AssertionError(f"{finding}\n{trace.read().decode(errors='replace')}") from finding
+        finally:
+            gc.enable()
+            gc.set_threshold(700, 10, 10)
+
+
+def text(data: bytes) -> None:
+    """The first byte names a message type, the rest is a text; what it says is printed, and says the same again."""
+    both_ways(data, onnxwire.from_text, onnxwire.to_text)
+
+
+def json(data: bytes) -> None:
+    """The same for JSON."""
+    both_ways(data, onnxwire.from_json, onnxwire.to_json)
+
+
+def both_ways(data, read, write) -> None:
+    ours, _ = chosen(data)
+    for options in ({}, {"ignore_unknown": True}):
+        try:
+            message = read(data[1:], type=ours, **options)
+        except onnxwire.Error:
+            continue
+        encoded = message.SerializeToString(deterministic=True)
+        assert read(write(message), type=ours).SerializeToString(deterministic=True) == encoded
+
+
+def schema(data: bytes) -> None:
+    """A table of messages, up to a zero byte, and bytes that are read by each of its classes."""
+    table, _, rest = data.partition(b"\0")
+    path = shared_folder() / "table.md"
+    path.write_bytes(table)
+    try:
+        loaded = onnxwire.load_schema(path)
+    except ValueError as error:
+        assert str(path) in str(error)
+        return
+    for cls in loaded.messages.values():
+        with contextlib.suppress(onnxwire.DecodeError):
+            wire.walk(cls.FromString(rest))
+
+
+def check(data: bytes) -> None:
+    """A model is checked, what is found is read and mended."""
+    with contextlib.suppress(onnxwire.DecodeError):
+        for problem in onnxwire.check(data):
+            str(problem)
+        model = ModelProto.FromString(data)
+        onnxwire.check(model)
+        with contextlib.suppress(onnxwire.Error):
+            onnxwire.rename_values(model, {"a": "b"})
+        model.SerializeToString()
+
+
+def external(data: bytes) -> None:
+    """A tensor is given the external data that records of key and value say, in a folder with two files."""
+    try:
+        entries = TensorProto.FromString(data)
+    except onnxwire.DecodeError:
+        return
+    folder = shared_folder()
+    model = ModelProto()
+    tensor = model.graph.initializer.add()
+    with contextlib.suppress(onnxwire.Error):
+        tensor.MergeFrom(entries)
+    tensor.data_location = TensorProto.EXTERNAL
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    with warnings.catch_warnings(), contextlib.suppress(onnxwire.Error):
+        warnings.simplefilter("ignore")
+        with onnxwire.load(path) as opened:
+            for info in onnxwire.tensors(opened):
+                str(info)
+            for problem in onnxwire.check(path):
+                str(problem)
+            bytes(opened.graph.initializer[0].numpy().reshape(-1).view("u1"))
+
+
+_folder: tempfile.TemporaryDirectory[str] | None = None
+
+
+def shared_folder() -> Path:
+    """A folder for the process, with a file of data and, outside of the model's own, one that must not be read."""
+    global _folder
+    if _folder is None:
+        _folder = tempfile.TemporaryDirectory()
+        (Path(_folder.name) / "model").mkdir()
+        (Path(_folder.name) / "outside").write_bytes(b"secret" * 100)
+        (Path(_folder.name) / "model" / "a").write_bytes(bytes(range(256)) * 20)
+    return Path(_folder.name) / "model"
+
+
+def packed(data: bytes) -> None:
+    """A run of varints gives the same numbers at every instruction level, and as plain Python."""
+    kinds = list(DTYPES)
+    kind, run = kinds[data[0] % len(kinds)] if data else kinds[0], data[1:]
+    wanted = [value_of(kind, raw) for raw in plain_decode(run)]
+    for level in packed_levels():
+        assert np.frombuffer(decode_packed(run, kind, level), DTYPES[kind]).tolist() == wanted
+
+
+def arrays(data: bytes) -> None:
+    """A tensor's elements are given to numpy, by DLPack and back, or refused."""
+    try:
+        tensor = TensorProto.FromString(data)
+        array = tensor.numpy()
+    except onnxwire.Error:
+        return
+    assert array.nbytes <= 8 * len(data) + 8 or array.size == 0 or array.dtype.hasobject
+    with contextlib.suppress(onnxwire.Error, BufferError):
+        assert np.from_dlpack(tensor).shape == array.shape
+    if not array.dtype.hasobject:
+        again = onnxwire.from_array(array, name="again")
+        assert again.numpy().tobytes() == array.tobytes()
+
+
+def tables(data: bytes) -> None:
+    """Every table of a model has the rows that its columns say, and a copy of the strings says the same."""
+    with contextlib.suppress(onnxwire.DecodeError):
+        for table in TABLES:
+            views, copies = (onnxwire.to_arrow(data, table, strings=kind) for kind in ("utf8_view", "utf8"))
+            assert repr(views.to_pydict()) == repr(copies.to_pydict())
+
+
+def chosen(data: bytes):
+    """Our class and the official one that the first byte names."""
+    return classes()[TYPES[data[0] % len(TYPES) if data else 0]]
+
+
+TARGETS = {
+    each.__name__: each
+    for each in (decode, encode, edits, closings, text, json, schema, check, external, packed, arrays, tables)
+}
+
+
+def run(name: str, data: bytes) -> None:
+    """Run a target on an input; an alarm ends what hangs."""
+    signal.alarm(60)
+    try:
+        TARGETS[name](data[:LONGEST])
+    finally:
+        signal.alarm(0)
+
+
+def seeds(name: str) -> list[bytes]:
+    """What a target begins with beside its corpus: bundled models, or the forms that they have."""
+    folder = Path(__import__("onnx").__file__).parent / "backend" / "test" / "data" / "simple"
+    models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
+    index = bytes([TYPES.index("onnx.ModelProto")])
+    if name in ("check", "tables"):
+        return models
+    if name in ("decode", "encode"):
+        return [index + data for data in models]
+    if name in ("text", "json"):
+        write = onnxwire.to_text if name == "text" else onnxwire.to_json
+        return [index + write(ModelProto.FromString(data)).encode() for data in models]
+    if name in ("arrays", "external"):
+        return [
+            tensor.SerializeToString() for data in models for tensor in OfficialModel.FromString(data).graph.initializer
+        ]
+    chance = random.Random(1)
+    if name == "packed":
+        return [bytes([kind]) + chance.randbytes(200) for kind in range(len(DTYPES))]
+    if name == "schema":
+        return [Path(__file__).parent.parent.joinpath("schema", "onnx-data.md").read_bytes() + b"\0" + models[0]]
+    return [chance.randbytes(200) for _ in range(40)]
+
+
+if __name__ == "__main__":
+    import sys
+
+    for path in sys.argv[2:]:
+        run(sys.argv[1], Path(path).read_bytes())
+        os.write(1, f"{path}: no fault\n".encode())

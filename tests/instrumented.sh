@@ -1,0 +1,38 @@
+#!/bin/sh
+# Builds the extension modules in a copy of the tree, in build/KIND, and runs Python on them with what comes after the
+# interpreter's name: `instrumented.sh KIND PYTHON ARGUMENTS`. The kinds:
+#   sanitize   ASan and UBSan, by gcc, with small limits (`onnxwire/engine/thresholds.h`)
+#   coverage   the same by clang, and counters of edges for libFuzzer (the package atheris)
+#   trace      each line is reported to sys.settrace
+# Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
+# is without them. Their reports go where pytest does not catch them.
+set -eu
+kind=$1
+python=$2
+shift 2
+root=$(cd "$(dirname "$0")/.." && pwd)
+target=$root/build/$kind
+mkdir -p "$target"
+find "$target" -type f ! -name '*.so' ! -name '*.c' ! -path '*/build/*' -delete
+(cd "$root" && tar cf - --exclude='*.so' --exclude='*.c' onnxwire schema tests examples docs setup.py pyproject.toml \
+    README.md CHANGELOG.md CONTRIBUTING.md DESIGN.md LICENSE) | (cd "$target" && tar xf -)
+cd "$target"
+preload=
+case $kind in
+sanitize)
+    export ONNXWIRE_SANITIZE=1
+    preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
+    ;;
+coverage)
+    export ONNXWIRE_SANITIZE=coverage CC="${CLANG:-clang}"
+    preload=$("$python" -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so
+    ;;
+trace)
+    export ONNXWIRE_TRACE=1
+    ;;
+esac
+"$python" setup.py -q build_ext --inplace
+# Python's own allocator hides overruns inside its arenas.
+LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=1 \
+    UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$target${PYTHONPATH:+:$PYTHONPATH} \
+    exec "$python" "$@"
