@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text
+from onnxwire.catalog.models import State
 from onnxwire.errors import SaveError, SourceError
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ _HIDDEN = "_unfinished-"
 class Group:
     """Some models that are in: the name of each with its state, and the file of each table with its rows.
 
-    models: what a model was when it was read, as numbers; None for one that could not be read.
+    models: the state of a model when it was read; None for one that could not be read.
     """
 
-    models: dict[str, list[int] | None]
+    models: dict[str, State | None]
     files: dict[str, tuple[str, int]]
 
     @property
@@ -67,7 +68,7 @@ class Dataset:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def models(self) -> dict[str, list[int] | None]:
+    def models(self) -> dict[str, State | None]:
         """Every model that is in, with what it was when it was read."""
         return {model: state for group in self.groups.values() for model, state in group.models.items()}
 
@@ -79,7 +80,7 @@ class Dataset:
                 counts[table] = counts.get(table, 0) + rows
         return dict(sorted(counts.items()))
 
-    def add(self, models: dict[str, list[int] | None], tables: dict[str, pa.Table]) -> None:
+    def add(self, models: dict[str, State | None], tables: dict[str, pa.Table]) -> None:
         """Put the rows of some models in."""
         group = Group(models, {name: (self._write(name, table), len(table)) for name, table in tables.items()})
         self._note({"add": [group.models, group.files]})
@@ -187,12 +188,18 @@ def _read_journal(file: Any) -> dict[str, Group]:
         groups.pop(entry.get("drop", ""), None)
         if "add" in entry:
             models, files = entry["add"]
-            group = Group(models, {name: (found, rows) for name, (found, rows) in files.items()})
+            states = {model: _state(found) for model, found in models.items()}
+            group = Group(states, {name: (found, rows) for name, (found, rows) in files.items()})
             groups[group.id] = group
     if file.writable():
         file.truncate(sound)
         file.seek(0, os.SEEK_END)
     return groups
+
+
+def _state(found: list[Any] | None) -> State | None:
+    """A state of the journal; None for one that another version wrote, so that the model is read again."""
+    return State(*found) if found is not None and len(found) == len(State._fields) else None
 
 
 def _strings(items: set[str]) -> Any:

@@ -14,17 +14,14 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.catalog.read import Task, failure, read_models
+from onnxwire.catalog.read import Result, Task, failure, join_results, read_models
 from onnxwire.errors import FieldValueError, MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import pyarrow as pa
-
-    Result = dict[str, "pa.Table"]
-
 _ATTEMPTS = 3
+_LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
 _AHEAD = 2  # tasks a worker that are under way or waiting for their turn
 
 
@@ -35,7 +32,7 @@ class WorkerLost(Exception):
 def run_tasks(
     tasks: Iterable[Task], engine: str, address: str | None = None, workers: int | None = None
 ) -> Iterator[tuple[Task, Result]]:
-    """Read tasks with an engine: "local", "dask" or "ray"; gives each with its tables, in their order.
+    """Read tasks with an engine: "local", "dask" or "ray"; gives each with its result, in their order.
 
     address: of dask's scheduler or of a Ray cluster. workers: processes of the local engine, by default one a core.
     Raises MissingPackageError without the engine's package.
@@ -98,18 +95,14 @@ def _submit(pool: ProcessPoolExecutor, task: Task) -> Any:
 
 def read_apart(task: Task) -> Result:
     """Read each model in a process of its own; one that ends its process is a failure."""
-    import pyarrow as pa
-
-    parts: dict[str, list[pa.Table]] = {}
+    results = []
     for model in task.models:
         with _pool(1) as pool:
             try:
-                found = pool.submit(read_models, task._replace(models=(model,))).result()
+                results.append(pool.submit(read_models, task._replace(models=(model,))).result())
             except BrokenProcessPool:
-                found = failure(model, WorkerLost("each process that read it ended; it may need more memory"))
-        for name, table in found.items():
-            parts.setdefault(name, []).append(table)
-    return {name: pa.concat_tables(tables) for name, tables in parts.items()}
+                results.append(failure(model, WorkerLost(_LOST)))
+    return join_results(results)
 
 
 def _in_order(

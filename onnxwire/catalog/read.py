@@ -1,4 +1,4 @@
-"""The rows of a catalog for some models: one function from paths to Arrow tables, which every engine runs."""
+"""The rows of a catalog for some models: one function from sources to Arrow tables, which every engine runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.arrow.many import plain_text, with_model
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
-from onnxwire.errors import Error
+from onnxwire.catalog.models import column_text, file_states
+from onnxwire.errors import Error, SourceError
+from onnxwire.io.remote.address import is_address
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
+    from onnxwire.catalog.models import FileState
     from onnxwire.messages import ModelProto
 
 _ARROW_TYPES = {"string": "string", "int64": "int64", "int32": "int32", "bool": "bool"}
@@ -29,63 +34,94 @@ _AS_THEY_ARE = {"models": "model", "values": "values", "metadata": "metadata", "
 NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
 """The tables of a catalog."""
 
-_PIECE = 1 << 22  # bytes of a payload that are hashed at a time
+_PIECE = 1 << 22  # bytes of a payload that are read and hashed at a time
+_AT_ONCE = 8  # models on servers that are read at once, most of the time of which is waiting
 
 
-class Task(namedtuple("Task", ("models", "hashes", "checks"))):
-    """Some models to read. hashes: whether payloads are read and hashed; checks: whether the rules are run."""
+class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), defaults=(False, False, None))):
+    """Some models to read, by their sources.
+
+    hashes: whether payloads are read and hashed; checks: whether the rules are run. options: storage_options.
+    """
 
     __slots__ = ()
     models: tuple[str, ...]
     hashes: bool
     checks: bool
+    options: Mapping[str, Any] | None
 
 
-def read_models(task: Task) -> dict[str, pa.Table]:
-    """The tables of some models, each row with its model, in their order; of one that can't be read a failure.
+class Result(namedtuple("Result", ("tables", "files"))):
+    """What was read of some models: tables with a row at least, and the states of external files by model.
 
-    Tables without a row are left out.
+    The states, by location, are as of `file_states`, and from before the models were read.
     """
+
+    __slots__ = ()
+    tables: dict[str, pa.Table]
+    files: dict[str, dict[str, FileState | None]]
+
+
+def read_models(task: Task) -> Result:
+    """The tables of some models, each row with its model, in their order; of one that can't be read a failure."""
+    remote = [model for model in task.models if is_address(model)]
+    if len(remote) < 2:
+        return join_results([_read_or_fail(model, task) for model in task.models])
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return join_results(list(pool.map(lambda model: _read_or_fail(model, task), task.models)))
+
+
+def join_results(results: list[Result]) -> Result:
+    """One result of several, in their order."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}
-    for model in task.models:
-        try:
-            tables = read_model(model, task.hashes, task.checks)
-        except Exception as error:  # whatever a file does to a reader, the others are read
-            tables = failure(model, error)
-        for name, table in tables.items():
-            if table.num_rows:
-                parts.setdefault(name, []).append(table)
+    files: dict[str, dict[str, FileState | None]] = {}
+    for result in results:
+        files |= result.files
+        for name, table in result.tables.items():
+            parts.setdefault(name, []).append(table)
     # In one piece: hundreds of small ones take longer to carry and to write.
-    return {name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}
+    return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, files)
 
 
-def failure(model: str, error: BaseException) -> dict[str, pa.Table]:
-    """The tables of a model that can't be read."""
+def failure(model: str, error: BaseException) -> Result:
+    """The result of a model that can't be read."""
     row = {"error": type(error).__name__, "reason": str(error)}
-    return {"failures": with_model(model, _table("failures", [row]))}
+    return Result({"failures": with_model(column_text(model), _table("failures", [row]))}, {})
 
 
-def read_model(path: str, hashes: bool = False, checks: bool = False) -> dict[str, pa.Table]:
-    """The tables of one model. Raises what `load` and `check` raise."""
+def _read_or_fail(model: str, task: Task) -> Result:
+    try:
+        return _read(model, task)
+    except Exception as error:  # whatever a file does to a reader, the others are read
+        return failure(model, error)
+
+
+def _read(model: str, task: Task) -> Result:
     import pyarrow as pa
 
     from onnxwire.io.load import load
 
-    with load(path) as message:
+    with load(model, storage_options=task.options if is_address(model) else None) as message:
         tables: dict[str, pa.Table] = {}
         for name, table in _AS_THEY_ARE.items():
             tables[name] = pa.table(ArrowTable(columns_of(message, TABLES[table], True)))
         tables["operators"] = _table("operators", _operators(message))
-        tables["tensors"] = _with_extras(tables["tensors"], message, hashes)
-        if checks:
+        locations = tables["tensors"]["location"].drop_null().unique().to_pylist()
+        states = file_states([(model, location) for location in locations], task.options)
+        files = {location: state for (_, location), state in states.items()}
+        tables["tensors"] = _with_extras(tables["tensors"], message, files, task.hashes)
+        if task.checks:
             from onnxwire.checker import check
 
             keys = [name for name, _ in _OF_A_MODEL["problems"]]
             rows = [{key: getattr(problem, key) for key in keys} for problem in check(message)]
             tables["problems"] = _table("problems", rows)
-    return {name: with_model(path, table) for name, table in tables.items()}
+    text = column_text(model)
+    return Result({name: with_model(text, table) for name, table in tables.items() if len(table)}, {model: files})
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
@@ -122,12 +158,12 @@ def _plain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _with_extras(table: pa.Table, message: ModelProto, hashes: bool) -> pa.Table:
+def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileState | None], hashes: bool) -> pa.Table:
     """The tensors with the hashes of their payloads, and whether the file that they are in is missing."""
     import pyarrow as pa
 
     locations = table["location"].to_pylist()
-    missing = {known: _is_missing(message, known) for known in dict.fromkeys(locations) if known is not None}
+    missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
         from onnxwire.io.index import find_tensors
@@ -137,27 +173,52 @@ def _with_extras(table: pa.Table, message: ModelProto, hashes: bool) -> pa.Table
     return table.append_column("hash", digests).append_column("missing", is_missing)
 
 
-def _is_missing(message: ModelProto, location: str) -> bool:
-    files = message._document.files
-    if files is None:
+def _is_missing(message: ModelProto, location: str, files: dict[str, FileState | None]) -> bool:
+    if location not in files:
+        message._document.files.open(location)  # raises what speaks against it, which is another thing than missing
+        return False
+    if files[location] is None or message._document.files is None:
         return True
+    if message._document.memory is not None:
+        return False
     try:
-        with files.look_at(location):
+        with message._document.files.look_at(location):
             return False
     except (Error, OSError):
         return True
 
 
 def _hash(tensor: Any) -> str | None:
-    """XXH3-128 of a payload as raw_data has it, in hexadecimal digits; None where there is none that can be read."""
+    """XXH3-128 of a payload as raw_data has it, in hexadecimal digits; None where there is none that can be read.
+
+    Raises SourceError where a server does not give it.
+    """
     from xxhash import xxh3_128
 
-    try:
-        payload = tensor.raw_view
-    except (Error, OSError):
-        return None
+    from onnxwire.tensor.storage import Storage
+
     digest = xxh3_128()
-    with payload:
-        for start in range(0, len(payload), _PIECE):
-            digest.update(payload[start : start + _PIECE])
-    return str(digest.hexdigest())
+    try:
+        storage = Storage(tensor)
+        if storage.source is None:
+            digest.update(storage.payload())
+            return str(digest.hexdigest())
+        file, start = storage.source
+        size = storage.data_type.count_bytes(storage.count)
+        if file.memory is not None:
+            for chunk in file.memory.source.chunks(start, start + size):
+                digest.update(chunk)
+            return str(digest.hexdigest())
+        # Read rather than mapped: what is cut meanwhile is an error then, not the end of the process.
+        buffer = memoryview(bytearray(min(size, _PIECE)))
+        for first in range(0, size, _PIECE):
+            piece = buffer[: size - first]
+            file.read_into(start + first, piece)
+            digest.update(piece)
+        return str(digest.hexdigest())
+    except SourceError as error:
+        if tensor._document.memory is not None and not isinstance(error, FileNotFoundError):
+            raise  # a server may answer in the next run
+        return None
+    except Error:
+        return None

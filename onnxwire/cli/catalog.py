@@ -22,6 +22,7 @@ examples:
   onnxwire catalog models/ -o catalog
   onnxwire catalog 'zoo/**/*.onnx' extra.onnx -o catalog --hash --check
   onnxwire catalog models/ -o catalog --prune            drop the models whose files are gone
+  onnxwire catalog s3://bucket/zoo/ 's3://other/**/decoder*.onnx' https://host/model.onnx -o catalog
   onnxwire catalog models/ -o catalog --engine dask --scheduler tcp://10.0.0.1:8786
   onnxwire catalog models/ -o catalog --engine ray --address auto
   onnxwire sql catalog "select distinct model from operators where type = 'Loop'"
@@ -34,7 +35,8 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "catalog", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("sources", metavar="PATH", nargs="+", help="a file, a pattern, or a folder, of which each .onnx file is read")
+    text = "a file, a folder, of which each .onnx file is read, a pattern, or an address of one of these"
+    add("sources", metavar="SOURCE", nargs="+", help=text)
     add("-o", "--output", metavar="DIR", required=True, help="the folder of the catalog")
     add("--engine", choices=("local", "dask", "ray"), default="local", help="what reads; by default processes here")
     add("--scheduler", metavar="ADDRESS", help="with --engine dask: of its scheduler")

@@ -100,6 +100,7 @@ class State:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets, of which the second would wait for an answer
 
     def log_message(self, *args: object) -> None:
         pass

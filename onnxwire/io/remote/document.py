@@ -52,7 +52,7 @@ class Origin:
                 errno.EINVAL, "with store=, give the file's name in the store", parse_address(source).shown
             )
         else:
-            self.address = Address("", source.rpartition("/")[0], source, source)
+            self.address = Address("", "", source, source)
         self.store = store
 
     def open(self) -> RemoteFile:
@@ -61,13 +61,7 @@ class Origin:
 
     def beside(self, location: str) -> RemoteFile:
         """Open a file at a location, which was checked."""
-        address = self.address
-        if address.scheme:
-            address = address.beside(location)
-        else:
-            names = [name for name in location.split("/") if name not in ("", ".")]
-            key = "/".join([address.folder, *names] if address.folder else names)
-            address = Address("", address.folder, key, key)
+        address = self.address.beside(location)
         return RemoteFile(reader_of(self.store, address.key), address.shown, self)
 
     @property

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 from collections import namedtuple
+from contextlib import suppress
+from datetime import timedelta
+from operator import itemgetter
 
 from onnxwire.errors import SourceError
 from onnxwire.io.remote.address import without_secrets
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 
 _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
+_KEPT = 8  # stores
+_STORES: dict[Any, Any] = {}
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
 
 
@@ -58,31 +64,57 @@ class RangeError(Exception):
     """A server that does not answer a request for a range with one."""
 
 
-def _version(meta: Mapping[str, Any]) -> Version:
+def version_of(meta: Mapping[str, Any]) -> Version:
+    """The version that a store's description of a file tells."""
     return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
 
 
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
-    """The store of an address's folder. Raises SourceError where there is no library for it or it takes no such."""
+    """The store of an address's root. Raises SourceError where there is no library for it or it takes no such.
+
+    Those that were made last are given again, to the same process for the same options in the same environment: to make
+    one takes longer than to read a small file.
+    """
     if address.scheme not in _SCHEMES:
         raise SourceError(
             errno.EPROTONOSUPPORT,
             f"{address.scheme}:// is none of {', '.join(_SCHEMES)}; give a file system of fsspec with store=",
             address.shown,
         )
+    known = _frozen({"root": address.root, "options": options or {}, "process": os.getpid(), **os.environ})
+    store = _STORES.pop(known, None) if known is not None else None
+    if store is None:
+        store = _make_store(address, options)
+    if known is not None:
+        _STORES[known] = store
+        if len(_STORES) > _KEPT:
+            with suppress(StopIteration, KeyError):  # another thread was there first
+                del _STORES[next(iter(_STORES))]
+    return store
+
+
+def _frozen(value: Any) -> Any:
+    """Options as a key; None where they hold what can't be compared, such as a provider of credentials."""
+    if value is None or isinstance(value, str | int | float | timedelta):
+        return repr(value)
+    if isinstance(value, dict):
+        items = [(str(key), _frozen(item)) for key, item in value.items()]
+        return None if any(item is None for _, item in items) else tuple(sorted(items, key=itemgetter(0)))
+    return None
+
+
+def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     try:
         from obstore.store import from_url
     except ImportError:
         raise SourceError(errno.EPROTONOSUPPORT, _INSTALL, address.shown) from None
-    from datetime import timedelta
-
     chosen = dict(options or {})
     # The library would go on for three minutes.
     chosen.setdefault("retry_config", {"max_retries": 6, "retry_timeout": timedelta(seconds=60)})
     if address.scheme == "http":
         chosen["client_options"] = {"allow_http": True, **chosen.get("client_options", {})}
     try:
-        return from_url(address.folder, **chosen)
+        return from_url(address.root, **chosen)
     except Exception as error:
         # Which may hold what was given.
         reason = f"no store can be made of the address and storage_options= ({type(error).__name__})"
@@ -122,11 +154,11 @@ class _Obstore:
             if type(error).__name__ == "NotSupportedError":
                 raise RangeError from None
             raise
-        return data, _version(answer.meta)
+        return data, version_of(answer.meta)
 
     async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
         answer = await self._store.get_async(self._key)
-        version = _version(answer.meta)
+        version = version_of(answer.meta)
         return (None if version.size > limit else await answer.bytes_async()), version
 
 
@@ -162,7 +194,7 @@ class _Ranges(_Threaded):
         self._key = key
 
     def look(self) -> Version:
-        return _version(self._store.head(self._key))
+        return version_of(self._store.head(self._key))
 
     def get(self, start: int, end: int) -> Buffer:
         return self._store.get_range(self._key, start=start, end=end)  # type: ignore[no-any-return]

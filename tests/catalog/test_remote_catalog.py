@@ -1,0 +1,204 @@
+"""Catalogs of models on servers: what is in them, what is asked for, and what a later run does not read again."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import onnxwire
+from onnxwire import catalog
+from onnxwire.catalog.dataset import files_of
+
+pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("xxhash")
+pytest.importorskip("obstore")
+
+from object_server import LATENCY, ObjectServer, Pieces  # noqa: E402
+from served_models import model  # noqa: E402
+
+MIB = 1 << 20
+
+
+def whole(pieces):
+    return pieces.read(0, pieces.size)
+
+
+def rows(folder, table):
+    found = [row for file in files_of(str(folder)).get(table, []) for row in pq.read_table(file).to_pylist()]
+    return sorted(found, key=lambda row: row["model"])
+
+
+def everything(folder, start):
+    """All rows, without what the names of models begin with."""
+    return {
+        table: [row | {"model": row["model"].removeprefix(start)} for row in rows(folder, table)]
+        for table in files_of(str(folder))
+    }
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    """A folder of models: three of their own, one with its weights in another file, and one without that file."""
+    folder = tmp_path / "zoo"
+    (folder / "below").mkdir(parents=True)
+    for number in range(3):
+        (folder / "below" / f"a {number}.onnx").write_bytes(whole(model([100, 2000 + number])))
+    message = onnxwire.ModelProto.FromString(whole(model([5000, 70_000])))
+    onnxwire.save(message, folder / "with.onnx", external="with.data")
+    onnxwire.save(message, folder / "without.onnx", external="without.data")
+    (folder / "without.data").unlink()
+    return folder
+
+
+def served(folder):
+    """The files of a folder for a server."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Options of a store of an S3 server with a bucket."""
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
+    yield {
+        "endpoint": f"http://{host}:{port}",
+        "region": "us-east-1",
+        "access_key_id": "key",
+        "secret_access_key": "hunter2",
+        "client_options": {"allow_http": True},
+    }
+    server.stop()
+
+
+def test_models_on_a_server_have_the_rows_that_they_have_on_a_disk(zoo, tmp_path):
+    catalog.build([zoo], tmp_path / "local", hash=True, check=True, workers=1)
+    with ObjectServer(served(zoo)) as server:
+        addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
+        summary = catalog.build(addresses, tmp_path / "out", hash=True, check=True, workers=2)
+        start = f"{server.url}/"
+    assert (summary.read, summary.failures) == (5, {})
+    found, wanted = everything(tmp_path / "out", start), everything(tmp_path / "local", f"{zoo}/")
+    for table in wanted:
+        if table != "problems":  # which speak of the path
+            assert found[table] == wanted[table], table
+    assert [row["rule"] for row in found["problems"]] == [row["rule"] for row in wanted["problems"]]
+    assert {row["missing"] for row in found["tensors"] if row["model"] == "without.onnx"} == {True}
+
+
+def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
+    pieces = model([20 * MIB] * 4, nodes=200)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server:
+        catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1)
+        assert server.state.sent < MIB
+        assert len(server.state.requests) <= 16
+        server.state.reset()
+        catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1, hash=True)
+        assert server.state.sent < pieces.size * 1.05
+    assert len({row["hash"] for row in rows(tmp_path / "out", "tensors")}) == 1  # all are of one pattern
+
+
+def test_what_has_its_etag_is_not_read_again(zoo, tmp_path):
+    out = tmp_path / "out"
+    with ObjectServer(served(zoo)) as server:
+        addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
+        catalog.build(addresses, out, workers=1)
+        server.state.reset()
+        summary = catalog.build(addresses, out, workers=1)
+        assert (summary.read, summary.unchanged) == (0, 5)
+        # A byte of each model, and of the external file that is there.
+        assert (len(server.state.requests), server.state.sent) == (7, 6)
+        server.state.etag = '"two"'
+        assert catalog.build(addresses, out, workers=1).read == 5
+        server.state.etag = None
+        assert catalog.build(addresses, out, workers=1).read == 5
+        assert catalog.build(addresses, out, workers=1).unchanged == 5  # by the time
+        server.state.modified = "Tue, 03 Jun 2025 10:00:00 GMT"
+        assert catalog.build(addresses, out, workers=1).read == 5
+
+
+def test_external_files_that_come_or_change_are_seen(zoo, tmp_path):
+    out = tmp_path / "out"
+    files = served(zoo)
+    with ObjectServer(files) as server:
+        address = f"{server.url}/without.onnx"
+        catalog.build([address], out, workers=1, hash=True)
+        assert {(row["missing"], row["hash"]) for row in rows(out, "tensors") if row["location"]} == {(True, None)}
+        server.state.files["/without.data"] = Pieces(files["with.data"])
+        assert catalog.build([address], out, workers=1, hash=True).read == 1
+        assert all(row["hash"] and not row["missing"] for row in rows(out, "tensors") if row["location"])
+        assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
+
+
+def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with ObjectServer(served(zoo)) as server:
+        addresses = [f"{server.url}/with.onnx", f"{server.url}/none.onnx", zoo / "without.onnx", tmp_path / "none.onnx"]
+        summary = catalog.build(addresses, out, workers=1)
+        assert summary.read == 2
+        assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
+        assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
+        assert len(rows(out, "failures")) == 2
+        # What is gone is dropped; what a server does not tell is kept.
+        del server.state.files["/with.onnx"]
+        server.state.fault = {len(server.state.requests): "403"}
+        assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 2
+        assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
+    assert [Path(row["model"]).name for row in rows(out, "models")] == ["without.onnx"]
+    assert "failures" not in files_of(str(out))
+
+
+def test_no_credential_is_in_a_catalog(zoo, tmp_path):
+    out = tmp_path / "out"
+    with ObjectServer(served(zoo)) as server:
+        host = server.url.removeprefix("http://")
+        signed = f"http://user:hunter2@{host}/with.onnx?signature=hunter2"
+        summary = catalog.build([signed, f"http://{host}/?signature=hunter2"], out, workers=1)
+        assert summary.read == 1
+        assert [row["model"] for row in rows(out, "models")] == [f"{server.url}/with.onnx"]
+        assert catalog.build([signed], out, workers=1).unchanged == 1
+        both = [f"{server.url}/with.onnx?id=1", f"{server.url}/with.onnx?id=2"]
+        assert "differ only" in next(iter(catalog.build(both, tmp_path / "both", workers=1).failures.values()))
+    assert not [path for path in out.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+    assert "hunter2" not in str(summary)
+
+
+def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
+    from obstore.store import from_url
+
+    store = from_url("s3://bucket", **s3)
+    for name, data in served(zoo).items():
+        store.put(f"zoo/{name}", data)
+    store.put("zoo of others/x.onnx", b"")
+    start = "s3://bucket/zoo/"
+    below = [f"{start}below/a {number}.onnx" for number in range(3)]
+    cases = {
+        "s3://bucket/zoo/": [*below, f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://bucket/zoo": [*below, f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://bucket/zoo/*.onnx": [f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://bucket/**/a ?.onnx": below,
+        "s3://bucket/zoo/below/a [12].onnx": below[1:],
+        "s3://bucket/zoo/with.onnx": [f"{start}with.onnx"],
+    }
+    for number, (source, wanted) in enumerate(cases.items()):
+        out = tmp_path / str(number)
+        summary = catalog.build([source], out, workers=1, storage_options=s3)
+        assert not summary.failures
+        assert [row["model"] for row in rows(out, "models")] == wanted, source
+        # The list and the answer of a file tell the same.
+        assert catalog.build(wanted, out, workers=1, storage_options=s3).unchanged == len(wanted)
+    for source in ("s3://bucket/none/", "s3://bucket/none", "s3://bucket/zoo/*.onn", "s3://no-such-bucket/"):
+        with pytest.raises(onnxwire.SourceError):
+            catalog.build([source], tmp_path / "none", storage_options=s3)
+    assert not (tmp_path / "none").exists()
+
+
+def test_servers_that_list_nothing_say_so(zoo, tmp_path):
+    with ObjectServer(served(zoo)) as server:
+        for source in (f"{server.url}/", f"{server.url}/*.onnx"):
+            with pytest.raises(onnxwire.SourceError, match="does not say which files"):
+                catalog.build([source], tmp_path / "out")
