@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.operators import load_operators
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
+from onnxwire.checker.payload_values import LARGEST
 from onnxwire.engine.message import Message
+from onnxwire.engine.records import payload_at
+from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
 from onnxwire.io.load import load
 from onnxwire.io.save import encoded_document
-from onnxwire.messages import ModelProto
+from onnxwire.io.source import open_document
+from onnxwire.messages import ModelProto, TensorProto
 
 if TYPE_CHECKING:
     import os
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.operators import Operators
     from onnxwire.io.source import Source
+
+_LARGE = 1 << 26  # bytes of a message that is not encoded as it is
 
 
 def check(
@@ -62,8 +69,27 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
     is_whole = document.root is message.__class__ and message.ByteSize() == len(document)
     if is_whole and not document.is_edited:
         return Facts(document, message.__class__, ir_version, checksums, operators=operators)
-    encoded = encoded_document(message, False)
+    encoded = encoded_document(_without_weights(message), False)
     return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)
+
+
+def _without_weights(message: Message) -> Message:
+    """The message, or where it is large a copy whose weights are holes: no rule reads them, and nothing copies them."""
+    if message.ByteSize() < _LARGE:
+        return message
+    copy = type(message)()
+    copy.CopyFrom(message)
+    weights = [
+        (tensor, len(payload))
+        for _, tensor in Search(copy, [TensorProto])
+        if (payload := tensor._payload("raw_data")) is not None and len(payload) > LARGEST
+    ]
+    with tempfile.TemporaryFile() as file:
+        file.truncate(max((length for _, length in weights), default=1))
+        hole = open_document(file)
+    for tensor, length in weights:
+        tensor._share("raw_data", memoryview(payload_at(hole, 0, length)))
+    return copy
 
 
 def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:

@@ -11,13 +11,14 @@ import os
 import re
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from onnxwire.analysis.diff import diff
+from onnxwire.checker import Problem, check
 from onnxwire.checker.problems import Problems
-from onnxwire.checker.run import check
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError, StaleError
 from onnxwire.io.save import save
@@ -31,6 +32,7 @@ KEPT = 8
 MOST_CHANGES = 10_000
 MOST_OF_A_RULE = 1_000
 """Breaches of one rule that are looked at."""
+_TOLD = ("error", "warning")
 MOST_SHOWN = 200
 """Problems, and differences, of one answer."""
 
@@ -66,7 +68,7 @@ class Edits:
         self._done = 0  # of the changes, how many are made; the rest were undone
         self._saved = 0  # how many were made when it was saved; -1 where that state can't be had again
         self._states: dict[int, Message] = {0: original}  # by how many changes are made
-        self._known: dict[str, int] | None = None
+        self._known: _Tally | None = None
         self._checked: _Checked | None = None
 
     @property
@@ -179,19 +181,29 @@ class Edits:
         if not isinstance(message, ModelProto) or message is self.original:
             return _Checked(revision, [], 0, 0)
         if self._known is None:
-            self._known = _tally(_problems_of(self.original))
-        left = dict(self._known)
+            self._known = _Tally(check(self.original, select=_TOLD, limit=MOST_OF_A_RULE))
+        known = self._known
+        problems = check(message, select=_TOLD, limit=MOST_OF_A_RULE)
+        left = Counter(known.keys)
         rows: list[dict[str, Any]] = []
         total = 0
-        for problem in _problems_of(message):
+        for problem in problems:
             key = _key(problem)
-            if left.get(key, 0):
+            if left[key] > 0 or problem.rule in known.omitted:
                 left[key] -= 1
                 continue
             total += 1
             if len(rows) < MOST_SHOWN:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
-        return _Checked(revision, rows, total, sum(left.values()))
+        # Where one rule is broken so often that not all breaches are kept, they are counted only.
+        for rule, before in known.omitted.items():
+            more = problems.omitted.get(rule, 0) - before
+            if more > 0:
+                total += more
+                text = f"it is broken {more:,} times more often than in the file"
+                rows.append({"rule": rule, "severity": "warning", "path": "", "message": text})
+        gone = sum(count for key, count in left.items() if count > 0 and key.partition("\n")[0] not in known.omitted)
+        return _Checked(revision, rows, total, gone)
 
     def differences(self) -> dict[str, Any]:
         """Compare the present state with the file as it was opened.
@@ -300,18 +312,15 @@ def _with_warnings(call: Callable[[], Any]) -> tuple[Any, list[str]]:
     return result, [str(warning.message) for warning in caught]
 
 
-def _problems_of(model: Message) -> Problems:
-    return check(model, limit=MOST_OF_A_RULE)
+class _Tally:
+    """The problems of the file: how many of each key, and by rule how many more there are than are kept."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.keys = Counter(map(_key, problems))
+        self.omitted = problems.omitted
 
 
-def _tally(problems: Problems) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for problem in problems:
-        key = _key(problem)
-        counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
-def _key(problem: Any) -> str:
-    """What a problem is, wherever the elements before it moved it."""
-    return re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
+def _key(problem: Problem) -> str:
+    """What a problem is, wherever the elements before it moved it, and whatever numbers are told of it."""
+    text = re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
+    return re.sub(r"(?<![\w.'/])\d[\d,]*(?![\w'/])", "0", text)
