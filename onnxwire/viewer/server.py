@@ -227,7 +227,9 @@ class Handler(BaseHTTPRequestHandler):
         if name == "drop":
             return self._answer(lambda: self._keep_drop(edits, length))
         body = self.rfile.read(length)
-        self.close_connection = len(body) < length
+        if len(body) < length:
+            return self._refuse(HTTPStatus.BAD_REQUEST, "what was sent did not arrive whole")
+        self.close_connection = False
         self._answer(lambda: self._act(edits, name, body))
 
     def _action(self) -> str:

@@ -5,41 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import json
-import os
-import shutil
-import time
 from pathlib import Path
 
 import onnx
 import pytest
+from browser import Page, from_keys, needs_browser, start_driver
 from onnx import helper
 from view_process import end, serving
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium")),
-    reason="needs Chromium, its driver and selenium",
-)
+pytestmark = needs_browser
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
-]  # fmt: skip
-
-
-def start_driver(*more):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, *more]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options, Service(DRIVER))
 
 
 @pytest.fixture(scope="module")
@@ -47,76 +23,6 @@ def driver(tmp_path_factory):
     driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
     yield driver
     driver.quit()
-
-
-class Page:
-    """The page of a model, as a person uses it."""
-
-    def __init__(self, driver, process):
-        self.driver = driver
-        self.process = process
-        self.address = process.stdout.readline().strip()
-        driver.get_log("browser")
-        driver.get_log("performance")
-        driver.get(self.address)
-        self.wait(lambda: driver.execute_script("return document.body.dataset.ready"))
-
-    def wait(self, condition, seconds=30, is_calm=True):
-        """Wait until a condition is true; what it is then. What a page that is to be calm complains of ends it."""
-        from selenium.common.exceptions import WebDriverException
-
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            # An element may be gone before it is looked at.
-            with contextlib.suppress(WebDriverException):
-                found = condition()
-                if found:
-                    return found
-                trouble = [element.text for element in self.all("#trouble:not([hidden])")]
-                assert not (is_calm and trouble)
-            time.sleep(0.05)
-        raise AssertionError(f"not there after {seconds} seconds: {self.one('body').text}")
-
-    def all(self, selector):
-        return self.driver.find_elements("css selector", selector)
-
-    def one(self, selector, text=""):
-        """The first element that is there, with the text in it."""
-        return self.wait(lambda: next((found for found in self.all(selector) if text in found.text), None))
-
-    def texts(self, selector):
-        return self.wait(lambda: [found.text for found in self.all(selector)])
-
-    def title(self, text):
-        """Wait for details with the heading, which is an operator or a name."""
-        return self.wait(lambda: text in [found.text for found in self.all("#details .head > *")])
-
-    def press(self, *keys):
-        from selenium.webdriver.common.action_chains import ActionChains
-
-        ActionChains(self.driver).send_keys(*keys).perform()
-
-    def search(self, words):
-        """Search by the keys alone, until what is found is listed."""
-        self.press("/")
-        self.wait(lambda: self.driver.switch_to.active_element.get_attribute("id") == "search")
-        self.press(words)
-        self.one("#found", "found")
-
-    @property
-    def focused(self):
-        return self.driver.switch_to.active_element
-
-    def requests(self):
-        """The addresses of all requests that the browser sent since the page was opened."""
-        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
-        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-
-    def memory(self):
-        """The memory of the server, in MB: all, and without what is mapped from files."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        values = dict(line.split(":", 1) for line in lines)
-        return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]
 
 
 @pytest.fixture
@@ -139,12 +45,6 @@ def page(open_page):
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
     assert errors == []
-
-
-def from_keys(name):
-    from selenium.webdriver.common.keys import Keys
-
-    return getattr(Keys, name)
 
 
 def see_node_and_weight(page, search, operator, neighbour):
