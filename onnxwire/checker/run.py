@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.operators import load_operators
+from onnxwire.checker.payload_values import LARGEST
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
-from onnxwire.checker.payload_values import LARGEST
 from onnxwire.engine.message import Message
 from onnxwire.engine.records import payload_at
 from onnxwire.engine.search import Search

@@ -114,7 +114,7 @@ export async function takeFile(file) {
 /** A card that takes a file for a tensor. */
 export function dropCard() {
   if (!session.is_editable) return null;
-  const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1 });
+  const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
   input.addEventListener("change", () => input.files[0] && takeFile(input.files[0]).catch(told));
   return html("section", { class: "card drop", "aria-label": "Replace the tensor" },
     html("button", { type: "button", class: "step", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,

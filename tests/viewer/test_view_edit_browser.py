@@ -1,0 +1,507 @@
+"""Editing in the page of `onnxwire view --edit`, in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import importlib.util
+import json
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from browser import Page, from_keys, needs_browser, start_driver
+from onnx import numpy_helper
+from view_process import end, serving
+
+pytestmark = needs_browser
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = EXAMPLES / "digits_cnn.onnx"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    yield driver
+    driver.quit()
+
+
+class EditPage(Page):
+    """The page of a model that is edited."""
+
+    def go(self, place, title=None):
+        self.driver.execute_script("location.hash = arguments[0]", place)
+        self.wait(lambda: title is None or title in [found.text.strip() for found in self.all("#details .head > *")])
+
+    def click(self, selector, text=""):
+        self.wait(lambda: self.one(selector, text).click() is None)
+
+    def fill(self, **values):
+        """Fill the form that is open, and send it."""
+        for name, value in values.items():
+            element = self.one(f"form.editing [name={name}]")
+            if element.tag_name == "select":
+                element.find_element("xpath", f".//option[.={json.dumps(value)}]").click()
+            elif element.get_attribute("type") == "checkbox":
+                if element.is_selected() != value:
+                    element.click()
+            else:
+                element.clear()
+                element.send_keys(value)
+        self.click("form.editing [type=submit]")
+
+    def edit(self, control, **values):
+        """Open the form of a control, fill it, and wait until the change is made."""
+        done = self.done
+        self.click(f"[data-key={json.dumps(control)}]")
+        self.fill(**values)
+        self.wait(lambda: self.done == done + 1)
+
+    def hold(self, key, *held):
+        """Press a key while others are held."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        chain = ActionChains(self.driver)
+        for one in held:
+            chain.key_down(from_keys(one))
+        chain.send_keys(key)
+        for one in held:
+            chain.key_up(from_keys(one))
+        chain.perform()
+
+    @property
+    def done(self):
+        """How many changes the page says are made."""
+        words = self.one("#changes").text.split()
+        return 0 if words[0] == "No" else int(words[0])
+
+    def ask(self, question):
+        """The server's answer to a question of the page."""
+        return self.driver.execute_async_script(
+            """
+            const done = arguments[arguments.length - 1];
+            const key = sessionStorage.getItem('onnxwire key');
+            fetch('api/' + arguments[0], { headers: { 'X-Onnxwire-Key': key } }).then((r) => r.json()).then(done);
+            """,
+            question,
+        )
+
+
+@pytest.fixture
+def open_page(driver):
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            return EditPage(driver, stack.enter_context(serving(*arguments, "--no-browser")))
+
+        yield start
+        # So that the next page does not ask whether this one may go.
+        driver.get("about:blank")
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    return path
+
+
+@pytest.fixture
+def page(open_page, path):
+    page = open_page(path, "--edit")
+    yield page
+    errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
+    # What was refused on purpose is an answer of 4xx, and a server that was ended answers nothing.
+    expected = ("status of 4", "ERR_CONNECTION_REFUSED")
+    assert [entry for entry in errors if not any(text in entry["message"] for text in expected)] == []
+
+
+def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_package(page, path):
+    page.go("node=graph.node[4]", "Relu")
+    page.edit("operator graph.node[4].op_type", value="Gelu")
+    page.title("Gelu")
+    # A Gelu takes an attribute, and the opset of this model has it; one that it has not is told at the node.
+    page.edit("Add an attribute", name="nonsense", type="INTS", value="[1, 2]")
+    page.one(".problems .problem-line", "nonsense")
+    page.one("#changes", "new problem")
+    page.click("#undo")
+    page.wait(lambda: page.done == 1 and not page.all(".problems:not([hidden])"))
+    page.click("#undo")
+    page.title("Relu")
+    page.click("#redo")
+    page.title("Gelu")
+    page.click("#save")
+    page.fill(path="edited.onnx")
+    page.one("#notice", "edited.onnx")
+    model = onnx.load(path.with_name("edited.onnx"))
+    assert model.graph.node[4].op_type == "Gelu"
+    onnx.checker.check_model(model)
+    assert path.read_bytes() == DIGITS.read_bytes()
+
+
+def test_keys_are_enough_for_an_edit(page):
+    page.search("node_relu")
+    page.press(from_keys("ENTER"))
+    page.title("node_relu")
+    page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').focus()")
+    page.press(from_keys("ENTER"))
+    page.wait(lambda: page.focused.get_attribute("name") == "value")
+    page.press("act", from_keys("ENTER"))
+    page.title("act")
+    # The focus is where it was, and the keys undo, redo and compare.
+    page.wait(lambda: page.focused.get_attribute("data-key") == "name graph.node[4]")
+    page.hold("z", "CONTROL")
+    page.title("node_relu")
+    page.hold("z", "CONTROL", "SHIFT")
+    page.title("act")
+    page.press("d")
+    page.one(".differences", "act")
+    page.press("d")
+    # Escape closes a form without a change.
+    page.go("node=graph.node[4]", "act")
+    page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').click()")
+    page.wait(lambda: page.focused.get_attribute("name") == "value")
+    page.press("other", from_keys("ESCAPE"))
+    page.wait(lambda: not page.all("form.editing"))
+    assert page.done == 1
+
+
+def test_a_wrong_value_is_told_in_the_form_and_changes_nothing(page):
+    page.go("node=graph.node[2]", "Conv")
+    page.click("[data-key='group graph.node[2].attribute[0]']")
+    page.fill(value="many")
+    page.one("form.editing .problem", "'many' is not a whole number")
+    assert page.focused.get_attribute("value") == "many"
+    assert page.done == 0
+
+
+def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
+    page.edit("IR version ir_version", value="9")
+    page.edit("version of ai.onnx opset_import[0]", value="21")
+    page.edit("Import an operator set", domain="com.me", version="3")
+    page.edit("Add metadata", key="author", value="me")
+    page.edit("doc doc_string", value="two words")
+    page.edit("value image graph.input[0]", value="pixels")
+    page.edit("type of pixels graph.input[0]", elem_type="FLOAT", shape="[4, 1, 8, ?]")
+    page.go("node=graph.node[2]", "Conv")
+    page.edit("pads graph.node[2].attribute[1]", value="[0, 0, 0, 0]")
+    done = page.done
+    page.click("[aria-label='Remove group']")
+    page.wait(lambda: page.done == done + 1)
+    page.go("node=graph.node[4]", "Relu")
+    page.click(".actions .step", "Delete")
+    page.fill()
+    page.one("#details h1", "main_graph")
+    page.one("#found", "16 nodes")
+    array = np.full((16, 1, 3, 3), 0.5, np.float32)
+    np.save(tmp_path / "w.npy", array)
+    page.go("tensor=graph.initializer[0]")
+    page.one("#file-input").send_keys(str(tmp_path / "w.npy"))
+    page.wait(lambda: page.done == 11)
+    page.one("#histogram .values", "0.5")
+    page.click("#changes")
+    page.one("ol.changes", "replace graph.initializer[0] by w.npy")
+    assert len(page.all("ol.changes li")) == 11
+    page.click("#save")
+    page.fill(path="all.onnx")
+    page.one("#notice", "all.onnx")
+    model = onnx.load(path.with_name("all.onnx"))
+    assert model.ir_version == 9
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 21), ("com.me", 3)]
+    assert (model.metadata_props[0].value, model.doc_string) == ("me", "two words")
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [4, 1, 8, 0]
+    assert len(model.graph.node) == 16
+    names = {attribute.name: attribute for attribute in model.graph.node[2].attribute}
+    assert ("group" in names, list(names["pads"].ints)) == (False, [0, 0, 0, 0])
+    np.testing.assert_array_equal(numpy_helper.to_array(model.graph.initializer[0]), array)
+    assert "pixels" in model.graph.node[2].input
+
+
+def test_marked_nodes_are_extracted(page, path):
+    for index, title in ((2, "Conv"), (4, "Relu")):
+        page.go(f"node=graph.node[{index}]", title)
+        page.click("#mark", "Mark")
+        page.one("#mark[aria-pressed=true]")
+    page.go("node=graph.node[3]", "BatchNormalization")
+    page.press("m")
+    page.click("#extract", "Extract 3")
+    page.fill(path="part.onnx")
+    page.one("#notice", "from image to relu")
+    part = onnx.load(path.with_name("part.onnx"))
+    onnx.checker.check_model(part)
+    assert [node.op_type for node in part.graph.node] == ["Conv", "BatchNormalization", "Relu"]
+
+
+def test_the_opened_file_is_replaced_only_when_that_is_typed(page, path):
+    page.edit("producer producer_name", value="me")
+    page.click("#save")
+    page.fill(path="m.onnx")
+    page.one("form.editing .problem", "type: replace m.onnx")
+    assert path.read_bytes() == DIGITS.read_bytes()
+    page.fill(words="replace m.onnx")
+    page.one("#notice", "m.onnx")
+    assert onnx.load(path).producer_name == "me"
+
+
+def test_closing_with_unsaved_changes_warns(page):
+    def warns():
+        return page.driver.execute_script(
+            "const e = new Event('beforeunload', { cancelable: true }); dispatchEvent(e); return e.defaultPrevented"
+        )
+
+    assert not warns()
+    page.edit("producer producer_name", value="me")
+    assert warns()
+    page.click("#save")
+    page.fill(path="x.onnx")
+    page.one("#notice", "x.onnx")
+    assert not warns()
+
+
+def test_ending_with_unsaved_changes_is_told_on_the_terminal(page):
+    page.edit("producer producer_name", value="me")
+    page.process.send_signal(signal.SIGINT)
+    line = page.process.stderr.readline()
+    while "Ctrl-C again" not in line:
+        line = page.process.stderr.readline()
+        assert line
+    assert page.ask("edits")["done"] == 1
+    said, status = end(page.process)
+    assert status == 0
+    assert "1 change is not saved" in said
+    assert "set producer_name = me" in said
+
+
+def test_two_tabs_see_each_other_or_are_refused(page):
+    page.go("node=graph.node[4]", "Relu")
+    first = page.driver.current_window_handle
+    # As the browser's "Duplicate": the tab has the key of the one it comes from.
+    page.driver.execute_script("window.open(location.href)")
+    second = page.wait(lambda: [one for one in page.driver.window_handles if one != first])[0]
+    page.driver.switch_to.window(second)
+    page.title("Relu")
+    # A form that is open stays, and what is sent with it is refused.
+    page.click("[data-key='name graph.node[4]']")
+    page.one("form.editing")
+    page.driver.switch_to.window(first)
+    page.go("node=graph.node[2]", "Conv")
+    page.click(".actions .step", "Delete")
+    page.fill(input="do not reconnect")
+    page.wait(lambda: page.done == 1)
+    page.driver.switch_to.window(second)
+    element = page.one("form.editing [name=value]")
+    element.clear()
+    element.send_keys("mine")
+    page.one("form.editing [type=submit]").click()
+    page.wait(lambda: "another tab" in page.one("form.editing .problem").text, is_calm=False)
+    assert page.ask("edits")["done"] == 1
+    # Once it is closed, this tab shows what the other one did, and can go on from there.
+    page.press(from_keys("ESCAPE"))
+    page.driver.execute_script("location.hash = 'changes'")
+    page.wait(lambda: "delete graph.node[2]" in page.one("ol.changes").text, is_calm=False)
+    page.driver.close()
+    page.driver.switch_to.window(first)
+
+
+HOSTILE = """
+<!doctype html><title>prize</title>
+<form id="text" method="post" enctype="text/plain" action="{target}/api/undo" target="hole">
+  <input name='{{"revision":1,"x":"' value='"}}'>
+</form>
+<form id="plain" method="post" action="{target}/api/undo" target="hole"><input name="revision" value="1"></form>
+<iframe name="hole"></iframe>
+<iframe id="page" src="{target}/"></iframe>
+<script>
+const headers = {{ "Content-Type": "application/json", "X-Onnxwire-Key": "guess" }};
+const body = JSON.stringify({{ revision: 1 }});
+const tries = {{
+  "no-cors": () => fetch("{target}/api/undo", {{ method: "POST", mode: "no-cors", body }}),
+  "cors": () => fetch("{target}/api/undo", {{ method: "POST", headers, body }}),
+  "credentials": () => fetch("{target}/api/undo", {{ method: "POST", credentials: "include", headers, body }}),
+  "put": () => fetch("{target}/api/undo", {{ method: "PUT", headers, body }}),
+  "read": () => fetch("{target}/api/edits", {{ headers }}),
+  "image": () => new Promise((done) => {{
+    const image = new Image();
+    image.onload = () => done("shown");
+    image.onerror = () => done("not shown");
+    image.src = "{target}/api/undo?revision=1";
+  }}),
+  "script": () => new Promise((done) => {{
+    const script = document.createElement("script");
+    script.onload = () => done("run");
+    script.onerror = () => done("not run");
+    script.src = "{target}/page.js";
+    document.head.append(script);
+  }}),
+  "beacon": async () => navigator.sendBeacon("{target}/api/undo", new Blob([body], {{ type: "text/plain" }})),
+  "file": () => fetch("{target}/api/drop?name=x.npy", {{ method: "POST", mode: "no-cors", body: new Blob(["x"]) }}),
+  "frame": async () => {{
+    const page = document.getElementById("page");
+    return page.contentDocument ? page.contentDocument.body.textContent : "closed";
+  }},
+}};
+(async () => {{
+  const outcome = {{}};
+  for (const [name, attempt] of Object.entries(tries)) {{
+    try {{
+      const answer = await attempt();
+      const isAnswer = answer instanceof Response;
+      outcome[name] = isAnswer ? `${{answer.type}} ${{answer.status}} ${{await answer.text()}}` : String(answer);
+    }} catch (error) {{
+      outcome[name] = "failed";
+    }}
+  }}
+  for (const id of ["text", "plain"]) {{
+    document.getElementById(id).submit();
+    await new Promise((done) => setTimeout(done, 500));
+  }}
+  window.outcome = outcome;
+}})();
+</script>
+"""
+
+
+def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
+    page.edit("producer producer_name", value="me")
+    before = page.ask("edits")
+    target = page.address.partition("/#")[0]
+    (tmp_path / "hostile").mkdir()
+    (tmp_path / "hostile" / "index.html").write_text(HOSTILE.format(target=target))
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=tmp_path / "hostile")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        tab = page.driver.current_window_handle
+        page.driver.switch_to.new_window("tab")
+        # By both names of this machine: to the browser one is of the same site, the other of another.
+        for name in ("127.0.0.1", "localhost"):
+            page.driver.get(f"http://{name}:{site.server_port}/")
+            outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
+            assert outcome.pop("beacon") in ("true", "false")  # whether it was sent, not what became of it
+            for way in ("no-cors", "file"):
+                # Sent without the key, and answered with what this page can't read, if at all.
+                assert outcome.pop(way) in ("opaque 0 ", "failed")
+            assert outcome == {
+                "cors": "failed", "credentials": "failed", "put": "failed", "read": "failed",
+                "image": "not shown", "script": "not run", "frame": "closed",
+            }  # fmt: skip
+        page.driver.get_log("browser")
+        page.driver.close()
+        page.driver.switch_to.window(tab)
+        site.shutdown()
+    assert page.ask("edits") == before
+    assert page.ask("summary")["producer_name"] == "me"
+
+
+def test_without_edit_the_page_changes_nothing(open_page, path):
+    page = open_page(path)
+    for place in ("", "node=graph.node[2]", "tensor=graph.initializer[0]", "fields=graph.node[2]"):
+        page.go(place)
+        page.one("#details #show-bytes")
+        assert not page.all(".icon, .add, #bar, #undo, .editing, #file-input, #mark")
+    page.press("d", "m")
+    assert "difference" not in page.driver.current_url
+
+
+def big_model(path):
+    spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.write_model(path)
+
+
+def test_a_model_of_4_gib_is_edited_and_saved_and_little_of_it_is_read(open_page, tmp_path):
+    path = tmp_path / "big.onnx"
+    big_model(path)
+    page = open_page(path, "--edit")
+    _, before = page.memory()
+    page.click(".row")
+    page.one("[data-key='name graph.node[0]']")
+    page.edit("name graph.node[0]", value="first")
+    page.wait(lambda: page.ask("problems")["revision"] == 1)
+    page.go("difference")
+    page.one(".differences", "first")
+    page.click("#save")
+    page.fill(path="edited.onnx")
+    page.one("#notice", "edited.onnx")
+    _, after = page.memory()
+    assert after - before < 300
+    edited = tmp_path / "edited.onnx"
+    assert edited.stat().st_size > 4 << 30
+    assert edited.stat().st_blocks * 512 < 64 << 20
+    import onnxwire
+
+    with onnxwire.load(edited) as model:
+        assert model.graph.node[0].name == "first"
+
+
+def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
+    import onnxwire
+
+    model = onnxwire.load(DIGITS)
+    path = tmp_path / "graph.pb"
+    onnxwire.save(model.graph, path)
+    page = open_page(path, "--type", "GraphProto", "--edit")
+    page.one("#details h1", "GraphProto")
+    assert not page.one("nav").is_displayed()
+    # By the keys: down to node, into it, to its third element.
+    page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
+    page.press(from_keys("ARROW_RIGHT"))
+    page.one("[data-path='node[0]']", "NodeProto")
+    page.press(from_keys("ARROW_DOWN"), from_keys("ARROW_DOWN"), from_keys("ARROW_RIGHT"))
+    page.one("[data-path='node[1].op_type']", "Squeeze")
+    page.edit("op_type node[1].op_type", value="Identity")
+    # The tree is open where it was.
+    page.one("[data-path='node[1].op_type']", "Identity")
+    # What was not edited tells where it stands in the file; what was edited stands nowhere yet.
+    page.go("fields=node[0]", "NodeProto")
+    offset = page.one("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link").text
+    assert int(offset.replace(",", "")) == path.read_bytes().index(
+        b"Shape", path.read_bytes().index(b"node_Shape_0") + 12
+    )
+    page.go("fields=node[1]", "NodeProto")
+    page.one("#details .head", "edited")
+    page.go("fields=node[2]", "NodeProto")
+    page.edit("Add to node[2]", name="doc_string", value="seen")
+    page.one("[data-path='node[2].doc_string']", "seen")
+    page.click("[aria-label='Remove doc_string']")
+    page.wait(lambda: page.done == 3)
+    page.click("#save")
+    page.fill(path="out.pb")
+    page.one("#notice", "out.pb")
+    graph = onnx.GraphProto.FromString((tmp_path / "out.pb").read_bytes())
+    assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
+
+
+def test_every_control_has_a_name_and_a_form_has_labels(page):
+    for place in ("node=graph.node[5]", "tensor=graph.initializer[4]", "fields=graph.node[5]", "changes", ""):
+        page.driver.execute_script("location.hash = arguments[0]", place)
+        page.one("#details h1")
+        page.wait(lambda p=place: not p.startswith("tensor") or page.all("#heat"))
+        for opener in ("", ".add", ".icon"):
+            if opener and not page.all(f"#details {opener}"):
+                continue
+            if opener:
+                page.driver.execute_script(f"document.querySelector('#details {opener}').click()")
+                page.one("form.editing")
+            nameless = page.driver.execute_script("""
+                return [...document.querySelectorAll('button, input, select, textarea, [tabindex], [role=tree]')]
+                  .filter((one) => one.checkVisibility() && one.id !== 'details')
+                  .filter((one) => !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby'))
+                  .filter((one) => !one.textContent.trim() && !one.labels?.length)
+                  .map((one) => one.outerHTML)
+            """)
+            assert nameless == []
+            if opener:
+                page.press(from_keys("ESCAPE"))
+                page.wait(lambda: not page.all("form.editing"))
