@@ -37,9 +37,9 @@ def start_driver(*more):
 
 
 class Page:
-    """The page of a model, as a person uses it."""
+    """The page of a model, as a person uses it; opened at the overview, or where it opens itself: at the map."""
 
-    def __init__(self, driver, process):
+    def __init__(self, driver, process, at_map=False):
         self.driver = driver
         self.process = process
         self.address = process.stdout.readline().strip()
@@ -47,6 +47,9 @@ class Page:
         driver.get_log("performance")
         driver.get(self.address)
         self.wait(lambda: driver.execute_script("return document.body.dataset.ready"))
+        if not at_map and driver.execute_script("return location.hash").startswith("#map"):
+            driver.execute_script("location.hash = 'model'")
+            self.one("#details .card")
 
     def wait(self, condition, seconds=30, is_calm=True):
         """Wait until a condition is true; what it is then. What a page that is to be calm complains of ends it."""

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "catalog": IO | {"arrow", "catalog", "checker"},
     "bridges": IO | {"arrow", "bridges", "catalog"},
     "dropin": IO | {"dropin", "text"},
-    "viewer": IO | {"analysis", "bridges", "checker", "text", "transforms", "viewer"},
+    "viewer": IO | {"analysis", "arrow", "bridges", "checker", "text", "transforms", "viewer"},
     "cli": IO
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "cli", "text", "transforms", "viewer"},
     "__main__": {"cli"},

@@ -5,6 +5,9 @@ from libc.string cimport memset
 
 from onnxwire.engine.document cimport Document
 
+cdef enum:
+    SHORT = 12               # bytes of a string that fit in a view
+
 cdef enum Type:              # of a column, or of the items of a list
     STRING                   # View; after `copy_strings` offsets and text
     INT64
@@ -78,6 +81,17 @@ cdef int widen(Values* values, int64_t extra) except -1
 cdef int mark_null(Values* values) except -1
 cdef int end_list(Column* column, bint is_null) except -1
 cdef int add_list(Column* column, int64_t row) except -1
+
+
+cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
+    return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
+
+
+cdef inline const uint8_t* text_of(const Block* block, const View* view) noexcept nogil:
+    """Where the text of a view is."""
+    if view.size <= SHORT:
+        return <const uint8_t*>view + 4
+    return block.stretches[view.stretch].p + view.offset
 
 
 cdef inline int add_null(Values* values) except -1:

@@ -19,7 +19,6 @@ from onnxwire.engine.partial cimport need
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    SHORT = 12                   # bytes of a string that fit in a view
     GAP = 1 << 16                # bytes without strings that a stretch may have in it
     ARENA = 1 << 30              # bytes of an arena at most
 
@@ -376,17 +375,6 @@ cdef class Columns:
             n = <uint64_t>(<View*>values.data)[i].size
             p = text_of(&self.block, &(<View*>values.data)[i])
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
-
-
-cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
-    return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
-
-
-cdef inline const uint8_t* text_of(const Block* block, const View* view) noexcept nogil:
-    """Where the text of a view is."""
-    if view.size <= SHORT:
-        return <const uint8_t*>view + 4
-    return block.stretches[view.stretch].p + view.offset
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:

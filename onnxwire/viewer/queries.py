@@ -7,7 +7,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.paths import Found, resolve
 from onnxwire.analysis.summary import describe_type, summarize
@@ -29,6 +29,9 @@ from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.fields import FieldQueries
 from onnxwire.viewer.graph_layout import Connections, Scope, around
 
+if TYPE_CHECKING:
+    from onnxwire.viewer.map import ModelMap
+
 _KEPT = 16  # searches, and graphs' connections, that are kept
 _OUTLINED = 5000  # graphs that an outline lists
 _SHOWN = 16  # numbers of an attribute that are shown
@@ -49,6 +52,7 @@ class Queries(FieldQueries):
         super().__init__(model)
         self.model = model
         self._lock = threading.Lock()
+        self._map_lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
 
     def summary(self) -> dict[str, Any]:
@@ -225,6 +229,21 @@ class Queries(FieldQueries):
             "focus": next(i for i, box in enumerate(drawing.boxes) if box.kind == "node" and box.index == index),
         }
 
+    def map(self, group: str = "graph", start: str = "", end: str = "") -> dict[str, Any]:
+        """Draw what is in a group of nodes: `ModelMap.contents`; start, end: nodes, the path between which is lit."""
+        with self._map_lock:
+            return self._map.contents(group, self._map.route(start, end) if start and end else None)
+
+    def locate(self, path: str) -> dict[str, Any]:
+        """Tell in which groups of the map a node is: `ModelMap.locate`."""
+        with self._map_lock:
+            return self._map.locate(path)
+
+    def route(self, start: str, end: str) -> dict[str, Any]:
+        """Count the nodes on a shortest path between two nodes. Raises PathError where there is none."""
+        with self._map_lock:
+            return {"nodes": len(self._map.route(start, end))}
+
     def tensor(self, path: str) -> dict[str, Any]:
         """Tell what a tensor is and where its bytes are; its elements are not looked at.
 
@@ -269,6 +288,13 @@ class Queries(FieldQueries):
         """Draw a slice of a tensor: `samples.heat_map` of the one at the path, of up to 512 by 512 cells."""
         height, width = (min(max(length, 1), _MOST_CELLS) for length in size)
         return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
+
+    @property
+    def _map(self) -> ModelMap:
+        """The map, for who has its lock: it keeps the groups that were looked into."""
+        from onnxwire.viewer.map import ModelMap  # numpy, which the page else needs for tensors only
+
+        return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
     def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
         found = resolve(self.model, path)

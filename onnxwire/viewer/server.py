@@ -79,6 +79,9 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "tensors": {"scope": str, "search": str, "start": _number, "count": _number},
     "node": {"path": str},
     "around": {"path": str, "hops": _number},
+    "map": {"group": str, "start": str, "end": str},
+    "locate": {"path": str},
+    "route": {"start": str, "end": str},
     "tensor": {"path": str},
     "histogram": {"path": str, "bins": _number, "whole": lambda text: text == "1"},
     "heat_map": {

@@ -5,6 +5,7 @@ import { addBar, paintBar, showChanges, showDifference } from "./changes.js";
 import { beginEdits, session } from "./edit.js";
 import { showFields } from "./fields.js";
 import { VirtualList } from "./list.js";
+import { MapView } from "./map.js";
 import { showNode } from "./node.js";
 import { showGraph, showOverview } from "./overview.js";
 import { showTensor } from "./tensor.js";
@@ -12,7 +13,7 @@ import { showTensor } from "./tensor.js";
 const find = (id) => document.getElementById(id);
 const details = find("details");
 const search = find("search");
-const state = { scope: "graph", kind: "nodes", outline: [], chosen: "" };
+const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let turn = 0; // of what is shown: an answer that comes late is dropped
 let wait = 0;
 
@@ -20,6 +21,20 @@ function trouble(error) {
   find("trouble").textContent = error.message;
   find("trouble").hidden = false;
 }
+
+const map = new MapView(find("map"), {
+  go: (hash, isSame = false) => {
+    // What is chosen on the map is told by the address, but no step of its history.
+    if (isSame) {
+      history.replaceState(null, "", `#${hash}`);
+      state.node = nodeOf(hash);
+      if (state.node) markRow(state.node);
+    } else location.hash = hash;
+  },
+  trouble,
+});
+
+const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodeURIComponent(hash.replace(/^#/, "")))?.[1] ?? "";
 
 const list = new VirtualList(find("list"), find("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
@@ -33,7 +48,8 @@ const list = new VirtualList(find("list"), find("rows"), {
         html("div", { class: "name", title: shapeText(row) }, html("bdi", {}, row.name)),
       ],
   choose: (row) => {
-    const wanted = `#${state.kind === "nodes" ? "node" : "tensor"}=${encodeURIComponent(row.path)}`;
+    const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
+    const wanted = `#${kind}=${encodeURIComponent(row.path)}`;
     // While a key is held, only where it stops is shown.
     clearTimeout(wait);
     wait = setTimeout(() => {
@@ -81,7 +97,29 @@ function paintOutline() {
 }
 
 function openGraph(row) {
-  location.hash = `graph=${encodeURIComponent(row.path)}`;
+  location.hash = `${state.view === "map" ? "map" : "graph"}=${encodeURIComponent(row.path)}`;
+}
+
+function setView(view) {
+  state.view = view;
+  find("map").hidden = view !== "map";
+  details.hidden = view === "map";
+  find("see-map").setAttribute("aria-pressed", String(view === "map"));
+  find("see-details").setAttribute("aria-pressed", String(view !== "map"));
+}
+
+/** Go between the map and the details of the same node. */
+function swap(view) {
+  if (view === state.view) return;
+  const kind = view === "map" ? "map" : "node";
+  if (state.node) location.hash = `${kind}=${encodeURIComponent(state.node)}`;
+  else location.hash = view === "map" ? `map=${encodeURIComponent(state.scope)}` : state.scope === "graph" ? "model" : `graph=${encodeURIComponent(state.scope)}`;
+}
+
+/** Mark a node in the list, unless something else is listed. */
+function markRow(path) {
+  const scope = path.replace(/\.node\[\d+\]$/, "");
+  if (state.kind === "nodes" && scope === state.scope) follow("nodes", scope, path);
 }
 
 /** Show what the address says. */
@@ -89,11 +127,19 @@ async function show() {
   turn += 1;
   const mine = turn;
   const isCurrent = () => mine === turn;
-  const [, kind, code] = /^#(node|tensor|graph|fields)=(.*)$/.exec(location.hash) ?? [null, "", ""];
+  const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
   const path = decodeURIComponent(code);
+  setView(kind === "map" && session.is_model ? "map" : "details");
+  state.node = nodeOf(location.hash);
   const hadFocus = details.contains(document.activeElement);
   find("trouble").hidden = true;
   try {
+    if (kind === "map" && session.is_model) {
+      const scope = state.node ? path.replace(/\.node\[\d+\]$/, "") : path.split("/")[0];
+      const listed = state.node ? follow("nodes", scope, path) : setList("nodes", scope) ? list.reset() : null;
+      await Promise.all([map.show(path), listed]);
+      return;
+    }
     if (location.hash === "#changes" && session.is_editable) await showChanges(details, isCurrent);
     else if (location.hash === "#difference" && session.is_editable) await showDifference(details, isCurrent);
     else if (kind === "fields" || !session.is_model) await showFields(path, details, isCurrent);
@@ -173,7 +219,8 @@ search.addEventListener("keydown", async (event) => {
 
 document.addEventListener("keydown", (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
-  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+  if (event.key === "m" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) swap(state.view === "map" ? "details" : "map");
+  else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     search.focus();
     search.select();
@@ -182,8 +229,10 @@ document.addEventListener("keydown", (event) => {
     else find("list").focus();
   }
 });
+find("see-map").addEventListener("click", () => swap("map"));
+find("see-details").addEventListener("click", () => swap("details"));
 find("home").addEventListener("click", () => {
-  location.hash = "";
+  location.hash = "model";
 });
 find("skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -218,6 +267,7 @@ async function describe() {
 async function refresh() {
   const [top, scrolled] = [find("list").scrollTop, details.scrollTop];
   await describe();
+  map.forget();
   paintBar();
   if (session.is_model) {
     await list.reset(list.active);
@@ -229,10 +279,14 @@ async function refresh() {
 
 try {
   await begin();
+  session.is_model = (await ask("about")).is_model;
+  // The first that is seen of a model is its map; it does not wait for what stands around it.
+  if (session.is_model && location.hash.length <= 1) history.replaceState(null, "", "#map=graph");
+  const shown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
   await describe();
   await beginEdits(refresh);
   addBar(document.querySelector("header"));
-  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), show()]);
+  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), shown ?? show()]);
   if (session.is_model && !list.total) await list.reset();
   document.body.dataset.ready = "yes";
 } catch (error) {

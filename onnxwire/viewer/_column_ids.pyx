@@ -1,0 +1,179 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns of a table as arrays of numbers: equal strings, or lists of strings, get the same one."""
+import os
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, text_of
+
+
+cdef inline uint64_t mix(uint64_t x) noexcept nogil:
+    x = (x ^ x >> 30) * <uint64_t>0xBF58476D1CE4E5B9
+    x = (x ^ x >> 27) * <uint64_t>0x94D049BB133111EB
+    return x ^ x >> 31
+
+
+cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
+    cdef uint64_t h = mix(seed ^ n)
+    cdef uint64_t word
+    while n >= 8:
+        memcpy(&word, p, 8)
+        h = mix(h ^ word) + seed
+        p += 8
+        n -= 8
+    word = 0
+    memcpy(&word, p, n)
+    return mix(h ^ word)
+
+
+cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
+    """How many bytes of a name are before its last part: after the last /, or else ::, or else dot."""
+    cdef uint64_t colons = 0
+    cdef uint64_t dot = 0
+    cdef uint64_t i
+    for i in range(n, 0, -1):
+        if p[i - 1] == b"/":
+            return i - 1
+        if colons == 0 and i > 1 and p[i - 1] == b":" and p[i - 2] == b":":
+            colons = i - 2
+        if dot == 0 and p[i - 1] == b".":
+            dot = i - 1
+    return colons if colons else dot
+
+
+cdef uint64_t hash_value(
+    const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t most
+) noexcept nogil:
+    """The hash of a string; with `most`, of what is before the last part of its first so many bytes."""
+    cdef const View* view = &(<const View*>values.data)[i]
+    cdef const uint8_t* p
+    cdef uint64_t n
+    if not is_valid(values, i):
+        return mix(seed + 1)
+    p = text_of(block, view)
+    n = <uint64_t>view.size
+    if most:
+        n = head_of(p, n if n < most else most)
+    return hash_text(p, n, seed)
+
+
+cdef class Ids:
+    """Numbers for strings, from 0 on, in the order in which they come.
+
+    Strings are told apart by 64 bits of a hash. Its seed is another each time, so that no file can be written in which
+    two have the same; by chance, two of a million have with a probability of 1 in 30 million.
+    """
+    cdef uint64_t seed
+    cdef int64_t n
+    cdef int64_t n_buckets   # a power of 2
+    cdef uint64_t* hashes    # by bucket
+    cdef int32_t* buckets    # an id and 1, or 0
+
+    def __cinit__(self):
+        self.seed = int.from_bytes(os.urandom(8), "little")
+        self.widen()
+
+    def __dealloc__(self):
+        free(self.hashes)
+        free(self.buckets)
+
+    cdef int widen(self) except -1:
+        cdef int64_t count = self.n_buckets * 4 if self.n_buckets else 1024
+        cdef uint64_t* hashes = <uint64_t*>calloc(<size_t>count, 8)
+        cdef int32_t* buckets = <int32_t*>calloc(<size_t>count, 4)
+        cdef uint64_t i
+        cdef int64_t k
+        if hashes == NULL or buckets == NULL:
+            free(hashes)
+            free(buckets)
+            raise MemoryError
+        for k in range(self.n_buckets):
+            if self.buckets[k]:
+                i = self.hashes[k] & <uint64_t>(count - 1)
+                while buckets[i]:
+                    i = (i + 1) & <uint64_t>(count - 1)
+                hashes[i] = self.hashes[k]
+                buckets[i] = self.buckets[k]
+        free(self.hashes)
+        free(self.buckets)
+        self.hashes = hashes
+        self.buckets = buckets
+        self.n_buckets = count
+        return 0
+
+    cdef int64_t find(self, uint64_t h) except -1:
+        cdef uint64_t i
+        if self.n * 2 >= self.n_buckets:
+            self.widen()
+        i = h & <uint64_t>(self.n_buckets - 1)
+        while self.buckets[i]:
+            if self.hashes[i] == h:
+                return self.buckets[i] - 1
+            i = (i + 1) & <uint64_t>(self.n_buckets - 1)
+        self.hashes[i] = h
+        self.n += 1
+        self.buckets[i] = <int32_t>self.n
+        return self.n - 1
+
+    def __len__(self):
+        return self.n
+
+    def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t most=0):
+        """Number the rows of a column of strings, or of lists of strings.
+
+        salts: a number for each row, which must be equal too; None for no more than the strings. most: if not 0, only
+        what is before the last part of a string counts, in its first so many bytes: after the last /, or else ::, or
+        else dot.
+        Returns int32 for each row as bytes, -1 for a null, and for each number that is new its first row, as int64.
+        """
+        cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
+        cdef const int32_t* ends = <const int32_t*>column.rows.data
+        cdef int64_t n = len(columns)
+        cdef bytearray ids = bytearray(n * 4)
+        cdef int32_t* out = <int32_t*><char*>ids
+        cdef int64_t before
+        cdef int64_t row
+        cdef int64_t i
+        cdef uint64_t h
+        if column.type != STRING or columns.block.is_copied:
+            raise TypeError("only views of strings get numbers")
+        if salts is not None and len(salts) != n:
+            raise ValueError("there is a salt for each row")
+        new = []
+        for row in range(n):
+            if not is_valid(&column.rows, row):
+                out[row] = -1
+                continue
+            h = self.seed if salts is None else mix(self.seed + <uint64_t>salts[row])
+            if column.is_list:
+                for i in range(ends[row], ends[row + 1]):
+                    h = hash_value(&columns.block, &column.items, i, h, 0)
+            else:
+                h = hash_value(&columns.block, &column.rows, row, h, most)
+            before = self.n
+            i = self.find(h)
+            out[row] = <int32_t>i
+            if i == before:
+                new.append(row)
+        return ids, new
+
+
+def numbers(Columns columns not None, str name):
+    """The integers of a column as int64, as bytes; -1 for a null."""
+    cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
+    cdef int64_t n = len(columns)
+    cdef bytearray result = bytearray(n * 8)
+    cdef int64_t* out = <int64_t*><char*>result
+    cdef int64_t i
+    if column.is_list or column.type == STRING:
+        raise TypeError("this column has no numbers")
+    for i in range(n):
+        if not is_valid(&column.rows, i):
+            out[i] = -1
+        elif column.type == INT64:
+            out[i] = (<const int64_t*>column.rows.data)[i]
+        else:
+            out[i] = (<const int32_t*>column.rows.data)[i]
+    return result

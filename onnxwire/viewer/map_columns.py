@@ -1,0 +1,376 @@
+"""The nodes of all graphs of a model as columns of numbers: their operators, scopes, what they make and take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.arrow._columns import Columns
+from onnxwire.arrow.table import columns_of
+from onnxwire.arrow.tables import TABLES
+from onnxwire.messages import ModelProto
+from onnxwire.viewer._column_ids import Ids, numbers
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+_BATCH = 5_000  # rows whose text is there at once
+_DEEPEST = 40  # scopes in one another
+_MOST_SCOPES = 100_000  # nodes of scopes beyond them are in the scopes that there are
+_MOST_TYPES = 100_000  # types beyond them are not told apart
+_LONGEST = 1_000  # letters of a name that scopes are looked for in
+_LONGEST_LABEL = 200
+_NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
+_NOWHERE = "_empty_nn_module_stack"  # what the exporter writes for nodes outside all modules
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_OWNER = re.compile(r"(.*)\.node\[(\d+)\](?:\..*)?", re.DOTALL)
+
+
+class Graph:
+    """The rows of one graph or function: those of its nodes are start to stop."""
+
+    def __init__(self, path: str, number: int) -> None:
+        self.path = path
+        self.number = number
+        self.start = 0
+        self.stop = 0
+
+
+class Scopes:
+    """The tree of scopes, as far as names tell; 0 is the root of all.
+
+    parent, depth, label: of each scope. end: after `number`, the number of the first scope that is not in it.
+    """
+
+    def __init__(self) -> None:
+        self.parent = [0]
+        self.depth = [0]
+        self.label = [""]
+        self._known: dict[tuple[int, str], int] = {}
+        self._heads: dict[str, int] = {}
+
+    def find(self, head: str, parts: Iterable[str]) -> int:
+        """The scope of some parts of a name; `head` is what they were made from."""
+        number = 0
+        for part in parts:
+            key = number, part[:_LONGEST_LABEL]
+            known = self._known.get(key)
+            if known is None:
+                if len(self.parent) >= _MOST_SCOPES or self.depth[number] >= _DEEPEST:
+                    break
+                known = self._known[key] = len(self.parent)
+                self.parent.append(number)
+                self.depth.append(self.depth[number] + 1)
+                self.label.append(key[1])
+            number = known
+        if len(self._heads) < _MOST_SCOPES:
+            self._heads[head] = number
+        return number
+
+    def of_name(self, name: str) -> int:
+        """The scope that a node is in by its name, such as `/model/layers.3/attn/MatMul`; 0 for none."""
+        name = name[:_LONGEST]
+        separator = "/" if "/" in name else "::" if "::" in name else "."
+        head = name.rpartition(separator)[0]
+        if not head:
+            return 0
+        known = self._heads.get(head)
+        return self.find(head, _joined(head.split(separator, _DEEPEST * 4))) if known is None else known
+
+    def of_metadata(self, key: str, value: str) -> int:
+        """The scope that a node is in by what PyTorch's exporter says.
+
+        Source: torch.onnx, `pkg.torch.onnx.name_scopes`: a list of module paths, as Python writes it, and
+        `namespace`: module paths with their classes. Each path is longer than that before it; the last is the node's.
+        """
+        value = value[: _LONGEST * 4]
+        is_list = key != "namespace"
+        head = value.rpartition("," if is_list else "/")[0]
+        known = self._heads.get(head)
+        if known is not None:
+            return known
+        if is_list:
+            paths = [one or other for one, other in _QUOTED.findall(head)]
+        else:
+            paths = [part.partition(":")[0].strip() for part in head.split("/")]
+        parts, before = [], ""
+        for path in paths:
+            if not path or path.startswith(_NOWHERE):
+                continue
+            part = path.removeprefix(f"{before}.")
+            # A number says little without the name of what it counts.
+            parts.append(f"{before.rpartition('.')[2]}.{part}" if part.isdecimal() and before else part)
+            before = path
+        return self.find(head, parts)
+
+    def finish(self) -> Array:
+        """Number the scopes anew, those in a scope right after it; gives the new number of each."""
+        count = len(self.parent)
+        children: list[list[int]] = [[] for _ in range(count)]
+        for number in range(1, count):
+            children[self.parent[number]].append(number)
+        order, stack = [], [0]
+        while stack:
+            number = stack.pop()
+            order.append(number)
+            stack.extend(reversed(children[number]))
+        renumbered = np.zeros(count, np.int32)
+        renumbered[order] = np.arange(count, dtype=np.int32)
+        parents = [int(renumbered[self.parent[number]]) for number in order]
+        end = list(range(1, count + 1))
+        for number in range(count - 1, 0, -1):
+            end[parents[number]] = max(end[parents[number]], end[number])
+        self.parent, self.end = parents, np.array(end, np.int32)
+        self.label = [self.label[number] for number in order]
+        self.depth = [self.depth[number] for number in order]
+        self._known.clear()
+        self._heads.clear()
+        return renumbered
+
+    def child(self, scope: int, inner: int) -> int:
+        """The scope right in `scope` that `inner` is, or is in."""
+        while self.parent[inner] != scope:
+            inner = self.parent[inner]
+        return inner
+
+
+def _joined(parts: Iterable[str]) -> list[str]:
+    """The parts of a name, numbers with what they count: layers.3."""
+    joined: list[str] = []
+    for part in parts:
+        if part.isdecimal() and joined:
+            joined[-1] += f".{part}"
+        elif part:
+            joined.append(part)
+    return joined
+
+
+class MapColumns:
+    """The nodes of all graphs of a model, each with a row; those of a graph stand together, in the graph's order.
+
+    graphs: by path. operators: (domain, op_type). op, scope: of each row, numbers in `operators` and `scopes`.
+    takes_row, takes_value, takes_slot: a line each time that a node takes a value, sorted by row; values that graphs in
+    its attributes take come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs. takes_start,
+    makes_start: the first line of each row. first_take: the first line above that has a value, or -1. producer: the row
+    that makes a value, or -1; made_slot: which output of it. type: of each value, a number in `types`, 0 for an unknown
+    one. parameters, bytes: of the initializer that a value is, else 0; is_weight: whether it is one. own_parameters,
+    own_bytes: of a row's attributes and the graphs in them; inner: how many nodes there are in these. is_input,
+    is_output: whether a value is one of its graph. graphs_in: by row, the paths of the graphs in its attributes.
+    functions: paths by domain and name.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.graphs: dict[str, Graph] = {}
+        self.operators: list[tuple[str, str]] = []
+        self.types: list[str] = [""]
+        self.scopes = Scopes()
+        self._values = Ids()
+        self._read_nodes(model)
+        self._read_uses(model)
+        self._read_values(model)
+        self._read_tensors(model)
+        self._find_functions(model)
+        self._sum_up()
+
+    def _graph(self, path: str) -> Graph:
+        graph = self.graphs.get(path)
+        if graph is None:
+            graph = self.graphs[path] = Graph(path, len(self.graphs))
+        return graph
+
+    def _graph_numbers(self, columns: Columns) -> Array:
+        """The number of the graph that each row is in."""
+        ids, first = _ids(Ids(), columns, "graph")
+        numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first]
+        return np.array([*numbers, self._graph("").number], np.int32)[ids]
+
+    def _read_nodes(self, model: ModelProto) -> None:
+        columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")
+        self.count = len(columns)
+        graph_of = self._graph_numbers(columns)
+        order = np.argsort(graph_of, kind="stable")
+        ends = np.cumsum(np.bincount(graph_of, minlength=len(self.graphs))).tolist()
+        for graph in self.graphs.values():
+            graph.start, graph.stop = ends[graph.number - 1] if graph.number else 0, ends[graph.number]
+        domain, _ = _ids(Ids(), columns, "domain")
+        op, first = _ids(Ids(), columns, "op_type", domain)
+        self.operators = [(_cell(columns, "domain", row), _cell(columns, "op_type", row)) for row in first] + [("", "")]
+        head, first = _ids(Ids(), columns, "name", most=_LONGEST)
+        found, named = [], []
+        for row in first:
+            name = columns.to_pylist("name", row, row + 1)[0]
+            found.append(self.scopes.of_name(name))
+            named.append("/" in name or "::" in name)
+        self.graph_of, self.op = graph_of[order], np.where(op < 0, len(self.operators) - 1, op)[order]
+        scope = np.array([*found, 0], np.int32)[head][order]
+        is_named = np.array([*named, False])[head][order] & (scope > 0)
+        del columns
+        # What PyTorch says counts more than dots in a name, and less than slashes.
+        for path, key, value in _rows(model, "metadata", "path", "key", "value"):
+            if key in _NAMESPACES and value and (row := self.row_of(path or "")) >= 0 and not is_named[row]:
+                scope[row] = self.scopes.of_metadata(key, value) or scope[row]
+        self.scope = self.scopes.finish()[scope]
+
+    def row_of(self, path: str) -> int:
+        """The row of the node at a path, -1 where there is none."""
+        match = re.fullmatch(r"(.*)\.node\[(\d{1,12})\]", path, re.DOTALL)
+        graph = self.graphs.get(match[1]) if match else None
+        if match is None or graph is None or int(match[2]) >= graph.stop - graph.start:
+            return -1
+        return graph.start + int(match[2])
+
+    def graph_at(self, row: int) -> Graph:
+        """The graph that a row's node is in."""
+        return self._by_number[int(self.graph_of[row])]
+
+    def _read_uses(self, model: ModelProto) -> None:
+        columns = _columns(model, "uses")
+        graph_of = self._graph_numbers(columns)
+        values, _ = _ids(self._values, columns, "name", graph_of)
+        starts = np.array([graph.start for graph in self.graphs.values()], np.int32)
+        row = (starts[graph_of] + _numbers(columns, "node")).astype(np.int32)
+        slot = _numbers(columns, "slot").astype(np.int32)
+        kind, first = _ids(Ids(), columns, "kind")
+        is_made = np.array([*(_cell(columns, "kind", row) == "output" for row in first), False])[kind]
+        del columns
+        order = np.lexsort((slot.view(np.uint32), row))
+        made, taken = order[is_made[order]], order[~is_made[order]]
+        self.takes_row, self.takes_value, self.takes_slot = row[taken], values[taken], slot[taken]
+        self.makes_row, self.makes_value, self.makes_slot = row[made], values[made], slot[made]
+
+    def _read_values(self, model: ModelProto) -> None:
+        columns = _columns(model, "values")
+        values, _ = _ids(self._values, columns, "name", self._graph_numbers(columns))
+        kind, first = _ids(Ids(), columns, "kind")
+        roles = [*(_cell(columns, "kind", row) for row in first), ""]
+        type_, _ = _ids(Ids(), columns, "type")
+        shape, first = _ids(Ids(), columns, "dims", type_)
+        for row in first[: _MOST_TYPES - 1]:
+            self.types.append(_type_text(_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0]))
+        known = len(self.types)
+        # A type without a shape has no dims.
+        plain, first = _ids(Ids(), columns, "type")
+        self.types += [_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first]
+        numbers = np.where(shape >= 0, np.where(shape + 1 < known, shape + 1, 0), np.where(plain < 0, 0, plain + known))
+        count = len(self._values)
+        self.type = np.zeros(count, np.int32)
+        self.type[values] = numbers
+        self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
+        self.is_input[values[np.array([role == "input" for role in roles])[kind]]] = True
+        self.is_output[values[np.array([role == "output" for role in roles])[kind]]] = True
+
+    def _read_tensors(self, model: ModelProto) -> None:
+        columns = _columns(model, "tensors")
+        graph_of = self._graph_numbers(columns)
+        values, _ = _ids(self._values, columns, "name", graph_of)
+        size = np.maximum(_numbers(columns, "size"), 0)
+        dims_ids: dict[Any, int] = {}
+        count = len(self._values)
+        more = count - len(self.type)
+        self.type = np.concatenate([self.type, np.zeros(more, np.int32)])
+        self.is_input = np.concatenate([self.is_input, np.zeros(more, bool)])
+        self.is_output = np.concatenate([self.is_output, np.zeros(more, bool)])
+        self.parameters, self.bytes = np.zeros(count), np.zeros(count)
+        self.is_weight = np.zeros(count, bool)
+        self.own_parameters, self.own_bytes = np.zeros(self.count), np.zeros(self.count)
+        sizes, of_value = size.tolist(), values.tolist()
+        names = ("graph", "data_type", "dims", "path")
+        for i, (path, kind, dims, tensor) in enumerate(_cells(columns, *names)):
+            elements = 1
+            for length in dims:
+                elements = min(elements * max(length, 0), 1 << 62)
+            inner = tensor[len(path) + 1 :] if path else ""
+            value = of_value[i]
+            if inner.startswith(("initializer[", "sparse_initializer[")) and value >= 0:
+                self.parameters[value] += elements
+                self.bytes[value] += sizes[i]
+                self.is_weight[value] = True
+                if not self.type[value]:
+                    key = kind, tuple(dims[:32])
+                    number = dims_ids.get(key)
+                    if number is None and len(dims_ids) < _MOST_TYPES:
+                        number = dims_ids[key] = len(self.types)
+                        self.types.append(_type_text((kind or "").lower(), dims))
+                    self.type[value] = number or 0
+            # What is in a node, or in a graph in it, is a part of that node and of those around it.
+            owner: str | None = tensor if ".node[" in tensor else None
+            while owner is not None and (match := _OWNER.fullmatch(owner)):
+                row = self.row_of(f"{match[1]}.node[{match[2]}]")
+                if row >= 0:
+                    self.own_parameters[row] += elements
+                    self.own_bytes[row] += sizes[i]
+                owner = match[1]
+        self.producer = np.full(count, -1, np.int32)
+        self.made_slot = np.zeros(count, np.int32)
+        # The first of several that say they make it.
+        self.producer[self.makes_value[::-1]] = self.makes_row[::-1]
+        self.made_slot[self.makes_value[::-1]] = self.makes_slot[::-1]
+
+    def _find_functions(self, model: ModelProto) -> None:
+        self.functions: dict[tuple[str, str], str] = {}
+        for index, domain, name in _rows(model, "functions", "index", "domain", "name"):
+            key = (domain or "")[:_LONGEST_LABEL], (name or "")[:_LONGEST_LABEL]
+            self.functions.setdefault(key, f"functions[{index}]")
+
+    def _sum_up(self) -> None:
+        del self._values
+        self._by_number = list(self.graphs.values())
+        self.graphs_in: dict[int, list[str]] = {}
+        self.inner = np.zeros(self.count, np.int64)
+        for graph in self._by_number:
+            owner: str | None = graph.path
+            match = _OWNER.fullmatch(graph.path)
+            row = self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
+            if row >= 0:
+                self.graphs_in.setdefault(row, []).append(graph.path)
+            while owner is not None and (match := _OWNER.fullmatch(owner)):
+                row = self.row_of(f"{match[1]}.node[{match[2]}]")
+                if row >= 0:
+                    self.inner[row] += graph.stop - graph.start
+                owner = match[1]
+        self.first_take = np.full(len(self.type), -1, np.int32)
+        self.first_take[self.takes_value[::-1]] = np.arange(len(self.takes_value) - 1, -1, -1)
+        self.takes_start = np.searchsorted(self.takes_row, np.arange(self.count + 1))
+        self.makes_start = np.searchsorted(self.makes_row, np.arange(self.count + 1))
+
+
+def _type_text(type_: str, dims: list[Any] | None) -> str:
+    text = type_.removeprefix("tensor(").removesuffix(")") if type_.startswith("tensor(") else type_
+    if dims is None:
+        return text
+    shape = ", ".join("?" if one is None else str(one)[:40] for one in dims[:12])
+    return f"{text}[{shape}{', …' if len(dims) > 12 else ''}]"
+
+
+def _columns(model: ModelProto, table: str, *names: str) -> Columns:
+    """A table of a model, or some of its columns, where they do not come together."""
+    spec = TABLES[table]
+    if names:
+        spec = spec._replace(columns=tuple(column for column in spec.columns if column[0] in names))
+    return columns_of(model, spec, False)
+
+
+def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, most: int = 0) -> tuple[Array, list[int]]:
+    numbers, first = ids.add(columns, name, salts, most)
+    return np.frombuffer(numbers, np.int32), first
+
+
+def _numbers(columns: Columns, name: str) -> Array:
+    return np.frombuffer(numbers(columns, name), np.int64)
+
+
+def _cell(columns: Columns, name: str, row: int) -> str:
+    return (columns.to_pylist(name, row, row + 1)[0] or "")[:_LONGEST_LABEL]
+
+
+def _cells(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of some columns, whose text is there some rows at a time."""
+    for start in range(0, len(columns), _BATCH):
+        yield from zip(*(columns.to_pylist(name, start, start + _BATCH) for name in names), strict=True)
+
+
+def _rows(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    return _cells(_columns(model, table, *names), *names)

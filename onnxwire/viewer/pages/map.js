@@ -1,0 +1,634 @@
+// The map: pan, zoom, open and close groups, by mouse and by keys.
+
+import { ask, countText, html, link, nounText, sizeText } from "./api.js";
+import { CanvasPen, SvgPen, operatorsOf, paint, readColors, titleOf } from "./map_paint.js";
+import { TITLE, flatten, makeFrame } from "./map_scene.js";
+
+const STEP = 180; // milliseconds of a movement
+const [SMALLEST, LARGEST] = [0.01, 3];
+const OVERVIEW = [190, 140];
+const MOST_PIXELS = 64e6; // of a picture
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const ease = (t) => t * (2 - t);
+const mix = (a, b, t) => a + (b - a) * t;
+
+export class MapView {
+  /** element: that the map is in. go(hash): leads elsewhere on the page; trouble(error): tells what went wrong. */
+  constructor(element, { go, trouble }) {
+    Object.assign(this, { element, go, trouble });
+    this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
+    this.small = html("canvas", { id: "map-overview", "aria-hidden": "true" });
+    this.card = html("aside", { id: "map-card", "aria-label": "What is chosen on the map" });
+    this.told = html("p", { id: "map-told", class: "unseen", role: "status" });
+    this.message = html("p", { id: "map-message" });
+    const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
+    const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" },
+      button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "See all (0)", () => this.fit()),
+      button("Close all", "Close all groups (c)", () => this.closeAll()),
+      button("SVG", "Save what is open as SVG", () => this.save("svg")), button("PNG", "Save what is open as PNG", () => this.save("png")));
+    element.append(this.canvas, bar, this.card, this.small, this.message, this.told,
+      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys choose a box, Enter opens or closes it, Escape chooses the group around it, + and - zoom, 0 shows all, F shows what is chosen, [ and ] go through equal blocks, A opens them all, P begins or ends a path, C closes all."));
+    this.pen = new CanvasPen(this.canvas.getContext("2d"));
+    this.camera = { x: 0, y: 0, scale: 1 };
+    this.root = null;
+    this.scene = null;
+    this.selected = "";
+    this.start = null; // of a path: {name, path, label}
+    this.route = null; // a path: {start, end, nodes}
+    this.turn = 0;
+    this.frames = 0; // drawn so far
+    this.listen();
+  }
+
+  listen() {
+    const { canvas } = this;
+    new ResizeObserver(() => this.resize()).observe(this.element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      // A trackpad pans with two fingers, and zooms with them apart, which browsers tell as Ctrl.
+      const unit = event.deltaMode === 1 ? 16 : 1;
+      if (event.shiftKey) this.pan(-(event.deltaX || event.deltaY) * unit, 0);
+      else this.zoom(Math.exp(-Math.max(Math.min(event.deltaY * unit, 240), -240) * (event.ctrlKey ? 0.01 : 0.0018)), event.offsetX, event.offsetY);
+    }, { passive: false });
+    let held = null;
+    const pointers = new Map();
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+      held = { x: event.offsetX, y: event.offsetY, moved: false };
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const last = pointers.get(event.pointerId);
+      if (!last) {
+        const found = this.at(event.offsetX, event.offsetY);
+        canvas.style.cursor = found ? "pointer" : "grab";
+        return;
+      }
+      const [x, y] = [event.offsetX, event.offsetY];
+      if (pointers.size === 2) {
+        const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
+        const apart = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
+        this.zoom(apart([x, y], other) / apart(last, other), (x + other[0]) / 2, (y + other[1]) / 2);
+        held.moved = true;
+      } else if (held.moved || Math.hypot(x - held.x, y - held.y) > 4) {
+        held.moved = true;
+        canvas.style.cursor = "grabbing";
+        this.pan(x - last[0], y - last[1]);
+      }
+      pointers.set(event.pointerId, [x, y]);
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      pointers.delete(event.pointerId);
+      if (held && !held.moved && !pointers.size) this.click(event);
+    });
+    canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    const follow = (event) => {
+      if (!event.buttons || !this.overview) return;
+      const { scale, left, top } = this.overview;
+      this.camera.x = event.offsetX / scale + left - this.width / 2 / this.camera.scale;
+      this.camera.y = event.offsetY / scale + top - this.height / 2 / this.camera.scale;
+      this.redraw();
+    };
+    this.small.addEventListener("pointerdown", (event) => {
+      this.small.setPointerCapture(event.pointerId);
+      follow(event);
+    });
+    this.small.addEventListener("pointermove", follow);
+  }
+
+  /** Show a graph, with a node or group of it chosen: what must be open is opened. */
+  async show(target) {
+    this.turn += 1;
+    const mine = this.turn;
+    const isNode = /\.node\[\d+\]$/.test(target);
+    const found = isNode ? await ask("locate", { path: target }) : waysTo(target || "graph");
+    const root = found.opened[0];
+    if (mine !== this.turn) return;
+    const isNew = this.root?.name !== root;
+    if (isNew) {
+      this.message.textContent = "reading…";
+      const frame = await this.load(root);
+      if (mine !== this.turn) return;
+      this.root = frame;
+      this.scene = null;
+      await this.openOnly(frame);
+    }
+    if (found.name === this.selected && !isNew) return;
+    await this.openAll(found.opened.slice(1));
+    if (mine !== this.turn) return;
+    this.message.textContent = "";
+    this.scene = null;
+    this.layout();
+    if (isNew) this.fit(false);
+    this.choose(found.name === root ? "" : found.name, false);
+    if (this.selected) this.reveal(this.selected, !isNew);
+    this.resize();
+  }
+
+  /** Ask for everything anew when it is next shown, because the model was changed. */
+  forget() {
+    this.root = this.route = this.start = null;
+  }
+
+  async load(name) {
+    const values = this.route ? { group: name, start: this.route.start, end: this.route.end } : { group: name };
+    return makeFrame(name, await ask("map", values));
+  }
+
+  /** As long as there is one group alone, what is in it is what one wants to see. */
+  async openOnly(frame) {
+    for (let depth = 0, inner = frame; depth < 8; depth += 1) {
+      const groups = inner.answer.boxes.filter((box) => box.number !== null);
+      if (groups.length !== 1 || groups[0].kind === "node" || groups[0].times) return;
+      inner = await this.openBox(inner, inner.answer.boxes.indexOf(groups[0]), `${inner.name}/${groups[0].number}`);
+    }
+  }
+
+  async openBox(frame, index, name) {
+    const inner = await this.load(name);
+    frame.open.set(index, inner);
+    return inner;
+  }
+
+  /** Open groups by their names, from the outermost. */
+  async openAll(names) {
+    for (const name of names) {
+      const [frame, index] = this.owner(name);
+      if (frame && frame.open.get(index)?.name !== name) await this.openBox(frame, index, name);
+    }
+  }
+
+  /** The frame that has the box of a group or member, and the number of the box there. */
+  owner(name) {
+    const cutAt = name.lastIndexOf("/");
+    const number = Number(name.slice(cutAt + 1).split("*")[0]);
+    for (const frame of this.root.all()) {
+      if (frame.name === name.slice(0, cutAt)) return [frame, frame.answer.boxes.findIndex((box) => box.number === number)];
+    }
+    return [null, -1];
+  }
+
+  /** Work out where everything is; keep: the name of the box whose top stays where it is on the screen. */
+  layout(keep = "", isCalm = false) {
+    const before = this.scene;
+    const old = before && new Map(before.boxes.map((one) => [one.name, one]));
+    this.scene = flatten(this.root);
+    this.byName = new Map(this.scene.boxes.map((one) => [one.name, one]));
+    for (const one of this.scene.boxes) {
+      const member = one.inner && one.inner.name !== one.name ? Number(one.inner.name.split("*").pop()) : undefined;
+      if (member !== undefined) Object.assign(one, { member, title: one.inner.answer.label });
+    }
+    const from = { ...this.camera };
+    const to = { ...this.camera };
+    const [was, is] = [old?.get(keep), this.byName.get(keep)];
+    if (was && is) {
+      to.x += is.x + is.width / 2 - was.x - was.width / 2;
+      to.y += is.y - was.y;
+    }
+    this.drawOverview();
+    this.camera = to;
+    if (!old || isCalm || still.matches) return this.redraw();
+    this.move(from, to, before, old);
+  }
+
+  /** Go from one camera to another, and boxes from where they were. */
+  move(from, to, before = null, old = null) {
+    const begin = performance.now();
+    const scene = this.scene;
+    const moving = (this.moving = (now) => {
+      if (this.moving !== moving) return;
+      const t = ease(Math.min(Math.max((now - begin) / STEP, 0), 1));
+      this.camera = { x: mix(from.x, to.x, t), y: mix(from.y, to.y, t), scale: mix(from.scale, to.scale, t) };
+      this.draw(t < 1 && old ? between(scene, before, old, t) : scene, t < 1 && old ? (name) => (old.has(name) ? 1 : t) : null);
+      if (t < 1) requestAnimationFrame(moving);
+      else this.moving = null;
+    });
+    requestAnimationFrame(moving);
+  }
+
+  redraw() {
+    if (this.moving) return;
+    if (this.isDue) return;
+    this.isDue = true;
+    requestAnimationFrame(() => {
+      this.isDue = false;
+      if (!this.moving && this.scene) this.draw(this.scene);
+    });
+  }
+
+  view() {
+    const { x, y, scale } = this.camera;
+    return { left: x, top: y, right: x + this.width / scale, bottom: y + this.height / scale, scale };
+  }
+
+  draw(scene, alpha = null) {
+    if (!this.width) return;
+    const { context } = this.pen;
+    const { x, y, scale } = this.camera;
+    this.colors ??= readColors();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = this.colors.ground;
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    const zoom = scale * this.density;
+    context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
+    paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
+    this.drawView();
+    this.frames += 1;
+  }
+
+  /** The overview: boxes as they are, drawn once a change, and over it what the map shows. */
+  drawOverview() {
+    const { bounds, boxes } = this.scene;
+    const scale = Math.min(OVERVIEW[0] / bounds.width, OVERVIEW[1] / bounds.height);
+    const left = bounds.left - (OVERVIEW[0] / scale - bounds.width) / 2;
+    const top = bounds.top - (OVERVIEW[1] / scale - bounds.height) / 2;
+    this.overview = { scale, left, top };
+    this.colors ??= readColors();
+    const picture = (this.overviewPicture = document.createElement("canvas"));
+    [picture.width, picture.height] = OVERVIEW.map((side) => side * 2);
+    const context = picture.getContext("2d");
+    context.scale(2 * scale, 2 * scale);
+    context.translate(-left, -top);
+    for (const one of boxes) {
+      context.fillStyle = one.inner ? (one.depth % 2 ? this.colors.panel : this.colors.hover) : one.box.lit ? this.colors.accent : this.colors.edge;
+      context.fillRect(one.x, one.y, Math.max(one.width, 1.2 / scale), Math.max(one.height, 1.2 / scale));
+    }
+  }
+
+  drawView() {
+    const { scale, left, top } = this.overview;
+    const view = this.view();
+    const { bounds } = this.scene;
+    const seesAll = view.left <= bounds.left && view.top <= bounds.top && view.right >= bounds.left + bounds.width && view.bottom >= bounds.top + bounds.height;
+    this.small.hidden = seesAll || this.width < 420;
+    if (this.small.hidden) return;
+    const context = this.small.getContext("2d");
+    if (this.small.width !== OVERVIEW[0] * 2) [this.small.width, this.small.height] = OVERVIEW.map((side) => side * 2);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.small.width, this.small.height);
+    context.drawImage(this.overviewPicture, 0, 0);
+    context.setTransform(2, 0, 0, 2, 0, 0);
+    context.strokeStyle = this.colors.accent;
+    context.lineWidth = 1.5;
+    context.strokeRect((view.left - left) * scale, (view.top - top) * scale, (view.right - view.left) * scale, (view.bottom - view.top) * scale);
+  }
+
+  resize() {
+    const [width, height] = [this.element.clientWidth, this.element.clientHeight];
+    const density = devicePixelRatio || 1;
+    if (!width || (width === this.width && height === this.height && density === this.density)) return;
+    const isFirst = !this.width;
+    Object.assign(this, { width, height, density });
+    [this.canvas.width, this.canvas.height] = [width * density, height * density];
+    if (this.scene && isFirst) {
+      this.fit(false);
+      if (this.selected) this.reveal(this.selected, false);
+    }
+    if (this.scene) this.draw(this.scene);
+  }
+
+  recolor() {
+    this.colors = readColors();
+    if (!this.scene) return;
+    this.drawOverview();
+    this.redraw();
+  }
+
+  pan(dx, dy) {
+    this.moving = null;
+    this.camera.x -= dx / this.camera.scale;
+    this.camera.y -= dy / this.camera.scale;
+    this.redraw();
+  }
+
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
+    this.moving = null;
+    const { camera } = this;
+    const scale = Math.min(Math.max(camera.scale * factor, SMALLEST), LARGEST);
+    camera.x += x / camera.scale - x / scale;
+    camera.y += y / camera.scale - y / scale;
+    camera.scale = scale;
+    this.redraw();
+  }
+
+  /** See all of the map, or a box. */
+  fit(isMoving = true, box = null) {
+    if (!this.width || !this.scene) return;
+    const { left, top, width, height } = box ? { left: box.x, top: box.y, width: box.width, height: box.height } : this.scene.bounds;
+    const scale = Math.min(Math.max(Math.min((this.width - 48) / width, (this.height - 72) / height), SMALLEST), 1.15);
+    // A long graph is seen from its beginning, at a size that can be read.
+    const isLong = !box && height * scale > 0 && scale < 0.3 && width * 0.3 < this.width;
+    const readable = isLong ? Math.min((this.width - 48) / width, 0.75) : scale;
+    const to = { scale: readable, x: left + width / 2 - this.width / 2 / readable, y: isLong ? top - 40 / readable : top + height / 2 - (this.height / 2 + 12) / readable };
+    if (isMoving && !still.matches) this.move({ ...this.camera }, to);
+    else {
+      this.camera = to;
+      this.redraw();
+    }
+  }
+
+  /** Move so that a box is seen; an open group at its title. */
+  reveal(name, isMoving = true) {
+    const one = this.byName.get(name);
+    if (!one || !this.width) return;
+    const to = { ...this.camera };
+    if (to.scale < 0.55) to.scale = 0.9;
+    const height = one.inner ? Math.min(one.height, this.height / to.scale / 2) : one.height;
+    const [x, y] = [one.x + one.width / 2, one.y + height / 2];
+    const view = this.view();
+    const margin = 30;
+    // The card lies over the lower left.
+    view.bottom -= Math.min(190, this.height / 3) / to.scale;
+    const isSeen = to.scale === this.camera.scale && one.x > view.left + margin && one.x + one.width < view.right - margin && one.y > view.top + margin && one.y + height < view.bottom - margin;
+    if (isSeen) return this.redraw();
+    to.x = x - this.width / 2 / to.scale;
+    to.y = y - (this.height * 0.4) / to.scale;
+    if (isMoving && !still.matches) this.move({ ...this.camera }, to);
+    else {
+      this.camera = to;
+      this.redraw();
+    }
+  }
+
+  /** The innermost box at a point of the canvas; of an open group its title. */
+  at(px, py) {
+    if (!this.scene) return null;
+    const { x, y, scale } = this.camera;
+    const [wx, wy] = [px / scale + x, py / scale + y];
+    for (let i = this.scene.boxes.length - 1; i >= 0; i -= 1) {
+      const one = this.scene.boxes[i];
+      if (wx < one.x || wx > one.x + one.width || wy < one.y || wy > one.y + one.height) continue;
+      if (!one.inner || wy < Math.max(one.y, Math.min(y, one.y + one.height - TITLE)) + TITLE) return one;
+      return null;
+    }
+    return null;
+  }
+
+  click(event) {
+    this.canvas.focus({ preventScroll: true });
+    const one = this.at(event.offsetX, event.offsetY);
+    if (!one) return this.choose("");
+    if (one.member !== undefined && one.stepAt) {
+      const wx = event.offsetX / this.camera.scale + this.camera.x;
+      if (wx > one.stepAt[0] && wx < one.stepAt[0] + one.stepAt[2]) return this.step(one, wx < one.stepAt[0] + one.stepAt[2] / 2 ? -1 : 1);
+    }
+    const wasSelected = one.name === this.selected;
+    this.choose(one.name);
+    if (canOpen(one.box) && one.box.kind !== "node") this.toggle(one);
+    else if (wasSelected || event.detail > 1) this.enter(one);
+    return null;
+  }
+
+  /** Open or close a group; a node's details, or what is in it. */
+  enter(one) {
+    if (canOpen(one.box)) this.toggle(one);
+    else if (one.box.path) this.go(`node=${encodeURIComponent(one.box.path)}`);
+  }
+
+  async toggle(one, member = 0) {
+    this.moving = null;
+    const mine = this.turn;
+    if (one.inner) one.frame.open.delete(one.index);
+    else {
+      try {
+        const wait = setTimeout(() => (this.message.textContent = "reading…"), 200);
+        await this.openBox(one.frame, one.index, one.box.times ? `${one.name}*${member}` : one.name).finally(() => clearTimeout(wait));
+        this.message.textContent = "";
+        await this.openOnly(one.frame.open.get(one.index));
+      } catch (error) {
+        return this.trouble(error);
+      }
+      if (mine !== this.turn || !this.byName.has(one.name)) return null;
+    }
+    this.layout(one.name);
+    this.choose(one.name);
+    return null;
+  }
+
+  /** Show another of equal blocks in place of the one that is open. */
+  async step(one, by) {
+    const member = (one.member + by + one.box.times) % one.box.times;
+    await this.openBox(one.frame, one.index, `${one.name}*${member}`);
+    this.layout(one.name, true);
+    this.choose(one.name);
+  }
+
+  /** Show all of some equal blocks, closed. */
+  async spread(one) {
+    await this.openBox(one.frame, one.index, one.name);
+    this.layout(one.name);
+    this.choose(one.name);
+  }
+
+  closeAll() {
+    this.root.open.clear();
+    this.choose("");
+    this.layout();
+    this.fit();
+  }
+
+  choose(name, isTold = true) {
+    this.selected = this.byName?.has(name) ? name : "";
+    const one = this.byName?.get(this.selected);
+    this.showCard(one);
+    if (one) {
+      const state = canOpen(one.box) ? (one.inner ? ", open" : ", closed") : "";
+      this.told.textContent = `${kindText(one.box)} ${titleOf(one.box)} ${one.box.kind === "node" ? one.box.label : ""}${state}`;
+    } else this.told.textContent = "";
+    if (isTold) this.go(`map=${encodeURIComponent(one?.box.path && one.box.kind === "node" ? one.box.path : this.selected || this.root.name)}`, true);
+    this.redraw();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.scene) return;
+    const one = this.byName.get(this.selected);
+    const arrows = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+    const arrow = arrows[event.key];
+    if (arrow && event.shiftKey) this.pan(-arrow[0] * 80, -arrow[1] * 80);
+    else if (arrow) this.walk(one, arrow);
+    else if ((event.key === "Enter" || event.key === " ") && one) this.enter(one);
+    else if (event.key === "Escape") {
+      if (this.start) this.setStart(null);
+      else if (this.route) this.light(null);
+      else if (one && one.frame !== this.root) this.select([...this.scene.boxes].find((other) => other.inner === one.frame));
+      else if (one) this.choose("");
+      else return;
+      event.stopPropagation();
+    } else if (event.key === "+" || event.key === "=") this.zoom(1.25);
+    else if (event.key === "-") this.zoom(0.8);
+    else if (event.key === "0") this.fit();
+    else if (event.key === "f" && one) this.fit(true, one);
+    else if (event.key === "c") this.closeAll();
+    else if (event.key === "p" && one?.box.kind === "node") this.setPathEnd(one);
+    else if (event.key === "a" && one?.box.times) this.spread(one);
+    else if ((event.key === "[" || event.key === "]") && one?.member !== undefined) this.step(one, event.key === "[" ? -1 : 1);
+    else return;
+    event.preventDefault();
+  }
+
+  select(one) {
+    if (!one) return;
+    this.choose(one.name);
+    this.reveal(one.name);
+  }
+
+  /** Choose the nearest box in a direction; from a title down into its group. */
+  walk(one, [dx, dy]) {
+    const boxes = this.scene.boxes;
+    if (!one) return this.select(boxes[0]);
+    const isInto = one.inner && dy > 0;
+    const near = boxes.filter((other) => other.frame === (isInto ? one.inner : one.frame) && other !== one);
+    const [x, y] = isInto ? [one.x + one.width / 2, one.y] : [one.x + one.width / 2, one.y + one.height / 2];
+    let [best, least] = [null, Infinity];
+    for (const other of near) {
+      const [ox, oy] = [other.x + other.width / 2 - x, other.y + other.height / 2 - y];
+      const along = ox * dx + oy * dy;
+      const far = along + 2 * Math.abs(ox * dy + oy * dx);
+      if (along > 8 && far < least) [best, least] = [other, far];
+    }
+    // Beyond the last of a group is what is beyond the group.
+    const around = boxes.find((other) => other.inner === one.frame);
+    if (best) this.select(best);
+    else if (around && dy < 0) this.select(around);
+    else if (around) this.walk({ ...around, inner: null }, [dx, dy]);
+    return null;
+  }
+
+  /** The groups around a box, for the card: what is chosen may be far below their titles. */
+  trail(one) {
+    const names = [];
+    for (let frame = one.frame; frame !== this.root; ) {
+      const around = this.scene.boxes.find((other) => other.inner === frame);
+      names.unshift(around.title ?? titleOf(around.box));
+      frame = around.frame;
+    }
+    return names.length ? ` in ${names.join(" › ")}` : "";
+  }
+
+  setPathEnd(one) {
+    if (!this.start || this.start.path === one.box.path) return this.setStart(this.start ? null : one);
+    const { path } = this.start;
+    this.start = null;
+    return this.light({ start: path, end: one.box.path });
+  }
+
+  setStart(one) {
+    this.start = one && { name: one.name, path: one.box.path, label: one.box.label };
+    this.showCard(this.byName.get(this.selected));
+    this.redraw();
+  }
+
+  /** Light the path between two nodes, in all that is open. */
+  async light(route) {
+    try {
+      const nodes = route && (await ask("route", route)).nodes;
+      this.route = route && { ...route, nodes };
+      for (const frame of this.root.all()) {
+        const { answer } = await this.load(frame.name);
+        frame.answer.boxes.forEach((box, i) => (box.lit = answer.boxes[i].lit));
+        frame.answer.edges.forEach((edge, i) => (edge.lit = answer.edges[i].lit));
+      }
+    } catch (error) {
+      this.trouble(error);
+    }
+    this.layout("", true);
+    this.choose(this.selected);
+  }
+
+  showCard(one) {
+    const box = one?.box;
+    const row = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
+    const children = [];
+    const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
+    if (box) {
+      const ends = this.scene.edges.get(one.frame);
+      const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
+      children.push(html("h2", {}, titleOf(box)), html("p", { class: "note" }, `${kindText(box)}${this.trail(one)}`));
+      children.push(html("dl", {},
+        ...(box.kind === "node" ? row("name", box.label) : []),
+        ...(box.nodes > 1 ? row("nodes", countText(box.nodes)) : []),
+        ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
+        ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
+        ...(box.type ? row("type", box.type) : []),
+        ...row("takes", types(ends.filter((edge) => edge.to === one.name))),
+        ...row("gives", types(ends.filter((edge) => edge.from === one.name)))));
+      const act = html("p", { class: "group" });
+      if (canOpen(box)) act.append(button(one.inner ? "Close" : box.times ? "Open one" : "Open", () => this.toggle(one), "Enter"));
+      if (box.times && one.inner?.name !== one.name) act.append(button(`Open all ${countText(box.times)}`, () => this.spread(one), "A"));
+      if (one.member !== undefined) act.append(button("‹", () => this.step(one, -1), "["), button("›", () => this.step(one, 1), "]"));
+      if (box.kind === "node") {
+        act.append(link("node", box.path, "Details"));
+        act.append(button(this.start ? (this.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => this.setPathEnd(one), "P"));
+      }
+      children.push(act);
+    }
+    if (this.start) children.push(html("p", { class: "note" }, `A path begins at ${this.start.label}: choose where it ends.`));
+    if (this.route) children.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(this.route.nodes, "node")}`), button("Put out", () => this.light(null))));
+    this.card.replaceChildren(...children);
+    this.card.hidden = !children.length;
+  }
+
+  /** Save what is open, all of it, as a picture. */
+  async save(kind) {
+    const { bounds } = this.scene;
+    const margin = 24;
+    const frame = { left: bounds.left - margin, top: bounds.top - margin, width: bounds.width + 2 * margin, height: bounds.height + 2 * margin };
+    const view = { left: frame.left, top: frame.top, right: frame.left + frame.width, bottom: frame.top + frame.height, scale: 1 };
+    let blob;
+    if (kind === "svg") {
+      const pen = new SvgPen();
+      paint(pen, this.scene, view, this.colors);
+      blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
+    } else {
+      const canvas = document.createElement("canvas");
+      const scale = Math.min(2, Math.sqrt(MOST_PIXELS / (frame.width * frame.height)), 16_000 / Math.max(frame.width, frame.height));
+      [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
+      const context = canvas.getContext("2d");
+      context.fillStyle = this.colors.ground;
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.setTransform(scale, 0, 0, scale, -frame.left * scale, -frame.top * scale);
+      paint(new CanvasPen(context), this.scene, { ...view, scale }, this.colors);
+      blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+    }
+    const address = URL.createObjectURL(blob);
+    html("a", { href: address, download: `map.${kind}` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  }
+}
+
+const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
+
+function kindText(box) {
+  if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
+  return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
+}
+
+/** The groups on the way to one by its name: graph, graph/3*7, … and the box that it is. */
+function waysTo(name) {
+  const steps = name.split("/");
+  const opened = steps.map((_, i) => steps.slice(0, i + 1).join("/"));
+  const last = opened[opened.length - 1];
+  const isMember = /\*\d+$/.test(last);
+  if (opened.length > 1 && !isMember) opened.pop();
+  return { opened, name: last.replace(/\*\d+$/, "") };
+}
+
+/** A scene on its way from another one: what was there moves, what is new is where it belongs. */
+function between(scene, before, old, t) {
+  const boxes = scene.boxes.map((one) => {
+    const was = old.get(one.name);
+    if (!was) return one;
+    return { ...one, x: mix(was.x, one.x, t), y: mix(was.y, one.y, t), width: mix(was.width, one.width, t), height: mix(was.height, one.height, t) };
+  });
+  const edges = new Map([...scene.edges].map(([frame, list]) => {
+    const lines = before.edges.get(frame);
+    return [frame, list.map((one, i) => {
+      const points = lines?.[i].points;
+      if (points?.length !== one.points.length) return one;
+      return { ...one, points: one.points.map(([x, y], k) => [mix(points[k][0], x, t), mix(points[k][1], y, t)]) };
+    })];
+  }));
+  return { ...scene, boxes, edges };
+}

@@ -1,0 +1,245 @@
+// Draws the map, on a canvas or as SVG, by the same strokes.
+
+import { countText, familyOf, sizeText } from "./api.js";
+import { TITLE } from "./map_scene.js";
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
+const LEGIBLE = 5; // pixels of letters below which none are drawn
+const FEW = 40; // edges of a group that tell their types all the time
+const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other"];
+
+/** The colors of the page as they are now: light or dark. */
+export function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+}
+
+/** A number of parameters: 4.2 M. */
+export function shortCount(count) {
+  if (count < 1000) return String(count);
+  const power = Math.min(Math.floor(Math.log10(count) / 3), 4);
+  const value = count / 1000 ** power;
+  return `${value.toFixed(value < 10 ? 1 : 0)} ${["k", "M", "G", "T"][power - 1]}`;
+}
+
+export const titleOf = (box) => {
+  if (box.kind === "node") return box.op_type || "(no operator)";
+  return box.label || box.kind;
+};
+
+/** What a group is made of, in one line. */
+export function factsOf(box) {
+  const facts = [box.nodes === 1 ? "1 node" : `${countText(box.nodes)} nodes`];
+  if (box.parameters) facts.push(`${shortCount(box.parameters)} params`, sizeText(box.bytes));
+  return facts.join(" · ");
+}
+
+export const operatorsOf = (box) => box.operators.map(([name, count]) => (count > 1 ? `${name} ${countText(count)}` : name)).join(", ");
+
+/** Cut a text to a width at a letter's usual one; a name at its beginning, since names differ at their ends. */
+function cut(text, width, letter, atStart = false) {
+  const letters = Math.max(Math.floor(width / letter), 1);
+  if (text.length <= letters) return text;
+  return atStart ? `…${text.slice(text.length - letters + 1)}` : `${text.slice(0, letters - 1)}…`;
+}
+
+export class CanvasPen {
+  constructor(context) {
+    this.context = context;
+  }
+
+  rect(x, y, width, height, radius, fill, stroke, line = 1) {
+    const { context } = this;
+    context.beginPath();
+    if (radius) context.roundRect(x, y, width, height, radius);
+    else context.rect(x, y, width, height);
+    if (fill) {
+      context.fillStyle = fill;
+      context.fill();
+    }
+    if (stroke) {
+      context.lineWidth = line;
+      context.strokeStyle = stroke;
+      context.stroke();
+    }
+  }
+
+  curve(points, color, line) {
+    const { context } = this;
+    context.beginPath();
+    trace(points, (x, y) => context.moveTo(x, y), (x, y) => context.lineTo(x, y), (...c) => context.bezierCurveTo(...c));
+    context.strokeStyle = color;
+    context.lineWidth = line;
+    context.stroke();
+  }
+
+  polygon(points, color) {
+    const { context } = this;
+    context.beginPath();
+    points.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+    context.fillStyle = color;
+    context.fill();
+  }
+
+  text(text, x, y, size, color, { bold = false, anchor = "start" } = {}) {
+    const { context } = this;
+    const font = `${bold ? 600 : 400} ${size}px ${FONT}`;
+    // To set it costs more than to draw a letter.
+    if (this.font !== font) context.font = this.font = font;
+    context.textAlign = anchor === "middle" ? "center" : anchor;
+    context.fillStyle = color;
+    context.fillText(text, x, y);
+  }
+}
+
+const escapeText = (text) => text.replace(/[&<>"]/g, (letter) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[letter])
+  // eslint-disable-next-line no-control-regex
+  .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ud800-\udfff\ufffe\uffff]/gu, "\ufffd");
+const round = (number) => Math.round(number * 10) / 10;
+
+export class SvgPen {
+  constructor() {
+    this.parts = [];
+  }
+
+  rect(x, y, width, height, radius, fill, stroke, line = 1) {
+    this.parts.push(`<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" rx="${radius}" fill="${fill || "none"}"${stroke ? ` stroke="${stroke}" stroke-width="${line}"` : ""}/>`);
+  }
+
+  curve(points, color, line) {
+    let path = "";
+    trace(points, (x, y) => (path += `M${round(x)} ${round(y)}`), (x, y) => (path += `L${round(x)} ${round(y)}`), (...c) => (path += `C${c.map(round).join(" ")}`));
+    this.parts.push(`<path d="${path}" fill="none" stroke="${color}" stroke-width="${line}"/>`);
+  }
+
+  polygon(points, color) {
+    this.parts.push(`<polygon points="${points.map((point) => point.map(round).join(",")).join(" ")}" fill="${color}"/>`);
+  }
+
+  text(text, x, y, size, color, { bold = false, anchor = "start" } = {}) {
+    this.parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${size}"${bold ? ' font-weight="600"' : ""} text-anchor="${anchor}" fill="${color}">${escapeText(text)}</text>`);
+  }
+
+  /** The whole picture, with a ground of its own. */
+  document({ left, top, width, height }, ground) {
+    const box = [left, top, width, height].map(round).join(" ");
+    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${round(width)}" height="${round(height)}" font-family='${FONT}'><rect x="${round(left)}" y="${round(top)}" width="${round(width)}" height="${round(height)}" fill="${ground}"/>${this.parts.join("\n")}</svg>\n`;
+  }
+}
+
+/** Down from point to point, with bends between them. */
+function trace(points, move, line, bend) {
+  move(...points[0]);
+  for (let i = 1; i < points.length; i += 1) {
+    const [[x0, y0], [x1, y1]] = [points[i - 1], points[i]];
+    const half = (y1 - y0) / 2;
+    if (Math.abs(x0 - x1) < 0.5) line(x1, y1);
+    else bend(x0, y0 + half, x1, y1 - half, x1, y1);
+  }
+}
+
+/**
+ * Draw a scene of `flatten`. view: left, top, right, bottom of what is seen, and scale. states: selected (a name), hovered,
+ * and alpha (a function of a name, of what is just coming).
+ */
+export function paint(pen, scene, view, colors, { selected, start, alpha } = {}) {
+  const sees = (x, y, width, height) => x < view.right && x + width > view.left && y < view.bottom && y + height > view.top;
+  const thin = 1 / Math.min(view.scale, 1);
+  const context = pen.context;
+  const isTiny = view.scale < 0.12;
+  const fade = (name) => {
+    if (context && alpha) context.globalAlpha = alpha(name);
+  };
+  const drawEdges = (frame) => {
+    const edges = scene.edges.get(frame);
+    fade(frame.name);
+    for (const one of edges) {
+      const { points, edge } = one;
+      const first = points[0];
+      const last = points[points.length - 1];
+      if (Math.min(first[1], last[1]) > view.bottom || Math.max(first[1], last[1]) < view.top) continue;
+      const isNear = selected && (one.from === selected || one.to === selected);
+      const color = edge.lit || isNear ? colors.accent : colors.edge;
+      const line = edge.lit ? 3 : isNear ? 2 : Math.min(1 + Math.log2(edge.count) * 0.3, 3);
+      pen.curve(points, color, line * (edge.lit || isNear ? thin : 1));
+      if (isTiny) continue;
+      if (edge.to !== null) {
+        const down = last[1] >= points[points.length - 2][1] ? 1 : -1;
+        pen.polygon([[last[0] - 3.5, last[1] - 6 * down], [last[0] + 3.5, last[1] - 6 * down], [last[0], last[1]]], color);
+      }
+      const [x, y] = one.middle;
+      if (edge.types.length && (isNear || edges.length <= FEW) && 10 * view.scale >= LEGIBLE + 1 && sees(x, y - 6, 140, 12)) {
+        const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
+        pen.text(cut(edge.types[0], 150, 5.4) + more, x + 5, y + 3, 10, isNear ? colors.accent : colors.soft);
+      }
+    }
+  };
+  // Each frame under its edges, and these under its boxes.
+  drawEdges(scene.root);
+  for (const one of scene.boxes) {
+    if (!sees(one.x - 12, one.y - 12, one.width + 24, one.height + 24)) continue;
+    fade(one.name);
+    if (one.inner) {
+      drawFrame(pen, one, view, colors, selected === one.name, thin);
+      drawEdges(one.inner);
+    } else drawBox(pen, one, view, colors, selected === one.name, start === one.name, thin);
+  }
+  if (context) context.globalAlpha = 1;
+}
+
+function drawFrame(pen, one, view, colors, isSelected, thin) {
+  const { x, y, width, height, box, depth } = one;
+  pen.rect(x, y, width, height, 9, depth % 2 ? colors.panel : colors.ground, isSelected ? colors.accent : box.lit ? colors.accent : colors.line, (isSelected ? 2.2 : 1.4) * thin);
+  const size = 13;
+  if (size * view.scale < LEGIBLE) return;
+  // The title stays in sight as long as some of its group is.
+  const left = pen.context ? Math.max(x, Math.min(view.left, x + width - 280)) : x;
+    pen.text("▾", left + 12, y + 21, 13, colors.soft);
+  const title = one.title ?? titleOf(box);
+  pen.text(cut(title, 160, 7.6), left + 28, y + 21, size, colors.text, { bold: true });
+  const at = left + 40 + Math.min(title.length * 7.8, 162);
+  if (one.member === undefined) pen.text(factsOf(box), at, y + 21, 11, colors.soft);
+  else {
+    pen.text(`‹  ${countText(one.member + 1)} of ${countText(box.times)}  ›`, at, y + 21, 12, colors.accent, { bold: true });
+    one.stepAt = [at - 4, y + 6, 12 + 7 * `‹  ${one.member + 1} of ${countText(box.times)}  ›`.length];
+  }
+}
+
+function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
+  const { x, y, width, height, box } = one;
+  const isValue = box.kind === "input" || box.kind === "output";
+  const isNode = box.kind === "node";
+  const isGroup = !isValue && !isNode;
+  const fill = isSelected || isStart ? colors["accent-ground"] : box.lit ? colors.mark : isValue ? colors.hover : colors.panel;
+  const stroke = isSelected || isStart || box.lit ? colors.accent : isValue ? null : colors.line;
+  const line = (isSelected ? 2.2 : 1.2) * thin;
+  const radius = view.scale < 0.25 ? 0 : isValue ? height / 2 : 7;
+  if (box.times && view.scale > 0.2) {
+    pen.rect(x + 8, y + 8, width, height, radius, colors.panel, colors.line, line);
+    pen.rect(x + 4, y + 4, width, height, radius, colors.panel, colors.line, line);
+  }
+  pen.rect(x, y, width, height, radius, fill, stroke, line);
+  const family = isNode ? colors[familyOf(box.op_type)] : colors.accent;
+  if (13 * view.scale < LEGIBLE) {
+    // Too small to read: what it is can be seen by its color.
+    if (!isValue) pen.rect(x, y, Math.min(width, 26), height, 0, family);
+    return;
+  }
+  const middle = x + width / 2;
+  if (isNode) {
+    pen.text(cut(box.op_type || "(no operator)", width - 16, 7.6), middle, y + 18, 13, family, { bold: true, anchor: "middle" });
+    if (11 * view.scale >= LEGIBLE) pen.text(cut(box.label, width - 14, 6.1, true), middle, y + 33, 11, colors.soft, { anchor: "middle" });
+    if (box.opens) pen.text("▸", x + width - 15, y + 18, 12, colors.soft);
+  } else if (isValue) {
+    pen.text(cut(box.label || box.kind, width - 20, 6.6, true), middle, y + height / 2 + 4, 12, colors.text, { anchor: "middle" });
+  } else if (isGroup) {
+    const times = box.times ? `× ${countText(box.times)}` : "";
+    pen.text("▸", x + 11, y + 20, 12, colors.soft);
+    pen.text(cut(titleOf(box), width - 40 - times.length * 8, 7.2), x + 25, y + 20, 13, colors.text, { bold: true });
+    if (times) pen.text(times, x + width - 10, y + 20, 13, colors.accent, { bold: true, anchor: "end" });
+    if (11 * view.scale >= LEGIBLE) {
+      pen.text(cut(factsOf(box), width - 20, 5.9), x + 12, y + 37, 11, colors.text);
+      pen.text(cut(operatorsOf(box), width - 22, 6), x + 12, y + 52, 11, colors.soft);
+    }
+  }
+}
