@@ -24,8 +24,8 @@ typedef uint64_t ow_words;
 
 enum { OW_WORDS = sizeof(ow_words) / 8, OW_GROUP = sizeof(ow_words) /* elements that go at once */ };
 
-#define OW_EVERY(n) (~0ULL / ((1ULL << (n)) - 1)) /* the lowest bit of every n bits; n divides 64 */
-#define OW_LOW(n) ((1ULL << (n)) - 1)             /* n set bits */
+#define OW_EVERY(n) (~(uint64_t)0 / OW_LOW(n))    /* the lowest bit of every n bits; n divides 64 */
+#define OW_LOW(n) (((uint64_t)1 << (n)) - 1)     /* n set bits */
 
 OW_INLINE uint64_t ow_little(uint64_t word) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
