@@ -32,7 +32,8 @@ def span_of(root: Message, path: str) -> tuple[int, int]:
         span = _record_of(found, found.field, root, outer)
         if span is not None:
             return span
-    raise PathError("it is not in the file as one run of bytes, or not at all", path, root._document.name)
+    reason = "it does not stand in the file as one run of bytes: it was edited, is in several parts, or is not there"
+    raise PathError(reason, path, root._document.name)
 
 
 def _record_of(found: Found, field: FieldDescriptor, root: Message, outer: tuple[int, int]) -> tuple[int, int] | None:
@@ -94,7 +95,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     found = resolve(root, path).value
     span = found._span if isinstance(found, Message) else None
     if span is None:
-        raise PathError("it is not a message in the file", path, document.name)
+        raise PathError("it does not stand in the file as a message: it was edited, or is none", path, document.name)
     fields = found.DESCRIPTOR.fields_by_number
     offset, end = span
     counts: dict[int, int] = {}

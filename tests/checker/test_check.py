@@ -1,11 +1,13 @@
 """`onnxwire.check` as a whole: what it takes and gives, scoping, damage, agreement with the official checker."""
 
+import os
 import pickle
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from check_case import model, nested, node, value
@@ -50,6 +52,25 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
     problems = onnxwire.check(message)
     monkeypatch.setattr(onnxwire.io.save, "_IN_MEMORY", 0)  # from here on what is encoded goes to a file
     assert onnxwire.check(message) == problems
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
+def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
+    def written():
+        return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
+
+    message = onnxwire.ModelProto(ir_version=10)
+    message.graph.name = "g"
+    message.graph.initializer.append(onnxwire.from_array(np.zeros(80 << 20, np.uint8), "w"))
+    message.graph.initializer.append(onnxwire.from_array(np.zeros(3, np.int64), "short"))
+    message.graph.initializer[1].dims[0] = 4
+    problems = onnxwire.check(message, select="error")
+    before = written()
+    assert onnxwire.check(message, select="error") == problems
+    assert written() - before < 1 << 20
+    assert any("short" in problem.message or "[1]" in problem.path for problem in problems)
+    # Nothing of it is left in the message.
+    assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
 def test_the_offset_is_where_the_message_begins():

@@ -95,6 +95,34 @@ def test_the_browser_of_the_environment_is_opened_without_the_token(tmp_path, mo
         assert not way.exists()
 
 
+@needs_signals
+def test_a_message_of_any_type_is_shown(tmp_path):
+    (tmp_path / "point.md").write_text(
+        "# g.proto\n\npackage: a.b\nsyntax: proto2\n\n## message Point\n\nA point.\n\n"
+        "| number | name | type | label | oneof | packed | since | until | doc |\n|-|-|-|-|-|-|-|-|-|\n"
+        "| 1 | x | int32 | optional | | | 1 | | To the right. |\n"
+    )
+    (tmp_path / "point.pb").write_bytes(b"\x08\x05")
+    for name in ("Point", "a.b.Point"):
+        arguments = [tmp_path / "point.pb", "--schema", tmp_path / "point.md", "--type", name, "--no-browser"]
+        with serving(*arguments) as process:
+            token = process.stdout.readline().strip().partition("#token=")
+            key = json.loads(_get(f"{token[0]}api/session", token[2]))["key"]
+            about = json.loads(_get(f"{token[0]}api/about", key))
+            assert (about["type"], about["is_model"], about["bytes"]) == ("Point", False, 2)
+            assert json.loads(_get(f"{token[0]}api/fields?path=", key))["rows"][0]["text"] == "5"
+            assert end(process)[1] == 0
+
+
+def _get(address, key):
+    return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=10).read()
+
+
+def test_a_schema_that_is_not_there_is_trouble(capsys):
+    assert main(["view", str(DIGITS), "--schema", "nowhere.md", "--type", "Point"]) == 2
+    assert "nowhere.md" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_refused(capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -104,7 +132,14 @@ def test_a_port_that_is_taken_is_refused(capsys):
     assert (out, err.count("\n"), "choose another --port" in err) == ("", 1, True)
 
 
-@pytest.mark.parametrize("arguments", [["--port", "70000"], ["--port", "x"], ["-o", "x.html", "--json"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "70000"], ["--port", "x"], ["-o", "x.html", "--json"], ["-o", "x.html", "--edit"],
+        ["-o", "x.html", "--type", "GraphProto"], ["--type", "Graph"], ["--schema", "table.md"],
+        ["--schema", __file__, "--type", "Point"],
+    ],
+)  # fmt: skip
 def test_wrong_options_are_trouble(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["view", str(DIGITS), *arguments])

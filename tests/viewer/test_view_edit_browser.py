@@ -75,7 +75,7 @@ class EditPage(Page):
     @property
     def done(self):
         """How many changes the page says are made."""
-        words = self.one("#changes").text.split()
+        words = self.one("#show-changes").text.split()
         return 0 if words[0] == "No" else int(words[0])
 
     def ask(self, question):
@@ -126,7 +126,7 @@ def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_pa
     # A Gelu takes an attribute, and the opset of this model has it; one that it has not is told at the node.
     page.edit("Add an attribute", name="nonsense", type="INTS", value="[1, 2]")
     page.one(".problems .problem-line", "nonsense")
-    page.one("#changes", "new problem")
+    page.one("#show-changes", "new problem")
     page.click("#undo")
     page.wait(lambda: page.done == 1 and not page.all(".problems:not([hidden])"))
     page.click("#undo")
@@ -202,7 +202,7 @@ def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
     page.one("#file-input").send_keys(str(tmp_path / "w.npy"))
     page.wait(lambda: page.done == 11)
     page.one("#histogram .values", "0.5")
-    page.click("#changes")
+    page.click("#show-changes")
     page.one("ol.changes", "replace graph.initializer[0] by w.npy")
     assert len(page.all("ol.changes li")) == 11
     page.click("#save")

@@ -15,7 +15,8 @@ export async function bytesCard(path, payloadOf = null) {
     toggle.setAttribute("aria-expanded", String(isOpen));
     toggle.textContent = isOpen ? "Hide" : "Show";
     body.replaceChildren();
-    if (isOpen) await open(body, path, payloadOf);
+    // Such as that what was edited stands in no file yet.
+    if (isOpen) await open(body, path, payloadOf).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
   });
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
 }

@@ -10,7 +10,7 @@ export function addBar(header) {
   const bar = html("div", { id: "bar", role: "toolbar", "aria-label": "Edits" },
     button("undo", "Undo", "Take the last change back (Ctrl+Z)", () => step("undo").catch(told)),
     button("redo", "Redo", "Make it again (Ctrl+Shift+Z)", () => step("redo").catch(told)),
-    button("changes", "", "What was changed", () => { location.hash = "changes"; }),
+    button("show-changes", "", "What was changed", () => { location.hash = "changes"; }),
     button("extract", "", "Save the marked nodes as a model", extractMarked),
     button("save", "Save as…", "Write a file (Ctrl+S)", saveAs));
   header.insertBefore(bar, header.querySelector(".keys"));
@@ -25,7 +25,7 @@ export function paintBar() {
   if (!find("bar")) return;
   find("undo").disabled = !session.done;
   find("redo").disabled = session.done === session.changes.length;
-  find("changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newText() && html("span", { class: "new" }, newText()));
+  find("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newText() && html("span", { class: "new" }, newText()));
   find("extract").hidden = !marks.size;
   find("extract").textContent = `Extract ${countText(marks.size)}…`;
   find("save").classList.toggle("main", !session.is_saved);
@@ -43,8 +43,13 @@ function saveAs() {
     fields: [
       { name: "path", label: "file", value: `${stem()}-edited${ending()}`, hint: where() },
       { name: "replace", label: "replace a file that is there", form: "check" },
-      { name: "words", label: `to write over ${session.name}, the file that is open`, placeholder: session.words_for_original, hint: `Leave it empty, or type: ${session.words_for_original}` },
+      { name: "words", label: `${session.name} is the file that is open; to write over it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
     ],
+    adapt: (form) => {
+      const isOpen = [session.name, `${session.folder}/${session.name}`].includes(form.elements.path.value.trim());
+      form.elements.words.closest(".control").hidden = !isOpen;
+      form.elements.replace.closest(".control").hidden = isOpen;
+    },
     run: async (values) => {
       const state = await send("save", { revision, ...values });
       Object.assign(session, state);

@@ -79,13 +79,18 @@ const valuesOf = (form) => Object.fromEntries([...form.elements].filter((one) =>
 
 /**
  * A form. fields: as of `control`; run(values): what it does, which may fail; close(): it is no longer wanted.
+ * adapt(form): shows and hides controls when what is typed changes.
  */
-export function makeForm({ title, fields, action, run, close, note = "" }) {
+export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const problem = html("p", { role: "alert", class: "problem", hidden: true });
   const save = html("button", { type: "submit", class: "step main" }, action);
   const form = html("form", { class: "editing", "aria-label": title },
     note && html("p", { class: "note" }, note), ...fields.map(control), problem,
     html("div", { class: "group" }, save, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
+  if (adapt) {
+    form.addEventListener("input", () => adapt(form));
+    adapt(form);
+  }
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     problem.hidden = true;
@@ -95,6 +100,7 @@ export function makeForm({ title, fields, action, run, close, note = "" }) {
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;
+      adapt?.(form);
       form.querySelector("input, select, textarea")?.focus();
     } finally {
       save.disabled = false;
@@ -152,9 +158,10 @@ export function editable(shown, { label, path, toChange = null, value = null, re
   const children = [shown].flat();
   if (!session.is_editable) return html("span", {}, ...children);
   const key = `${label} ${path}`;
-  const box = html("span", { class: "editable" }, ...children);
-  box.append(iconButton("pencil", `Edit ${label}`, () => openEditor(box, { label, path, toChange, value, key }), { "data-key": key }));
-  if (removal) box.append(iconButton("cross", `Remove ${label}`, () => change("remove", { path: removal }).catch(told)));
+  const icons = html("span", { class: "icons" });
+  const box = html("span", { class: "editable" }, ...children, icons);
+  icons.append(iconButton("pencil", `Edit ${label}`, () => openEditor(box, { label, path, toChange, value, key }), { "data-key": key }));
+  if (removal) icons.append(iconButton("cross", `Remove ${label}`, () => change("remove", { path: removal }).catch(told)));
   return box;
 }
 
@@ -205,7 +212,7 @@ function paintProblems(card) {
   const isIn = (one) => one.path === path || (one.path.startsWith(path) && ".[".includes(one.path[path.length]));
   const rows = (session.problems?.rows ?? []).filter(isIn);
   card.hidden = !rows.length;
-  card.replaceChildren(html("h2", {}, "New since the file was opened"), ...rows.map(problemLine));
+  card.replaceChildren(html("h2", {}, "New problems"), ...rows.map(problemLine));
 }
 
 export function problemLine(problem) {
@@ -213,6 +220,12 @@ export function problemLine(problem) {
 }
 
 document.addEventListener("problems", () => document.querySelectorAll("[data-problems]").forEach(paintProblems));
+
+/** The mark of a row of a list that has a new problem, or one in it. */
+export function problemMark(path) {
+  const isBad = session.problems?.rows.some((one) => one.path === path || one.path.startsWith(`${path}.`));
+  return isBad ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
+}
 
 // Marks: the nodes of the main graph that are to be extracted, by a value that each makes.
 

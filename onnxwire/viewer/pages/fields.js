@@ -14,7 +14,7 @@ export async function showFields(path, details, isCurrent) {
   const bytes = html("div");
   details.replaceChildren(
     html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, crumbs(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of what still stands in the file") : ""),
-    goTo(path),
+    goTo(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),
     bytes,
   );
@@ -35,8 +35,8 @@ function crumbs(path) {
   }));
 }
 
-function goTo(path) {
-  const input = html("input", { type: "search", value: path, class: "mono", "aria-label": "Path of a field", placeholder: "a path, such as graph.node[3].input", spellcheck: "false", autocomplete: "off" });
+function goTo(path, example) {
+  const input = html("input", { type: "search", value: path, class: "mono", "aria-label": "Path of a field", placeholder: example ? `a path, such as ${example}` : "a path", spellcheck: "false", autocomplete: "off" });
   const form = html("form", { class: "path" }, input, html("button", { type: "submit", class: "step" }, "Go"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -48,7 +48,9 @@ function goTo(path) {
 /** Put rows of a message, or of a repeated field, into a group, and what adds to them. */
 function fillChildren(tree, group, answer, level, start) {
   if (!start) group.replaceChildren();
-  group.append(...answer.rows.map((row) => drawRow(tree, row, level)));
+  const last = group.querySelector(":scope > .adder");
+  const put = (...elements) => (last ? last.before(...elements) : group.append(...elements));
+  put(...answer.rows.map((row) => drawRow(tree, row, level)));
   const next = start + answer.rows.length;
   if (next < answer.total) {
     const more = html("button", { type: "button", class: "link more" }, `Show ${countText(Math.min(ROWS, answer.total - next))} more of ${countText(answer.total - next)}`);
@@ -57,39 +59,41 @@ function fillChildren(tree, group, answer, level, start) {
       more.parentElement.remove();
       fillChildren(tree, group, rest, level, next);
     });
-    group.append(indented(html("div", { class: "tree-row" }, more), level));
-  } else if (!answer.total) group.append(indented(html("div", { class: "tree-row note" }, "empty"), level));
+    put(indented(html("div", { class: "tree-row" }, more), level));
+  } else if (!answer.total) put(indented(html("div", { class: "tree-row note" }, "empty"), level));
   const add = answer.is_list ? elementAdder(answer) : fieldAdder(answer);
-  if (add && next >= answer.total) group.append(indented(add, level));
+  if (add && !start) group.append(indented(add, level));
 }
 
 function indented(element, level) {
-  element.style.paddingLeft = `${level * 16 + 6}px`;
+  element.style.setProperty("--level", level);
   return element;
 }
 
 function drawRow(tree, row, level) {
+  const isElement = row.name.endsWith("]");
   const isOpenable = row.kind === "message" || row.kind === "list";
   const group = html("div", { role: "group", hidden: true });
   const twisty = html("span", { class: "twisty", "aria-hidden": "true" }, isOpenable ? "▸" : "");
+  const icons = html("span", { class: "icons" });
   const name = row.kind === "unknown" ? html("span", { class: "note" }, `field ${row.number}, unknown`) : html("span", {}, row.name);
   const value = html("span", { class: "tree-value" });
   if (row.kind === "list") value.append(html("span", { class: "note" }, `${countText(row.count)} ${row.count === 1 ? "element" : "elements"}`));
   else if (row.kind === "value") value.append(editable(html("span", { class: "mono" }, row.text), { label: row.name, path: row.path, removal: row.path }));
   else value.append(html("span", { class: "mono" }, row.text));
-  if (row.kind === "message" || row.kind === "list") {
-    if (session.is_editable) {
-      if (row.kind === "message" || row.type !== "message") value.append(textButton(value, row));
-      value.append(iconButton("cross", `Remove ${row.name}`, (event) => {
-        event.stopPropagation();
-        change("remove", { path: row.path }).catch(told);
-      }, { "data-key": `remove ${row.path}` }));
-    }
+  if (isOpenable && session.is_editable) {
+    // Several messages are edited one by one; their types, unlike those of numbers and texts, begin with a capital.
+    if (row.kind === "message" || !/^[A-Z]/.test(row.type)) icons.append(textButton(value, row));
+    icons.append(iconButton("cross", `Remove ${row.name}`, (event) => {
+      event.stopPropagation();
+      change("remove", { path: row.path }).catch(told);
+    }, { "data-key": `remove ${row.path}` }));
+    value.append(icons);
   }
   const line = indented(html("div", { class: "tree-row" },
-    html("span", { class: "tree-name" }, twisty, name, html("span", { class: "note" }, ` ${row.number}`)),
-    html("span", { class: "note" }, row.type, row.label ? ` ${row.label}` : ""), value,
-    html("span", { class: "number mono" }, row.offset === null ? "–" : bytesLink(tree, row)),
+    html("span", { class: "tree-name" }, twisty, name, isElement ? "" : html("span", { class: "note" }, ` ${row.number}`)),
+    html("span", { class: "note" }, row.type, row.label && !isElement ? ` ${row.label}` : ""), value,
+    html("span", { class: "number mono", title: row.offset === null ? "" : "offset in the file" }, row.offset === null ? "–" : bytesLink(tree, row)),
     html("span", { class: "number note" }, row.length === null ? "" : countText(row.length))), level);
   const item = html("div", { role: "treeitem", tabindex: -1, "aria-level": level, "aria-expanded": isOpenable ? "false" : null, "aria-label": `${row.name || `field ${row.number}`} ${row.type} ${row.text}`, "data-path": row.path }, line, group);
   const toggle = async (isOpen) => {

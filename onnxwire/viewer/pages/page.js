@@ -2,7 +2,7 @@
 
 import { ask, begin, countText, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./changes.js";
-import { beginEdits, session } from "./edit.js";
+import { beginEdits, problemMark, session } from "./edit.js";
 import { showFields } from "./fields.js";
 import { VirtualList } from "./list.js";
 import { MapView } from "./map.js";
@@ -40,7 +40,7 @@ const list = new VirtualList(find("list"), find("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
   draw: (row) => state.kind === "nodes"
     ? [
-        html("div", { class: "top" }, html("span", { class: `op ${familyOf(row.op_type)}` }, row.op_type || "–"), html("span", { class: "aside" }, countText(row.index))),
+        html("div", { class: "top" }, html("span", { class: `op ${familyOf(row.op_type)}` }, row.op_type || "–"), problemMark(row.path), html("span", { class: "aside" }, countText(row.index))),
         html("div", { class: "name" }, html("bdi", {}, row.name)),
       ]
     : [
@@ -241,6 +241,7 @@ find("skip").addEventListener("click", (event) => {
 addEventListener("hashchange", show);
 addEventListener("unhandledrejection", (event) => trouble(event.reason));
 document.addEventListener("trouble", (event) => trouble(event.detail));
+document.addEventListener("problems", () => list.paint());
 
 /** Tell of the file or model above everything, and list its graphs. */
 async function describe() {
