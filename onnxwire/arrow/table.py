@@ -101,7 +101,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
         return fill_table(document, cls, *span, spec, copies)
     data, sizes = _encoded(message)
     held = Document(data, document.name)
-    held.root = cls
+    held.set_root(cls)
     return fill_table(held, cls, 0, len(data), spec, copies, False, sizes)
 
 

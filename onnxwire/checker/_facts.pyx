@@ -410,7 +410,7 @@ cdef class Facts:
         cdef Py_ssize_t i
         cdef uint32_t k
         document.check_open()
-        document.root = root
+        document.set_root(root)
         self.document = document
         self.root = root
         self.is_placed = is_placed

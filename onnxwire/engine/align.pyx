@@ -392,7 +392,7 @@ cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
 cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
     cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
     document.check_open()
-    document.root = cls
+    document.set_root(cls)
     see_all(document, table_of(cls), LONG, LONG, NULL, NULL)
     document.check_open()
     # An empty document may have no address at all.

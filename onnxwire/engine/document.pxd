@@ -58,7 +58,7 @@ cdef class Document:
     cdef FarReads far
     cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
-    cdef public object root             # class of the message that the whole document is
+    cdef readonly object root           # class of the message that the whole document is, set once; or None
     cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
     # The edits: start of a message -> its Overlay. A message's first byte is no other's, so it tells which one it is;
     # that of a further piece of a message in several pieces leads to the address at which the piece ends.
@@ -66,6 +66,7 @@ cdef class Document:
     cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew
 
     cdef void take(self, Backing backing)
+    cpdef void set_root(self, cls)
     cdef int check_open(self) except -1
     cdef void release(self) noexcept
     cdef void next_epoch(self) noexcept

@@ -169,6 +169,14 @@ cdef class Document:
         self.check_open()
         self.backing.files = files
 
+    cpdef void set_root(self, cls):
+        """Say of which class the message is that the whole document is, unless who opened it has.
+
+        Errors name paths by it, so nobody who only reads the document changes it.
+        """
+        if self.root is None:
+            self.root = cls
+
     cdef int check_open(self) except -1:
         if self.epoch == EPOCH_CLOSED:
             raise ClosedError(f"{self.name} was closed; load it again, or use the message inside its with block")

@@ -77,7 +77,7 @@ cdef class Message(View):
         """
         cdef Document document = Document(exact_bytes(cls, data))
         if PARSES_WHOLE:
-            document.root = cls
+            document.set_root(cls)
             check_document(document, table_of(cls))
         return root_view(document, cls)
 
@@ -328,7 +328,7 @@ cdef class Message(View):
 def root_view(Document document, cls):
     """The view of a whole document as a message of a class; its own records are looked at now."""
     view = new_view(table_of(cls), document, document.start, document.end, None)
-    document.root = cls
+    document.set_root(cls)
     fill(view)
     return view
 

@@ -95,7 +95,7 @@ cdef const uint8_t* check_message(
 def verify_document(Document document, cls):
     """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""
     document.check_open()
-    document.root = cls
+    document.set_root(cls)
     check_document(document, table_of(cls))
 
 
