@@ -65,7 +65,6 @@ cdef class Rows(Walk):
         cdef uint32_t flags
         cdef Field* field
         cdef Cursor cursor
-        cdef Record record
         cdef Message below
         cdef int64_t element
         cdef int i
@@ -101,11 +100,8 @@ cdef class Rows(Walk):
                 continue
             # The slot tells how many there are, so that what comes after the last is not gone through.
             element = 0
-            below.parts = NULL
             start_at(&cursor, message, &slots[field.slot])
-            while element < <int64_t>slots[field.slot].n and self.next_element(&cursor, field, &record):
-                below.p = record.value
-                below.end = record.value + record.n
+            while element < <int64_t>slots[field.slot].n and self.next_message(&cursor, field, &below, NULL):
                 self.visit(field.sub, &below, field, element, plan.follows[i].flags & ROW != 0)
                 element += 1
         if is_graph:
@@ -268,18 +264,12 @@ cdef class Rows(Walk):
         cdef Field* field = field_of(self.wanted, "attribute_proto")
         cdef Field* name = field_of(field.sub, "name")
         cdef Slot[WIDEST] inner
-        cdef uint32_t flags
         cdef Cursor cursor
-        cdef Record record
         cdef Message below
         if slots[field.slot].p == NULL:
             return 0
         start_at(&cursor, message, &slots[field.slot])
-        below.parts = NULL
-        while self.next_element(&cursor, field, &record):
-            below.p = record.value
-            below.end = record.value + record.n
-            self.scan(field.sub, &below, inner, &flags)
+        while self.next_message(&cursor, field, &below, inner):
             if inner[name.slot].p != NULL:
                 self.columns.add_text(&column.items, inner[name.slot].p, inner[name.slot].n)
         return 0

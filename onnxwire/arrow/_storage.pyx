@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The payloads of tensors: their sizes, and where they are, without a look at them."""
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset, strlen
 
 from onnxwire._varint cimport WIRE_LEN, Record, read_varint
@@ -58,20 +58,14 @@ cdef int read_external(
     """Read external_data; of an offset or length that is not a plain number -1, of an absent length too."""
     cdef Field* field = walk.known.external_data
     cdef Slot[WIDEST] inner
-    cdef uint32_t flags
     cdef Cursor cursor
-    cdef Record record
     cdef Message entry
     cdef Slot key
     cdef Slot value
     if slots[field.slot].p == NULL:
         return 0
-    entry.parts = NULL
     start_at(&cursor, message, &slots[field.slot])
-    while walk.next_element(&cursor, field, &record):
-        entry.p = record.value
-        entry.end = record.value + record.n
-        walk.scan(field.sub, &entry, inner, &flags)
+    while walk.next_message(&cursor, field, &entry, inner):
         key = inner[walk.known.key.slot]
         value = inner[walk.known.value.slot]
         if value.p == NULL:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from onnxwire._varint cimport MAX_DEPTH, Record, load64
+from onnxwire._varint cimport MAX_DEPTH, load64
 from onnxwire.arrow._columns cimport Columns, Values, add_list, add_null, add_number, add_value, end_list
 from onnxwire.arrow._program cimport WIDEST, field_of
 from onnxwire.arrow._walk cimport start_at
@@ -128,16 +128,11 @@ cdef int add_shape(Walk walk, Column* column, Table* table, const Message* shape
     cdef uint8_t[DIGITS] digits
     cdef const uint8_t* p
     cdef Cursor cursor
-    cdef Record record
     cdef Message dim
     walk.scan(table, shape, slots, &flags)
     if slots[field.slot].p != NULL:
-        dim.parts = NULL
         start_at(&cursor, shape, &slots[field.slot])
-        while walk.next_element(&cursor, field, &record):
-            dim.p = record.value
-            dim.end = record.value + record.n
-            walk.scan(field.sub, &dim, inner, &flags)
+        while walk.next_message(&cursor, field, &dim, inner):
             if inner[value.slot].p != NULL:
                 add_number(sizes, <int64_t>inner[value.slot].n)
                 p = write_digits(<int64_t>inner[value.slot].n, digits)

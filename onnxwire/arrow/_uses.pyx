@@ -116,22 +116,20 @@ cdef int add_names(
     cdef Message below
     if slots[field.slot].p == NULL:
         return 0
-    below.parts = NULL
     if not field.repeated:
         if not way:
             names.add((<const char*>slots[field.slot].p)[:slots[field.slot].n])
             return 0
         below.p = slots[field.slot].p
         below.end = below.p + slots[field.slot].n
+        below.parts = NULL
         walk.scan(field.sub, &below, inner, &flags)
         return add_names(walk, names, field.sub, &below, inner, way[0], way[1:])
     start_at(&cursor, message, &slots[field.slot])
-    while walk.next_element(&cursor, field, &record):
-        if not way:
+    if not way:
+        while walk.next_element(&cursor, field, &record):
             names.add((<const char*>record.value)[:record.n])
-            continue
-        below.p = record.value
-        below.end = record.value + record.n
-        walk.scan(field.sub, &below, inner, &flags)
+        return 0
+    while walk.next_message(&cursor, field, &below, inner):
         add_names(walk, names, field.sub, &below, inner, way[0], way[1:])
     return 0

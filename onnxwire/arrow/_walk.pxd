@@ -51,6 +51,7 @@ cdef class Walk:
         self, Table* table, const Message* message, const Slot* slots, uint32_t flags, const Field* field, Message* out
     ) except -1
     cdef bint next_element(self, Cursor* cursor, const Field* field, Record* record) except -1
+    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out, Slot* slots) except -1
     cdef int too_deep(self, const uint8_t* p) except -1
     cdef int add_word(self, Values* values, const char* word) except -1
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1

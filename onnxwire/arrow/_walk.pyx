@@ -92,6 +92,19 @@ cdef class Walk:
             if found == 0 or record.tag & 7 == WIRE_LEN:
                 return found
 
+    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out, Slot* slots) except -1:
+        """The next message of a repeated field, or none. slots: filled if there are some to fill."""
+        cdef Record record
+        cdef uint32_t flags
+        if not self.next_element(cursor, field, &record):
+            return False
+        out.p = record.value
+        out.end = record.value + record.n
+        out.parts = NULL
+        if slots != NULL:
+            self.scan(field.sub, out, slots, &flags)
+        return True
+
     cdef int too_deep(self, const uint8_t* p) except -1:
         cdef Damage damage
         memset(&damage, 0, sizeof(damage))
