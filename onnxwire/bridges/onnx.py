@@ -6,10 +6,11 @@ import secrets
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, MissingPackageError, TensorError
-from onnxwire.io.index import find_tensors, is_external, tensor_bytes
+from onnxwire.io.index import element_count, find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
 from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
+from onnxwire.tensor.external_data import locations_of
 from onnxwire.tensor.placement import refer, share_elements, take_in
 
 TYPE_CHECKING = False
@@ -225,7 +226,7 @@ def _holds_elements(tensor: TensorProto) -> bool:
 
 
 def _location(tensor: Any) -> str:
-    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    return next(iter(locations_of(tensor)), "")
 
 
 def _misfit(tensor: TensorProto, left: TensorProto) -> str:
@@ -234,20 +235,13 @@ def _misfit(tensor: TensorProto, left: TensorProto) -> str:
         return f"made the {name_of(left.data_type)} a {name_of(tensor.data_type)}"
     if tensor.segment != left.segment:
         return "changed its segment"
-    if list(tensor.dims) != list(left.dims) and _product(tensor) != _product(left):
+    if list(tensor.dims) != list(left.dims) and element_count(tensor.dims) != element_count(left.dims):
         return f"changed its dims from {list(left.dims)} to {list(tensor.dims)}"
     whole = {entry.key: entry.value for entry in left.external_data}
     for entry in tensor.external_data:
         if whole.get(entry.key, entry.value) != entry.value:
             return f"took a part of it ({entry.key} {entry.value})"
     return ""
-
-
-def _product(tensor: TensorProto) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count = min(count * max(dim, 0), 1 << 64)  # of no tensor; a number that grows takes longer and longer
-    return count
 
 
 def _encoded(message: Message, advice: str) -> bytes:

@@ -11,11 +11,11 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, MAX_COUNT, STRING
-from onnxwire.tensor.external_data import plain_number
+from onnxwire.tensor.external_data import locations_of, plain_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import overload
 
     from onnxwire.io.source import Source
@@ -180,6 +180,14 @@ def is_external(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
+def find_locations(message: Message) -> Iterator[tuple[str, str]]:
+    """The path of each tensor whose payload is in another file, and the location of that."""
+    for path, tensor in find_tensors(message):
+        if is_external(tensor):
+            for location in locations_of(tensor):
+                yield path, location
+
+
 def tensor_bytes(tensor: TensorProto) -> int:
     """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
     payload = tensor._payload("raw_data")
@@ -191,9 +199,15 @@ def tensor_bytes(tensor: TensorProto) -> int:
                 return length
     if tensor.data_type == STRING.number:
         return sum(len(text) for text in tensor.string_data)
-    elements = 1
-    for dim in tensor.dims:
-        # A shape that no memory could hold is a damaged one, and is not worth exact numbers.
-        elements = min(elements * max(dim, 0), 1 << 63)
+    elements = element_count(tensor.dims)
     data_type = BY_NUMBER.get(tensor.data_type)
     return data_type.count_bytes(elements) if data_type is not None else elements
+
+
+def element_count(dims: Iterable[int]) -> int:
+    """The elements that dims call for; 2**63 where there are more."""
+    count = 1
+    for dim in dims:
+        # A shape that no memory could hold is a damaged one; and a number that grows takes longer and longer.
+        count = min(count * max(dim, 0), 1 << 63)
+    return count

@@ -69,6 +69,11 @@ def reference_of(tensor: TensorFields) -> Reference:
     return Reference(values["location"], offset or 0, length, values.get("checksum"))
 
 
+def locations_of(tensor: TensorFields) -> list[str]:
+    """The locations that a tensor names, unchecked: one, or none, but in what is damaged."""
+    return [entry.value for entry in tensor.external_data if entry.key == "location"]
+
+
 def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
     """The file that an EXTERNAL tensor's data is in, the byte at which it begins, and its length in bytes.
 
