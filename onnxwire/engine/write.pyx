@@ -57,13 +57,27 @@ def write_payload(FileWriter target, view):
         raise
 
 
-def chunks_of(Payload payload):
+def chunks_of(pieces, Py_ssize_t step):
+    """The bytes of an encoding in order, at most `step` at a time; what would be fetched is, as it is come to."""
+    for piece in pieces:
+        whole = piece if isinstance(piece, bytes) else (<Piece>piece).payload
+        for chunk in fetched_chunks(whole) or [whole]:
+            with memoryview(chunk) as view:
+                for start in range(0, len(view), step):
+                    yield view[start:start + step]
+
+
+cdef object fetched_chunks(content):
     """The bytes of a payload one chunk after another, where they are not all in memory and would be fetched; else None.
 
     So much of a file that is somewhere else goes through little memory.
     """
     cdef PartialMemory memory
-    if OPEN == 0 or payload.document is None or is_there(payload.p, <uint64_t>payload.n * payload.size):
+    cdef Payload payload
+    if OPEN == 0 or not isinstance(content, Payload):
+        return None
+    payload = content
+    if payload.document is None or is_there(payload.p, <uint64_t>payload.n * payload.size):
         return None
     payload.document.check_open()
     memory = memory_of(payload.p)
@@ -79,7 +93,7 @@ def write_pieces(FileWriter target, pieces):
             continue
         if not target.stream:
             target.seek((<Piece>piece).offset)
-        chunks = chunks_of((<Piece>piece).payload)
+        chunks = fetched_chunks((<Piece>piece).payload)
         if chunks is not None:
             for chunk in chunks:
                 target.write(chunk)

@@ -19,10 +19,8 @@ from onnxwire.messages import TensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import IO, Any
-
-    from typing_extensions import Buffer
 
     from onnxwire.engine.document import Document
     from onnxwire.engine.encode import Piece
@@ -133,14 +131,13 @@ def save(
 def refuse_weights(message: Message, path: str) -> None:
     """Raise SaveError where the file to write is one that tensors of the message have their data in."""
     from onnxwire.io.folder import identity_of
-    from onnxwire.io.index import find_tensors, is_external
+    from onnxwire.io.index import find_locations
 
     files = message._document.files
     if files is None or not os.path.isfile(path):
         return
     wanted = identity_of(os.stat(path))
-    tensors = (tensor for _, tensor in find_tensors(message) if is_external(tensor))
-    for location in {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}:
+    for location in {location for _, location in find_locations(message)}:
         try:
             with files.look_at(location) as file:
                 is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
@@ -239,20 +236,19 @@ def _warn_of_missing(message: Message, folder: str) -> None:
     files = message._document.files
     if files is None or (files.folder is not None and os.path.realpath(files.folder) == os.path.realpath(folder)):
         return
-    from onnxwire.io.index import find_tensors, is_external
+    from onnxwire.io.index import find_locations
 
-    for path, tensor in find_tensors(message):
-        for entry in tensor.external_data if is_external(tensor) else ():
-            if entry.key == "location" and not os.path.exists(os.path.join(folder, entry.value)):
-                import warnings
+    for path, location in find_locations(message):
+        if not os.path.exists(os.path.join(folder, location)):
+            import warnings
 
-                warnings.warn(
-                    f"{path} has its data in {entry.value!r}, which is not in {folder}: copy it there, or save with "
-                    "external= to have the data in the new file or beside it",
-                    ExternalDataWarning,
-                    stacklevel=3,
-                )
-                return
+            warnings.warn(
+                f"{path} has its data in {location!r}, which is not in {folder}: copy it there, or save with "
+                "external= to have the data in the new file or beside it",
+                ExternalDataWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def _refuse_cut(document: Document) -> None:
@@ -268,33 +264,17 @@ def _refuse_cut(document: Document) -> None:
 def _write_to_object(
     file: IO[bytes], total: int, pieces: list[bytes | Piece], progress: Callable[[int, int], object] | None
 ) -> None:
-    written = 0
-    for chunk in _chunks(pieces):
-        with memoryview(chunk) as view:
-            for start in range(0, len(view), _STEP):
-                rest = view[start : start + _STEP]
-                while rest:
-                    # An unbuffered file may take a part of it only.
-                    taken = _hand_over(file, rest, written, total)
-                    rest = rest[taken:]
-                    written += taken
-                if progress is not None:
-                    progress(written, total)
-
-
-def _chunks(pieces: list[bytes | Piece]) -> Iterator[Buffer]:
-    """The pieces where they are, and what is on a server a part of it at a time."""
     from onnxwire.engine.write import chunks_of
 
-    for piece in pieces:
-        if isinstance(piece, bytes):
-            yield piece
-            continue
-        fetched = chunks_of(piece.payload)
-        if fetched is None:
-            yield piece.payload
-        else:
-            yield from fetched
+    written = 0
+    for rest in chunks_of(pieces, _STEP):
+        while rest:
+            # An unbuffered file may take a part of it only.
+            taken = _hand_over(file, rest, written, total)
+            rest = rest[taken:]
+            written += taken
+        if progress is not None:
+            progress(written, total)
 
 
 def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:

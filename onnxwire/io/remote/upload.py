@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from typing_extensions import Buffer
-
     from onnxwire.engine.encode import Piece
 
 PART = 1 << 23  # bytes of a part; of a longer file a part is longer, since there are 10,000 at most
@@ -41,15 +39,14 @@ def upload(
     own: BaseException | None = None
     written = 0
 
-    def parts() -> Iterator[Buffer]:
+    def parts() -> Iterator[bytes]:
         nonlocal own, written
         try:
-            for piece in pieces:
-                for chunk in [piece] if isinstance(piece, bytes) else _chunks(piece):
-                    written += len(memoryview(chunk))
-                    yield bytes(chunk)
-                    if progress is not None:
-                        progress(written, total)
+            for chunk in chunks_of(pieces, PART):
+                written += len(chunk)
+                yield bytes(chunk)
+                if progress is not None:
+                    progress(written, total)
         except BaseException as error:
             own = error
             raise
@@ -60,7 +57,7 @@ def upload(
     try:
         # A server of plain HTTP takes a file in one piece.
         is_plain = origin.address.scheme in ("http", "https") or total <= PART
-        data = b"".join(bytes(part) for part in parts()) if is_plain else parts()
+        data = b"".join(parts()) if is_plain else parts()
         origin.store.put(
             origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE
         )
@@ -74,13 +71,3 @@ def upload(
         raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
     if written != total:
         raise SaveError(errno.EIO, f"{written:,} of {total:,} bytes were sent", origin.address.shown)
-
-
-def _chunks(piece: Piece) -> Iterator[Buffer]:
-    fetched = chunks_of(piece.payload)
-    if fetched is not None:
-        yield from fetched
-        return
-    with memoryview(piece.payload) as view:
-        for start in range(0, len(view), PART):
-            yield view[start : start + PART]
