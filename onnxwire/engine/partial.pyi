@@ -20,6 +20,8 @@ class Source(Protocol):
     @property
     def origin(self) -> Any: ...
 
+PAGE_SIZE: int
+
 class PartialMemory:
     """Memory for a file of some size, none of which is there yet."""
 

@@ -18,6 +18,8 @@ cdef extern from "partial.h" nogil:
 
 from onnxwire.errors import ClosedError, SourceError
 
+PAGE_SIZE = PAGE
+
 # All that are open, by their addresses: who reads a value knows where it is, and not always what it belongs to.
 cdef list MEMORIES = []
 cdef int OPEN = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Version
 
 LIMIT = 1 << 35  # bytes on the disk of all files together, where ONNXWIRE_CACHE_SIZE does not say otherwise
-_PAGE = 1 << 12
+_PAGE = 1 << 12  # bytes to a checksum: the form of the files, whatever the pages in memory are
 _SUM = 4
 _FLAGS = (
     os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

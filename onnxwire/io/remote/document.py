@@ -6,7 +6,7 @@ import errno
 import os
 
 from onnxwire.engine.document import Document
-from onnxwire.engine.partial import PartialMemory
+from onnxwire.engine.partial import PAGE_SIZE, PartialMemory
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.remote.address import Address, is_address, parse_address
@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-_PAGE = 1 << 12
 
 
 class Origin:
@@ -92,7 +90,7 @@ def remote_document(file: RemoteFile) -> Document:
         reason = f"the server says that it has {file.size:,} bytes, more than there are addresses"
         raise SourceError(errno.EFBIG, reason, file.name) from None
     head = memoryview(file.head)
-    memory.put(0, head if len(head) == file.size else head[: len(head) // _PAGE * _PAGE])
+    memory.put(0, head if len(head) == file.size else head[: len(head) // PAGE_SIZE * PAGE_SIZE])
     file.head = b""
     return Document(memory, file.name, memory)
 

@@ -28,7 +28,7 @@ NEAR = 1 << 15  # bytes between two ranges that are read along, which takes no l
 FIRST = 1 << 16  # bytes that are read to open a file
 SMALL = 1 << 22  # bytes of a file that is read whole when its beginning is not enough
 WHOLE_LIMIT = 1 << 28  # bytes of a file that is read whole because its server knows no ranges
-_PAGE = 1 << 12
+_LEAST = 1 << 12  # bytes that are read in one go, at least
 
 
 class RemoteFile:
@@ -140,12 +140,12 @@ class RemoteFile:
     def _window(self, start: int) -> int:
         """How many bytes to read from an offset on: many where the walk came there by reading all that is before it."""
         first, end = self._run
-        if not self._has_stepped and first <= start <= end + _PAGE:
-            length = max(start - first, _PAGE)
+        if not self._has_stepped and first <= start <= end + _LEAST:
+            length = max(start - first, _LEAST)
             window = 7 * length if length <= FIRST else 2 * length
             self._run = (first, start + window)
         else:
-            window = self._landings.run + _PAGE // 2
+            window = self._landings.run + _LEAST // 2
             self._run = (start, start + window)
         return window
 
