@@ -11,7 +11,7 @@ from onnxwire.cli.options import whole_number
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose and sort rows; `select` does what they say."""
+    """Add the options that choose and sort rows, as `row_test` and `arrange` do."""
     parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument(
         "--filter",
@@ -23,11 +23,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
     parser.add_argument("-r", "--reverse", action="store_true", help="in the reverse order")
     parser.add_argument("--limit", metavar="N", type=whole_number, help="the first N")
-
-
-def choose(rows: Iterable[Row], pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> list[Row]:
-    """The rows that have a name and fulfil conditions."""
-    return list(filter(row_test(pattern, is_regex, conditions), rows))
 
 
 def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:

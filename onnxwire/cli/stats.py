@@ -16,7 +16,7 @@ from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_ar
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type
 from onnxwire.cli.output import open_output, refuse_same
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.rows import add_selection, arrange, choose, row_test
+from onnxwire.cli.rows import add_selection, arrange, row_test
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.io.index import find_tensors
@@ -136,7 +136,7 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
         )
     by_path = {entry.info.path: entry for entry in found}
     late = [text for text in options.filter if text not in early]
-    rows = arrange(choose(statistics_rows(found), None, False, late), options)
+    rows = arrange(list(filter(row_test(None, False, late), statistics_rows(found))), options)
     return rows, [by_path[row["path"]] for row in rows]
 
 
