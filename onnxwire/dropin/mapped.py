@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
+from contextlib import nullcontext
 from mmap import ACCESS_READ, mmap
 from weakref import WeakValueDictionary
 
 from onnxwire.dropin.audit import watch_opening
 from onnxwire.engine.document import Document
+from onnxwire.io.atomic_file import AtomicFile
 
 SMALL = 1 << 24  # bytes of a file that is read, so that a program may have thousands of models without as many files
 
@@ -37,7 +37,7 @@ def _before_opening(path: object, flags: int) -> None:
     """Before the program opens a mapped file to write it: replace it by another file, which it may write.
 
     What is mapped then stays as it is; to cut it would end the process when it is next looked at. path: as given to
-    `open`; flags: of the system's open. Raises OSError where the other file can't be made.
+    `open`; flags: of the system's open. Raises SaveError, which is an OSError, where the other file can't be made.
     """
     if not _mappings or not isinstance(path, str | bytes | os.PathLike):
         return
@@ -47,15 +47,8 @@ def _before_opening(path: object, flags: int) -> None:
         return
     if (status.st_dev, status.st_ino) not in _mappings:
         return
-    real = os.path.realpath(os.fsdecode(path))
-    descriptor, other = tempfile.mkstemp(prefix=".onnxwire-", dir=os.path.dirname(real))
-    try:
-        with open(descriptor, "wb") as target:
-            if not flags & os.O_TRUNC:
-                with open(real, "rb") as source:
-                    shutil.copyfileobj(source, target, 1 << 20)
-            os.chmod(other, stat.S_IMODE(status.st_mode))
-        os.replace(other, real)
-    except BaseException:
-        os.unlink(other)
-        raise
+    # To wait for the disk takes longer than a copy alone, but a crash then leaves no file without what it had.
+    is_cut = flags & os.O_TRUNC
+    with nullcontext() if is_cut else open(path, "rb") as source, AtomicFile(os.fsdecode(path)) as target:
+        if source is not None:
+            target.copy(source.fileno(), 0, status.st_size)
