@@ -17,7 +17,7 @@ _TYPES = {
     14: ("int", "SupportsIndex | str"),
 }  # fmt: skip
 _INT = ("int", "SupportsIndex")
-# What a message has beside its fields, as `messages/__init__.py` says.
+# The bases of a message's class, which have what it has beside its fields.
 _BASES = {
     "TensorProto": "onnxwire.tensor.tensor.Tensor",
     "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
@@ -61,7 +61,9 @@ def _in_order(files: list) -> list:
 
 def _tables(files: list) -> str:
     lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
-    lines.append("TABLES = [")
+    lines += [*_base_imports(), "", "BASES = {"]
+    lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
+    lines += ["}", "TABLES = ["]
     for file in files:
         head = ", ".join(repr(value) for value in file[:5])
         lines.append(f"    ({head}, [")
@@ -80,6 +82,10 @@ def _tables(files: list) -> str:
     return "\n".join([*lines, "]", ""])
 
 
+def _base_imports() -> list[str]:
+    return sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values())
+
+
 def _stubs(files: list) -> str:
     messages = {m.name: m for file in files for m in file.messages if not m.retired}
     enums = {e.name: e for file in files for e in file.enums if not e.retired}
@@ -95,7 +101,7 @@ def _stubs(files: list) -> str:
         "from onnxwire.engine.repeated import RepeatedSpan",
         "from onnxwire.engine.descriptor import EnumTypeWrapper",
         "from onnxwire.engine.schema import Schema",
-        *sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values()),
+        *_base_imports(),
         "",
         "SCHEMA: Schema",
     ]

@@ -1,11 +1,9 @@
 """The message classes of ONNX, made from the tables of `schema/`."""
 
 from onnxwire.engine.schema import Schema
-from onnxwire.messages._tables import TABLES
-from onnxwire.tensor.sparse_tensor import SparseTensor
-from onnxwire.tensor.tensor import Tensor
+from onnxwire.messages._tables import BASES, TABLES
 
-SCHEMA = Schema(TABLES, "onnxwire", {"onnx.TensorProto": (Tensor,), "onnx.SparseTensorProto": (SparseTensor,)})
+SCHEMA = Schema(TABLES, "onnxwire", BASES)
 """All tables of ONNX: classes, enums, and the messages of releases past."""
 
 _public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}
