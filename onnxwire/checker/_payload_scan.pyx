@@ -13,10 +13,11 @@ from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
 from onnxwire.engine.partial cimport OPEN, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 
-cdef enum:
-    LOOK = 1 << 16       # bytes of a message whose values are looked at; `checker/payloads.py` says the same
-    COUNT = 1 << 20      # bytes of a message that are counted, or looked at as strings
-    IN_ALL = 1 << 24     # bytes that one call looks at
+from onnxwire.checker import limits
+
+cdef int64_t LOOK = limits.LOOK
+cdef int64_t COUNT = limits.COUNT
+cdef int64_t IN_ALL = limits.LOOK_IN_ALL
 
 cdef struct Walk:
     # Stands between two records of a message.

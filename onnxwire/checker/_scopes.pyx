@@ -248,53 +248,43 @@ cdef class Scopes:
     cdef int bind_values(self, int32_t graph) except -1:
         """Bind a graph's inputs and initializers, and note what is wrong with their names."""
         cdef Facts facts = self.facts
-        cdef Sheet* values = facts.sheet("ValueInfoProto")
-        cdef Sheet* tensors = facts.sheet("TensorProto")
-        cdef Sheet* sparses = facts.sheet("SparseTensorProto")
-        cdef int32_t* value_names = <int32_t*>facts.column("ValueInfoProto", "name")
         cdef int32_t* tensor_names = <int32_t*>facts.column("TensorProto", "name")
-        cdef int32_t* sparse_values = <int32_t*>facts.column("SparseTensorProto", "values")
-        cdef uint8_t* input_faults = self.inputs
-        cdef uint8_t* tensor_faults = self.initializers
-        cdef uint8_t* sparse_faults = self.sparse
-        cdef Run run
-        cdef int32_t row, left, text
-        cdef int edge
-        run = (<Run*>facts.column("GraphProto", "input"))[graph]
-        edge = facts.edge("GraphProto.input")
-        row = run.first
-        left = run.n
+        self.bind_field(
+            graph, "input", "ValueInfoProto", <int32_t*>facts.column("ValueInfoProto", "name"), NULL, self.inputs,
+            INPUT, self.first_value
+        )
+        self.bind_field(
+            graph, "initializer", "TensorProto", tensor_names, NULL, self.initializers, INITIALIZER, self.first_tensor
+        )
+        # The name of a sparse tensor is that of its values.
+        return self.bind_field(
+            graph, "sparse_initializer", "SparseTensorProto", tensor_names,
+            <int32_t*>facts.column("SparseTensorProto", "values"), self.sparse, INITIALIZER, -1
+        )
+
+    cdef int bind_field(
+        self, int32_t graph, str field, str sheet_name, const int32_t* names, const int32_t* named, uint8_t* faults,
+        int32_t kind, int32_t definition
+    ) except -1:
+        """Bind the names of a field's elements, and note what is wrong with them.
+
+        names: of the rows of the field's sheet, or of those that `named` leads to from them, if it is not NULL;
+        definition: the number of the sheet's first row among definitions, or -1 where its rows are none.
+        """
+        cdef Sheet* sheet = self.facts.sheet(sheet_name)
+        cdef Run run = (<Run*>self.facts.column("GraphProto", field))[graph]
+        cdef int edge = self.facts.edge(f"GraphProto.{field}")
+        cdef int32_t row = run.first
+        cdef int32_t left = run.n
+        cdef int32_t at, text
         while left:
-            if values.edge[row] == edge:
+            if sheet.edge[row] == edge:
                 left -= 1
-                text = value_names[row]
+                at = named[row] if named != NULL else row
+                text = names[at] if at >= 0 else 0
                 if text:
-                    input_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INPUT, -1, self.first_value + row)
-            row += 1
-        run = (<Run*>facts.column("GraphProto", "initializer"))[graph]
-        edge = facts.edge("GraphProto.initializer")
-        row = run.first
-        left = run.n
-        while left:
-            if tensors.edge[row] == edge:
-                left -= 1
-                text = tensor_names[row]
-                if text:
-                    tensor_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INITIALIZER, -1, self.first_tensor + row)
-            row += 1
-        run = (<Run*>facts.column("GraphProto", "sparse_initializer"))[graph]
-        edge = facts.edge("GraphProto.sparse_initializer")
-        row = run.first
-        left = run.n
-        while left:
-            if sparses.edge[row] == edge:
-                left -= 1
-                text = tensor_names[sparse_values[row]] if sparse_values[row] >= 0 else 0
-                if text:
-                    sparse_faults[row] = self.faults_of(text) | SEEN
-                    self.bind(text, INITIALIZER, -1, -1)
+                    faults[row] = self.faults_of(text) | SEEN
+                    self.bind(text, kind, -1, definition + row if definition >= 0 else -1)
             row += 1
         return 0
 

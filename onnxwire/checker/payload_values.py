@@ -1,7 +1,6 @@
 """Reads payloads of many tensors at once, and only small ones.
 
-Of one tensor at most `LARGEST` bytes are read, of a document at most `MOST` each time: values are looked at where they
-are indices and the like, and weights stay where they are.
+Values are looked at where they are indices and the like, as far as `limits.py` allows; weights stay where they are.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import numpy as np
 
 from onnxwire._varint import decode_packed
 from onnxwire.checker.facts import MERGED
+from onnxwire.checker.limits import READ, READ_IN_ALL, READ_RECORDS
 from onnxwire.engine.records import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts, Rows
 
-LARGEST = 1 << 18
-MOST = 1 << 23
-_RECORDS = 1 << 16  # of fields that are not in one packed record, in all
 _LEN = 2
 _HEAD = 16  # bytes that no tag and length have more of
 
@@ -47,8 +44,8 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     Tensors with too many bytes in the field, or none, are left out.
     """
     tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
-    rows = rows[(sizes[rows] > 0) & (sizes[rows] <= LARGEST)]
-    rows = rows[np.cumsum(sizes[rows]) <= MOST]
+    rows = rows[(sizes[rows] > 0) & (sizes[rows] <= READ)]
+    rows = rows[np.cumsum(sizes[rows]) <= READ_IN_ALL]
     if not len(rows):
         return
     if field == "raw_data":
@@ -58,7 +55,7 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     document, at = _look_at(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
     starts, is_packed = _find_packed(facts, document, at, field, rows)
     yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
-    left = _RECORDS
+    left = READ_RECORDS
     for row in rows[~is_packed].tolist():
         left -= int(tensors.records(field)[1][row])
         if left < 0:
@@ -96,12 +93,12 @@ def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows)
 
 
 def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
-    """The bytes from `starts` on, as portions of about LARGEST bytes."""
+    """The bytes from `starts` on, as portions of about READ bytes."""
     ends = np.cumsum(lengths)
     done = 0
     while done < len(rows):
         before = int(ends[done - 1]) if done else 0
-        end = max(int(np.searchsorted(ends, before + LARGEST, "right")), done + 1)
+        end = max(int(np.searchsorted(ends, before + READ, "right")), done + 1)
         some = lengths[done:end]
         gaps = np.repeat(starts[done:end] - (ends[done:end] - some - before), some)
         yield Portion(rows[done:end], some, document[gaps + np.arange(len(gaps))])
@@ -129,7 +126,7 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
     """How long each element of string_data is, in bytes, of tensors that have few; rows: in order."""
-    left = _RECORDS
+    left = READ_RECORDS
     for row in rows.tolist():
         left -= int(facts.TensorProto.records("string_data")[1][row])
         if left < 0:

@@ -6,8 +6,8 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.limits import READ
 from onnxwire.checker.operators import load_operators
-from onnxwire.checker.payload_values import LARGEST
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
 from onnxwire.engine.message import Message
@@ -82,7 +82,7 @@ def _without_weights(message: Message) -> Message:
     weights = [
         (tensor, len(payload))
         for _, tensor in Search(copy, [TensorProto])
-        if (payload := tensor._payload("raw_data")) is not None and len(payload) > LARGEST
+        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ
     ]
     with tempfile.TemporaryFile() as file:
         file.truncate(max((length for _, length in weights), default=1))

@@ -9,19 +9,18 @@ import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_strings
 from onnxwire.checker.facts import EMPTY, Facts, Found, lookup, repeats
+from onnxwire.checker.limits import LOOK, TEXT_IN_ALL
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
 from onnxwire.engine.records import bytes_at
+from onnxwire.messages import AttributeProto
 
 # The value fields, each with the type that names it.
 VALUES = {
     "f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8, "tensors": 9, "graphs": 10,
     "sparse_tensor": 11, "sparse_tensors": 12, "tp": 13, "type_protos": 14,
 }  # fmt: skip
-NAMES = {
-    1: "FLOAT", 2: "INT", 3: "STRING", 4: "TENSOR", 5: "GRAPH", 6: "FLOATS", 7: "INTS", 8: "STRINGS", 9: "TENSORS",
-    10: "GRAPHS", 11: "SPARSE_TENSOR", 12: "SPARSE_TENSORS", 13: "TYPE_PROTO", 14: "TYPE_PROTOS",
-}  # fmt: skip
+NAMES = {number: name for name, number in AttributeProto.AttributeType.items() if number}
 FIELDS = {number: field for field, number in VALUES.items()}
 # Types whose value is one message, and the field that holds it.
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
@@ -31,8 +30,6 @@ _SPARSE = (11, 12)
 _TYPES = (13, 14)
 
 _FEW = 8  # attributes of a node
-_LOOK = 1 << 16  # bytes of a string that are looked at
-_LOOK_IN_ALL = 1 << 22  # of those strings that are not plain ASCII
 _TYPE_NUMBER = 20
 
 
@@ -290,8 +287,8 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
         attributes.n,
     )
     suspects = np.flatnonzero(highs >= 0x80)
-    looks = np.minimum(lengths[suspects], _LOOK)
-    suspects = suspects[np.cumsum(looks) <= _LOOK_IN_ALL]
+    looks = np.minimum(lengths[suspects], LOOK)
+    suspects = suspects[np.cumsum(looks) <= TEXT_IN_ALL]
     yield attributes.at(
         [row for row in suspects.tolist() if not _is_utf8(facts, int(starts[row]), int(lengths[row]))],
         "the string of attribute {0!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
@@ -310,11 +307,11 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
 
 def _is_utf8(facts: Facts, start: int, length: int) -> bool:
     """Whether the first bytes of a string are UTF-8; a character may be cut off where not all are looked at."""
-    data = bytes_at(facts.document, start, start + min(length, _LOOK))
+    data = bytes_at(facts.document, start, start + min(length, LOOK))
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return length > _LOOK and error.reason == "unexpected end of data"
+        return length > LOOK and error.reason == "unexpected end of data"
     return True
 
 
