@@ -6,7 +6,7 @@ from array import array
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from onnxwire.analysis.summary import describe_type
+from onnxwire.analysis.describe import describe_call, describe_type
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.message import Message
 from onnxwire.engine.repeated import Repeated
@@ -466,8 +466,7 @@ def _field_text(message: Any, field: FieldDescriptor) -> str | None:
 def _text_of(element: Any) -> str | None:
     """An element in short; None where there is nothing to say but its name."""
     if isinstance(element, NodeProto):
-        domain = f"{element.domain}." if element.domain else ""
-        return f"{domain}{element.op_type}({', '.join(element.input)}) -> {', '.join(element.output)}"
+        return describe_call(element)
     if isinstance(element, TensorProto):
         return f"{name_of(element.data_type)} {list(element.dims)}"
     if isinstance(element, SparseTensorProto):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any
 
+from onnxwire.analysis.describe import describe_type
 from onnxwire.analysis.sizes import parse_size
-from onnxwire.analysis.summary import describe_type
 from onnxwire.arrow._columns import Columns
 from onnxwire.arrow.table import columns_of
 from onnxwire.arrow.tables import TABLES

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from onnxwire.analysis.describe import describe_type
 from onnxwire.io.index import tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -15,7 +16,6 @@ from onnxwire.messages import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
-    TypeProto,
     ValueInfoProto,
 )
 from onnxwire.tensor.dtypes import name_of
@@ -142,34 +142,6 @@ class _Tally:
             heapq.heappush(self.largest, (size, -self.tensors, tensor))
         elif size > self.largest[0][0]:
             heapq.heapreplace(self.largest, (size, -self.tensors, tensor))
-
-
-def describe_type(type: TypeProto, depth: int = 8) -> str:
-    """A type as ONNX writes it: float[batch, 3], seq(map(int64, float[])), optional(...).
-
-    [...] stands for an unknown rank, and ... for what is nested deeper than `depth`.
-    """
-    kind = type.WhichOneof("value")
-    if depth == 0:
-        return "..."
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        tensor = type.tensor_type if kind == "tensor_type" else type.sparse_tensor_type
-        shape = "[...]"
-        if tensor.HasField("shape"):
-            dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
-            shape = f"[{', '.join(dims)}]"
-        text = name_of(tensor.elem_type).lower() + shape
-        return f"sparse_tensor({text})" if kind == "sparse_tensor_type" else text
-    if kind == "sequence_type":
-        return f"seq({describe_type(type.sequence_type.elem_type, depth - 1)})"
-    if kind == "map_type":
-        value = describe_type(type.map_type.value_type, depth - 1)
-        return f"map({name_of(type.map_type.key_type).lower()}, {value})"
-    if kind == "optional_type":
-        return f"optional({describe_type(type.optional_type.elem_type, depth - 1)})"
-    if kind == "opaque_type":
-        return f"opaque({type.opaque_type.domain}, {type.opaque_type.name})"
-    return "?"
 
 
 def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:

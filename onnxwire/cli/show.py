@@ -10,11 +10,11 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from onnxwire.analysis.describe import describe_call, describe_type, operator_of
 from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import Found, IndexItem, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
-from onnxwire.analysis.summary import describe_type
 from onnxwire.cli.options import add_command, add_progress, add_type
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import location_of
@@ -241,8 +241,7 @@ def _number_list(values: Any, field: FieldDescriptor) -> str:
 def one_line(value: Any) -> str:
     """A message, or a value, in one line."""
     if isinstance(value, NodeProto):
-        operator = f"{value.domain}.{value.op_type}" if value.domain else value.op_type
-        text = f"{value.name or '-'}  {operator}({', '.join(value.input)}) -> {', '.join(value.output)}"
+        text = f"{value.name or '-'}  {describe_call(value)}"
     elif isinstance(value, AttributeProto):
         text = f"{value.name} = {_attribute_text(value)}"
     elif isinstance(value, TensorProto):
@@ -314,8 +313,7 @@ def _few_values(tensor: TensorProto) -> str:
 
 
 def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[str]:
-    operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-    lines = [f"{paint('operator'.ljust(16), 'cyan')}{safe_text(operator)}"]
+    lines = [f"{paint('operator'.ljust(16), 'cyan')}{safe_text(operator_of(node))}"]
     known = _values_of(graph, {*node.input, *node.output}) if graph is not None else {}
     for field in ("input", "output"):
         names = list(getattr(node, field))

@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.analysis.describe import describe_type
 from onnxwire.analysis.paths import Found, resolve
-from onnxwire.analysis.summary import describe_type, summarize
+from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
