@@ -15,7 +15,7 @@ from onnxwire.engine.descriptor import (
     WIRE_START_GROUP,
     WIRE_VARINT,
 )
-from onnxwire.engine.records import bytes_at, read_record
+from onnxwire.engine.records import bytes_at, read_record, read_varint_at
 from onnxwire.io.sniff import best_fit, fits
 from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA
@@ -44,7 +44,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
         descriptor = SCHEMA.messages[f"onnx.{type_name}"].DESCRIPTOR if type_name != "none" else None
     elif not fits(document, model):
         descriptor = best_fit(document) or model
-    document.root = (descriptor or model)._concrete_class
+    document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""
     print(f"# {ascii(path)[1:-1]}: {len(document):,} bytes{name}", file=out)
     Printer(document, out).print_message(descriptor, 0, len(document))
@@ -162,18 +162,15 @@ class Printer:
         wire = field.wire_type
         size = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}.get(wire, 0)
         shown: list[str] = []
-        while start < end and len(shown) < _SHOWN_NUMBERS:
+        after: int | None = start
+        while after is not None and after < end and len(shown) < _SHOWN_NUMBERS:
             if size:
-                raw = int.from_bytes(bytes_at(self.document, start, min(start + size, end)), "little")
-                start += size
+                raw = int.from_bytes(bytes_at(self.document, after, min(after + size, end)), "little")
+                after += size
             else:
-                raw, shift, byte = 0, 0, 128
-                while byte >= 128 and start < end and shift < 70:
-                    byte = bytes_at(self.document, start, start + 1)[0]
-                    raw |= (byte & 127) << shift
-                    start, shift = start + 1, shift + 7
-            shown.append(_number(field, wire, raw & (1 << 64) - 1))
-        return f"[{', '.join(shown)}{', ' + cut if start < end else ''}]"
+                raw, after = read_varint_at(self.document, after, end)
+            shown.append(_number(field, wire, raw) if after is not None else "(damaged)")
+        return f"[{', '.join(shown)}{', ' + cut if after is None or after < end else ''}]"
 
 
 @lru_cache(1024)

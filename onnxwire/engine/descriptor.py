@@ -304,6 +304,21 @@ class FieldDescriptor(_Described):
         return f"FieldDescriptor({self.full_name} = {self.number})"
 
 
+# Of each type of integers: what errors call it, the least and the greatest.
+INTEGER_RANGES = {
+    FieldDescriptor.TYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_SINT32: ("sint32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_SFIXED32: ("sfixed32", -(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.TYPE_INT64: ("int64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_SINT64: ("sint64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_SFIXED64: ("sfixed64", -(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.TYPE_UINT32: ("uint32", 0, (1 << 32) - 1),
+    FieldDescriptor.TYPE_FIXED32: ("fixed32", 0, (1 << 32) - 1),
+    FieldDescriptor.TYPE_UINT64: ("uint64", 0, (1 << 64) - 1),
+    FieldDescriptor.TYPE_FIXED64: ("fixed64", 0, (1 << 64) - 1),
+    FieldDescriptor.TYPE_ENUM: ("an enum, which is int32", -(1 << 31), (1 << 31) - 1),
+}
+
 _CPP_TYPES = {
     1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2,
 }  # fmt: skip

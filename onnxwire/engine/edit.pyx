@@ -18,8 +18,8 @@ from onnxwire.engine.overlay cimport (
 )
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
-    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32, SINT64,
-    STRING, UINT32, UINT64, has_value,
+    BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
+    UINT32, UINT64, has_value,
 )
 from onnxwire.engine.view cimport (
     use_overlay, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
@@ -35,6 +35,7 @@ cdef extern from "Python.h":
     int PyGC_Enable()
     unsigned long long PyLong_AsUnsignedLongLong(object value) except? <unsigned long long>-1
 
+from onnxwire.engine.descriptor import INTEGER_RANGES
 from onnxwire.errors import (
     FieldAttributeError, FieldBytesError, FieldOverflowError, FieldTextError, FieldTypeError, FieldValueError,
 )
@@ -137,13 +138,7 @@ cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
 
 
 cdef object out_of_range(const Field* field, value):
-    return field_error(field, FieldValueError, f"{value} is out of the range of {TYPE_NAMES[field.type]}")
-
-
-cdef dict TYPE_NAMES = {
-    INT64: "int64", UINT64: "uint64", INT32: "int32", FIXED64: "fixed64", FIXED32: "fixed32", UINT32: "uint32",
-    ENUM: "an enum, which is int32", SFIXED32: "sfixed32", SFIXED64: "sfixed64", SINT32: "sint32", SINT64: "sint64",
-}
+    return field_error(field, FieldValueError, f"{value} is out of the range of {INTEGER_RANGES[field.type][0]}")
 
 
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:

@@ -56,6 +56,23 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     return tag >> 3, tag & 7, value - document.start, p - document.start, raw
 
 
+def read_varint_at(Document document, uint64_t offset, uint64_t end):
+    """Read the varint at a byte of a packed run that ends at `end`.
+
+    Returns (value, start of the next one): the value as 64 bits; where the varint is damaged, the next one is None.
+    """
+    cdef const uint8_t* p
+    cdef uint64_t n = 0
+    document.check_open()
+    if end > <uint64_t>(document.end - document.start) or offset >= end:
+        raise IndexError("no such offset in the document")
+    p = document.start + offset
+    if OPEN:
+        fetch(p, min(end - offset, <uint64_t>HEAD))
+    p = read_varint(p, document.start + end, &n)
+    return n, None if p == NULL else p - document.start
+
+
 def payload_at(Document document, uint64_t start, uint64_t end):
     """The payload of some bytes of a document."""
     document.check_open()

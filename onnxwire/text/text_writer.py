@@ -23,7 +23,7 @@ from onnxwire.engine.descriptor import (
 )
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
-from onnxwire.engine.records import payload_at, read_record
+from onnxwire.engine.records import payload_at, read_record, read_varint_at
 from onnxwire.text.fields import (
     BATCH,
     Format,
@@ -203,7 +203,7 @@ class _TextPrinter:
         if span is None:  # a message that was edited, or stands in several pieces
             data = message._unknown_fields()
             document, span = Document(data, document.name), (0, len(data))
-            document.root = type(message)
+            document.set_root(type(message))
         start, end = span
         while start < end:
             number, wire, value, after, raw = read_record(document, start, end)
@@ -309,11 +309,8 @@ class _UnknownFields:
 
 
 def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:
-    bits = shift = 0
-    for piece in _long_value(document, start, end).read():
-        for byte in piece:
-            bits |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                yield bits
-                bits = shift = 0
+    after: int | None = start
+    while after is not None and after < end:
+        bits, after = read_varint_at(document, after, end)
+        if after is not None:
+            yield bits

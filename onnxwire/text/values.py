@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onnxwire.engine.descriptor import FieldDescriptor
-
-INTEGER_RANGES = {
-    FieldDescriptor.TYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_SINT32: ("sint32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_SFIXED32: ("sfixed32", -(1 << 31), (1 << 31) - 1),
-    FieldDescriptor.TYPE_INT64: ("int64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_SINT64: ("sint64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_SFIXED64: ("sfixed64", -(1 << 63), (1 << 63) - 1),
-    FieldDescriptor.TYPE_UINT32: ("uint32", 0, (1 << 32) - 1),
-    FieldDescriptor.TYPE_FIXED32: ("fixed32", 0, (1 << 32) - 1),
-    FieldDescriptor.TYPE_UINT64: ("uint64", 0, (1 << 64) - 1),
-    FieldDescriptor.TYPE_FIXED64: ("fixed64", 0, (1 << 64) - 1),
-    FieldDescriptor.TYPE_ENUM: ("an enum", -(1 << 31), (1 << 31) - 1),
-}
+from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 
 
 class UnknownNameError(ValueError):
