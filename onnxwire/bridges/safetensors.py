@@ -91,22 +91,27 @@ def to_safetensors(
 
 
 def from_safetensors(
-    model: ModelProto, path: str | os.PathLike[str], *, names: Iterable[str] | Mapping[str, str] | None = None
+    model: ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    names: Iterable[str] | Mapping[str, str] | None = None,
+    refer_to_file: bool = True,
 ) -> int:
     """Give initializers of the main graph the tensors that a .safetensors file has for them; returns how many.
 
     names: of the initializers, or a mapping from these to names in the file; by default all that both have. What else
     is in the file is left there, and no initializer is added. Types and shapes become those of the file.
     Only the header is read. Where the file is in the model's folder, or below it, it becomes their external data: the
-    model names the file, also when it is saved. From any other file a payload becomes raw_data, which stays in the
-    mapped file until the model is saved, and is then copied from file to file, to where `save` is told (`external`).
+    model names the file, also when it is saved. From any other file, and with refer_to_file=False, a payload becomes
+    raw_data, which stays in the mapped file until the model is saved, and is then copied from file to file, to where
+    `save` is told (`external`).
     Raises DecodeError for a file that is damaged or of another format, SourceError for one that can't be opened, and
     TensorError for a name that model or file do not have; the model is then as it was.
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _listed(tensors if names is None else names)
     tensors = _chosen(tensors, keys)
-    location, source, size, view = _open(model._document.files, path)
+    location, source, size, view = _open(model._document.files if refer_to_file else None, path)
     entries = read_header(view, size, source)
     found: list[tuple[TensorProto, Entry]] = []
     for name, tensor in tensors.items():
@@ -121,12 +126,12 @@ def from_safetensors(
 
 
 def take_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
-    """Give any tensor of a model what a .safetensors file has under a name, as `from_safetensors` does."""
-    location, source, size, view = _open(tensor._document.files, path)
+    """Give any tensor what a .safetensors file has under a name, as `from_safetensors` does without reference to it."""
+    _, source, size, view = _open(None, path)
     entry = read_header(view, size, source).get(name)
     if entry is None:
         raise tensor_error(tensor, f"{source} has no tensor {_shown(name)}")
-    _fill(tensor, entry, location, view)
+    _fill(tensor, entry, "", view)
 
 
 def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list[int]]]:

@@ -249,7 +249,7 @@ def replace_tensors(drop: Drop) -> Change:
 
     def run(model: ModelProto) -> str:
         with drop.named():
-            if not from_safetensors(model, drop.path):
+            if not from_safetensors(model, drop.path, refer_to_file=False):
                 raise EditError(f"{drop.name} has no tensor of the name of an initializer; open one, and drop it there")
         return ""
 

@@ -169,6 +169,24 @@ def test_tensors_of_a_safetensors_file_take_the_place_of_those_of_their_names(ed
     np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), wanted[second])
 
 
+def test_a_dropped_file_is_copied_though_it_is_kept_below_the_model(edits, tmp_path, monkeypatch):
+    part = onnxwire.ModelProto()
+    name = edits.message.graph.initializer[0].name
+    part.graph.initializer.append(onnxwire.from_array(np.ones(3, np.float32), name))
+    onnxwire.to_safetensors(part, tmp_path / "w.safetensors")
+    # As where the model is in /tmp itself.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    file = drop(edits, tmp_path / "w.safetensors")
+    assert Path(file.path).is_relative_to(tmp_path)
+    make(edits, "replace_tensors", drop=file.id)
+    make(edits, "replace_tensor", path="graph.initializer[1]", drop=file.id, name="")
+    edits.save(edits.revision, "out.onnx")
+    edits.drops.close()
+    assert not Path(file.path).exists()
+    for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer[:2]:
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), np.ones(3))
+
+
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
