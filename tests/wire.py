@@ -16,7 +16,8 @@ from operator import itemgetter
 from types import SimpleNamespace
 
 import numpy as np
-from google.protobuf import descriptor_pool, message, message_factory
+from everything import PAIRS, official_class
+from google.protobuf import message
 from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
 
@@ -293,12 +294,6 @@ def damaged(draw, descriptor):
 # --- what the two readers make of it
 
 
-def official_class(full_name, pool=None):
-    """The official runtime's class of a message."""
-    pool = pool or descriptor_pool.Default()
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
-
-
 def official_accepts(cls, data):
     try:
         cls.FromString(data)
@@ -502,8 +497,6 @@ def snippets(text):
 
 def official_pairs():
     """The classes of ONNX and those of the table of everything: full name → ours and the official one."""
-    from test_generic_schema import PAIRS  # which imports this module
-
     return {name: (cls, official_class(name)) for name, cls in onnxwire.messages.SCHEMA.messages.items()} | PAIRS
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import pytest
 import wire
+from everything import EVERYTHING, PAIRS
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import numpy_helper
-from test_generic_schema import EVERYTHING, PAIRS
 
 import onnxwire
 from onnxwire.engine.align import align_payloads, aligned_pieces

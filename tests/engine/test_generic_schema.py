@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 import wire
-from google.protobuf import descriptor_pb2, descriptor_pool
+from everything import EVERYTHING, PAIRS, PATH, POOL, SCHEMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxwire
-from onnxwire.engine.table_text import parse
 
-PATH = os.path.join(os.path.dirname(os.path.dirname(__file__)), "everything.md")
-
-
-def official_pool(path):
-    """A pool with the schema of a table file."""
-    with open(path, encoding="utf-8") as opened:
-        tables = parse(opened.read(), path)
-    file = descriptor_pb2.FileDescriptorProto(name=tables.name, package=tables.package, syntax=tables.syntax)
-    protos = {"": file}
-    for table in tables.messages:
-        outer, _, name = table.name.rpartition(".")
-        home = protos[outer].nested_type if outer else file.message_type
-        proto = protos[table.name] = home.add(name=name)
-        for row in table.fields:
-            field = proto.field.add(name=row.name, number=row.number, type=row.type, label=3 if row.repeated else 1)
-            if row.type_name:
-                field.type_name = f".{tables.package}.{row.type_name}"
-            if row.packed:
-                field.options.packed = True
-            if row.oneof:
-                oneofs = [oneof.name for oneof in proto.oneof_decl]
-                if row.oneof not in oneofs:
-                    proto.oneof_decl.add(name=row.oneof)
-                    oneofs.append(row.oneof)
-                field.oneof_index = oneofs.index(row.oneof)
-    for table in tables.enums:
-        outer, _, name = table.name.rpartition(".")
-        proto = protos[outer].enum_type.add(name=name)
-        for row in table.values:
-            proto.value.add(name=row.name, number=row.number)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
-
-
-SCHEMA, POOL = onnxwire.load_schema(PATH), official_pool(PATH)
-PAIRS = {name: (cls, wire.official_class(name, POOL)) for name, cls in SCHEMA.messages.items()}
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 # The official runtime takes field number 0 in a message type without fields, and nowhere else but in groups.
 EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
-EVERYTHING = SCHEMA.Everything
 NUMBERS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
 
 

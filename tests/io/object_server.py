@@ -77,6 +77,7 @@ class State:
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
     always: str | None = None  # what goes wrong with each
+    stalled: int = 0  # requests that got no answer, and whose time is over
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -132,6 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "timeout":
             time.sleep(self.server.stall)  # type: ignore[attr-defined]
+            state.stalled += 1
             self.close_connection = True
             return
         if fault == "html":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -241,10 +240,8 @@ def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
         server.state.always = "timeout"
         timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
         timer.start()
-        started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             message.graph.initializer[0].numpy()
-        # Far below what the server takes.
-        assert time.monotonic() - started < 10
+        assert server.state.stalled == 0  # while the server still kept the requests waiting
         server.state.always = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB

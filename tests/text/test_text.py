@@ -14,11 +14,11 @@ from pathlib import Path
 import onnx
 import pytest
 import wire
+from everything import PAIRS as GENERIC
 from google.protobuf import descriptor_pb2, text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_bundled_files import FILES, HOME, pair, read
-from test_generic_schema import PAIRS as GENERIC
 
 import onnxwire
 from onnxwire.messages import SCHEMA

@@ -1,0 +1,56 @@
+"""The table of everything that the notation of tables has (everything.md), as classes of ours and official ones."""
+
+from __future__ import annotations
+
+import os
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+import onnxwire
+from onnxwire.engine.table_text import parse
+
+PATH = os.path.join(os.path.dirname(__file__), "everything.md")
+
+
+def official_class(full_name, pool=None):
+    """The official runtime's class of a message."""
+    pool = pool or descriptor_pool.Default()
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
+
+
+def official_pool(path):
+    """A pool with the schema of a table file."""
+    with open(path, encoding="utf-8") as opened:
+        tables = parse(opened.read(), path)
+    file = descriptor_pb2.FileDescriptorProto(name=tables.name, package=tables.package, syntax=tables.syntax)
+    protos = {"": file}
+    for table in tables.messages:
+        outer, _, name = table.name.rpartition(".")
+        home = protos[outer].nested_type if outer else file.message_type
+        proto = protos[table.name] = home.add(name=name)
+        for row in table.fields:
+            field = proto.field.add(name=row.name, number=row.number, type=row.type, label=3 if row.repeated else 1)
+            if row.type_name:
+                field.type_name = f".{tables.package}.{row.type_name}"
+            if row.packed:
+                field.options.packed = True
+            if row.oneof:
+                oneofs = [oneof.name for oneof in proto.oneof_decl]
+                if row.oneof not in oneofs:
+                    proto.oneof_decl.add(name=row.oneof)
+                    oneofs.append(row.oneof)
+                field.oneof_index = oneofs.index(row.oneof)
+    for table in tables.enums:
+        outer, _, name = table.name.rpartition(".")
+        proto = protos[outer].enum_type.add(name=name)
+        for row in table.values:
+            proto.value.add(name=row.name, number=row.number)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+SCHEMA, POOL = onnxwire.load_schema(PATH), official_pool(PATH)
+PAIRS = {name: (cls, official_class(name, POOL)) for name, cls in SCHEMA.messages.items()}
+"""Full name → our class and the official one."""
+EVERYTHING = SCHEMA.Everything
