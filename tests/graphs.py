@@ -55,3 +55,23 @@ def write_sparse_model(path, size):
     with open(path, "wb") as file:
         file.write(b"".join([number(1, 10), tag(7, LEN), varint(len(body) + size), body]))
         file.truncate(file.tell() + size)
+
+
+def layered_model(layers, width):
+    """A chain of equal layers of some nodes, between an embedding and a head; names have scopes, values have types."""
+    operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
+    nodes = [helper.make_node("Gather", ["table", "x"], ["h0_0"], name="/embed/Gather")]
+    infos, tensors = [], [helper.make_tensor("table", TensorProto.FLOAT, [4, 4], [0.0] * 16)]
+    for layer in range(layers):
+        for k in range(width):
+            out = f"h{layer}_{k + 1}" if k < width - 1 else f"h{layer + 1}_0"
+            op_type = operators[k % len(operators)]
+            inputs = [f"h{layer}_{k}"]
+            if k % 2 == 0:
+                inputs.append(f"w{layer}_{k}")
+                tensors.append(helper.make_tensor(inputs[1], TensorProto.FLOAT, [4, 4], bytes(64), raw=True))
+            nodes.append(helper.make_node(op_type, inputs, [out], name=f"/layers.{layer}/part.{k // 50}/{op_type}_{k}"))
+            infos.append(value(out, "batch", 4))
+    nodes.append(helper.make_node("MatMul", [f"h{layers}_0", "table"], ["y"], name="/head/MatMul"))
+    ends = [[helper.make_tensor_value_info("x", TensorProto.INT64, ["batch"])], [value("y", "batch", 4)]]
+    return helper.make_model(helper.make_graph(nodes, "g", *ends, initializer=tensors, value_info=infos))

@@ -1,236 +1,69 @@
-"""The graph around a node: which nodes it is connected with, and where their boxes are drawn."""
+"""Where the boxes of a drawing are, and where edges pass between them: rows downwards, with few crossings.
+
+The way of Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures (1981): rows by
+the longest way, points where long edges pass, an order within the rows that crosses few edges, then positions near to
+the neighbours'. Measured beside dagre and elkjs by `benchmarks/view_layouts.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+import heapq
+import math
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
-from onnxwire.analysis.scopes import captured_names
-from onnxwire.messages import FunctionProto, GraphProto, NodeProto
-
-Scope = GraphProto | FunctionProto
-
-_WIDTH, _HEIGHT = 172, 42  # of a box for a node, in pixels
-_SMALL = 28  # the height of a box for a value
-_LETTER, _PADDING = 7, 26  # the widths of a letter in it and of what is around its name
 _BEND = 14  # the width that an edge takes where it passes a row
 _GAP_X, _GAP_Y = 22, 44
-_MOST = 36  # boxes that are drawn of nodes
-_VALUES = 8  # boxes of weights that are drawn of one node
-_MOST_VALUES = 24  # boxes of values that are begun for one node
-_PARALLEL = 8  # edges that are drawn from one box to another
-_LONGEST = 200  # letters of a name
-
-
-class Connections:
-    """Which nodes of a graph make and take which values.
-
-    producer: the index of the node that makes a value. consumers: the indices of those that take it, in order, those
-    included that take it inside their subgraphs. inputs, outputs: of the graph. initializers: indices by name. sparse:
-    indices of sparse ones.
-    """
-
-    def __init__(self, scope: Scope) -> None:
-        self.producer: dict[str, int] = {}
-        self.consumers: dict[str, list[int]] = {}
-        for index, node in enumerate(scope.node):
-            for name in node.output:
-                if name:
-                    self.producer[name] = index
-            for name in self.takes(node):
-                self.consumers.setdefault(name, []).append(index)
-        self.initializers: dict[str, int] = {}
-        self.sparse: dict[str, int] = {}
-        if isinstance(scope, GraphProto):
-            self.inputs = {value.name for value in scope.input}
-            self.outputs = {value.name for value in scope.output}
-            self.initializers = {tensor.name: index for index, tensor in enumerate(scope.initializer)}
-            self.sparse = {sparse.values.name: index for index, sparse in enumerate(scope.sparse_initializer)}
-        else:
-            self.inputs, self.outputs = set(scope.input), set(scope.output)
-
-    def takes(self, node: NodeProto) -> list[str]:
-        """The values that a node takes, those of its subgraphs after its own, each once."""
-        return [name for name in dict.fromkeys([*node.input, *captured_names(node)]) if name]
+_MOST_BENDS = 6_000  # of all edges together
+_SWEEPS = 16  # over all rows, each of which brings some of them into a better order
+_FEW = 4_000  # edges and bends up to which crossings are counted
 
 
 @dataclass
-class Box:
-    """A box of the drawing.
+class Layout:
+    """A drawing, in pixels from its upper left corner.
 
-    kind: node, input, output, weight or outer. x, y: of its middle, in pixels. hidden: connections that are not drawn.
+    x, y: the middles of the boxes. rows: the number of each one's row. spans: top and bottom of each row. bends: for
+    each edge the x at which it passes each row between those of its ends, in order from its start; of the longest
+    edges of very many there are none.
     """
 
-    kind: str
-    label: str
-    path: str = ""
-    op_type: str = ""
-    index: int = 0
-    width: float = _WIDTH
-    height: float = _HEIGHT
-    x: float = 0
-    y: float = 0
-    hidden: int = 0
-    row: int = 0
+    x: list[float]
+    y: list[float]
+    rows: list[int]
+    spans: list[tuple[float, float]]
+    bends: list[list[float]]
+    width: float
+    height: float
 
 
-@dataclass
-class Drawing:
-    """Boxes, and edges between their numbers with the value they stand for and the points that they pass.
+def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> Layout:
+    """Lay out boxes and edges.
 
-    values: numbers of boxes by kind and name; parallel: how many edges there are from one box to another.
+    sizes: width and height of each box, at least one. edges: numbers of two boxes each, from and to. Edges lead down,
+    but for those that close a cycle.
     """
-
-    boxes: list[Box] = field(default_factory=list)
-    edges: list[tuple[int, int, str]] = field(default_factory=list)
-    bends: list[list[tuple[float, float]]] = field(default_factory=list)
-    width: float = 0
-    height: float = 0
-    values: dict[tuple[str, str], int] = field(default_factory=dict)
-    parallel: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def add_edge(self, start: int, end: int, value: str) -> bool:
-        """Add an edge; False where there are too many between the two boxes."""
-        count = self.parallel.get((start, end), 0)
-        if count >= _PARALLEL:
-            return False
-        self.parallel[start, end] = count + 1
-        self.edges.append((start, end, _short(value)))
-        return True
-
-    def value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
-        """The number of the box for a value, as wide as its name; None where there would be more boxes than `limit`."""
-        number = self.values.get((kind, name))
-        if number is None and len(self.boxes) < limit:
-            number = self.values[kind, name] = len(self.boxes)
-            width = min(_PADDING + _LETTER * len(name), _WIDTH)
-            self.boxes.append(Box(kind, _short(name), path, width=width, height=_SMALL))
-        return number
-
-
-def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
-    """Draw a node with those that it is connected with by `hops` steps, before it and after it.
-
-    scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. The nearest 36 nodes
-    are drawn, each with up to 24 boxes of values and 8 edges to another one; each says how many of its connections are
-    not.
-    """
-    nodes = scope.node
-    chosen = _nearest(nodes, connections, index, hops)
-    drawing = Drawing()
-    numbers: dict[int, int] = {}
-    for other in sorted(chosen):
-        node = nodes[other]
-        name = node.name or next(iter(node.output), "") or f"node {other}"
-        numbers[other] = len(drawing.boxes)
-        drawing.boxes.append(Box("node", _short(name), f"{path}.node[{other}]", _short(node.op_type), other))
-    for other in numbers:
-        _connect(drawing, scope, path, connections, other, numbers, other == index)
-    _lay_out(drawing)
-    return drawing
-
-
-def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
-    """The indices of the nodes to draw, nearest first, before the node and after it by turns."""
-    chosen = {index}
-    before, behind = [index], [index]
-    for _ in range(hops):
-        sources = (
-            connections.producer[name]
-            for near in before
-            for name in connections.takes(nodes[near])
-            if name in connections.producer
-        )
-        before = _take(sources, chosen, _MOST // 2)
-        targets = (
-            other
-            for near in behind
-            for name in dict.fromkeys(nodes[near].output)
-            for other in connections.consumers.get(name, ())
-        )
-        behind = _take(targets, chosen, _MOST // 2)
-    return chosen
-
-
-def _take(indices: Iterable[int], chosen: set[int], most: int) -> list[int]:
-    """Choose what is new of some indices, as long as there is room."""
-    taken: list[int] = []
-    for index in indices:
-        if len(chosen) > _MOST or len(taken) >= most:
-            break
-        if index not in chosen:
-            chosen.add(index)
-            taken.append(index)
-    return taken
-
-
-def _connect(
-    drawing: Drawing,
-    scope: Scope,
-    path: str,
-    connections: Connections,
-    index: int,
-    numbers: dict[int, int],
-    is_focus: bool,
-) -> None:
-    """Add the edges that lead to a box, and the boxes of values that no node makes or only the caller takes."""
-    boxes = drawing.boxes
-    node, number = scope.node[index], numbers[index]
-    box, limit = boxes[number], len(boxes) + _MOST_VALUES
-    weights = 0
-    for name in connections.takes(node):
-        source = connections.producer.get(name)
-        if source is not None:
-            box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
-            continue
-        kind, where = _origin(connections, path, name)
-        if kind == "weight" and (not is_focus or weights >= _VALUES):
-            box.hidden += is_focus
-            continue
-        weights += kind == "weight"
-        old = drawing.value_box(kind, name, where, limit)
-        box.hidden += old is None or not drawing.add_edge(old, number, name)
-    for name in dict.fromkeys(node.output):
-        box.hidden += sum(other not in numbers for other in connections.consumers.get(name, ()))
-        if name in connections.outputs:
-            new = drawing.value_box("output", name, "", limit)
-            box.hidden += new is None or not drawing.add_edge(number, new, name)
-
-
-def _short(name: str) -> str:
-    """A name as it is drawn."""
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
-
-
-def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
-    """The kind of a value that no node of the graph makes, and the path of its tensor."""
-    if name in connections.initializers:
-        return "weight", f"{path}.initializer[{connections.initializers[name]}]"
-    if name in connections.sparse:
-        return "weight", f"{path}.sparse_initializer[{connections.sparse[name]}].values"
-    return ("input" if name in connections.inputs else "outer"), ""
-
-
-def _lay_out(drawing: Drawing) -> None:
-    """Give each box its row and position, and each edge the points where it passes a row.
-
-    The way of Sugiyama et al. (1981): rows by the longest way, points where long edges pass, an order within the rows
-    that crosses few edges, then positions near to the neighbours'.
-    """
-    boxes = drawing.boxes
-    _set_rows(drawing)
-    rows: list[list[int]] = [[] for _ in range(max(box.row for box in boxes) + 1)]
-    widths = [box.width for box in boxes]
-    for number, box in enumerate(boxes):
-        rows[box.row].append(number)
+    rank = _ranks(len(sizes), edges)
+    downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
+    of_box = _rows(len(sizes), downward, rank)
+    rows: list[list[int]] = [[] for _ in range(max(of_box) + 1)]
+    widths = [width for width, _ in sizes]
+    for number in sorted(range(len(sizes)), key=rank.__getitem__):
+        rows[of_box[number]].append(number)
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     chains = []
-    for start, end, _ in drawing.edges:
+    # Of the longest edges those that would need too many points are drawn straight, over what is between.
+    order = sorted(range(len(edges)), key=lambda i: of_box[downward[i][1]] - of_box[downward[i][0]])
+    lengths = accumulate(of_box[downward[i][1]] - of_box[downward[i][0]] for i in order)
+    straight = {i for i, length in zip(order, lengths, strict=True) if length > _MOST_BENDS}
+    for i, (start, end) in enumerate(downward):
+        if i in straight:
+            chains.append([start, end])
+            continue
         chain = [start]
-        for row in range(boxes[start].row + 1, boxes[end].row):
+        for row in range(of_box[start] + 1, of_box[end]):
             chain.append(len(widths))
             rows[row].append(len(widths))
             widths.append(_BEND)
@@ -239,47 +72,118 @@ def _lay_out(drawing: Drawing) -> None:
         for a, b in pairwise(chain):
             below.setdefault(a, []).append(b)
             above.setdefault(b, []).append(a)
-    for sweep in range(8):
-        _order(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0)
+    rows = _uncross(rows, above, below)
     x = _spread_out(rows, widths, above, below)
-    heights = [max([_SMALL, *(boxes[n].height for n in row if n < len(boxes))]) for row in rows]
-    tops = [sum(heights[:i]) + i * _GAP_Y for i in range(len(rows))]
     left = min(x[n] - widths[n] / 2 for n in range(len(widths)))
-    for number, box in enumerate(boxes):
-        box.x, box.y = round(x[number] - left, 1), tops[box.row] + heights[box.row] / 2
-    for chain in chains:
-        row = boxes[chain[0]].row
-        middles = [(round(x[n] - left, 1), tops[row + 1 + i]) for i, n in enumerate(chain[1:-1])]
-        # Straight down past the boxes of the row, to bend between rows only.
-        drawing.bends.append(
-            [point for i, (px, y) in enumerate(middles) for point in _pass(px, y, heights[row + 1 + i])]
-        )
-    drawing.width = round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - left, 1)
-    drawing.height = tops[-1] + heights[-1]
+    heights = [max([0.0, *(sizes[n][1] for n in row if n < len(sizes))]) for row in rows]
+    spans, top = [], 0.0
+    for height in heights:
+        spans.append((top, top + height))
+        top += height + _GAP_Y
+    bends = [[round(x[n] - left, 1) for n in chain[1:-1]] for chain in chains]
+    return Layout(
+        x=[round(x[number] - left, 1) for number in range(len(sizes))],
+        y=[sum(spans[row]) / 2 for row in of_box],
+        rows=of_box,
+        spans=spans,
+        bends=[
+            line if chain[0] == start else line[::-1]
+            for line, chain, (start, _) in zip(bends, chains, edges, strict=True)
+        ],
+        width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - left, 1),
+        height=top - _GAP_Y,
+    )
 
 
-def _pass(x: float, top: float, height: float) -> Iterator[tuple[float, float]]:
-    yield x, top
-    yield x, top + height
+def grid(sizes: list[tuple[float, float]]) -> Layout:
+    """Lay out boxes that nothing connects, in rows of as many as make the whole wider than high."""
+    columns = max(math.isqrt(len(sizes) // 2), 1)
+    width = max((width for width, _ in sizes), default=0) + _GAP_X
+    height = max((height for _, height in sizes), default=0)
+    rows = [number // columns for number in range(len(sizes))]
+    count = -(-len(sizes) // columns)
+    return Layout(
+        x=[number % columns * width + (width - _GAP_X) / 2 for number in range(len(sizes))],
+        y=[row * (height + _GAP_X) + height / 2 for row in rows],
+        rows=rows,
+        spans=[(row * (height + _GAP_X), row * (height + _GAP_X) + height) for row in range(count)],
+        bends=[],
+        width=columns * width - _GAP_X,
+        height=count * (height + _GAP_X) - _GAP_X,
+    )
 
 
-def _set_rows(drawing: Drawing) -> None:
-    """Give each box its row: below all that lead to it. Edges that lead back are left out of it, and of the drawing."""
-    boxes = drawing.boxes
-    order = {"input": -1, "weight": -1, "outer": -1, "output": 1 << 62}
-    rank = [order.get(box.kind, box.index) for box in boxes]
-    # A damaged graph may have cycles; a sound one is sorted.
-    drawing.edges = [edge for edge in dict.fromkeys(drawing.edges) if rank[edge[0]] < rank[edge[1]]]
-    for start, end, _ in sorted(drawing.edges, key=lambda edge: rank[edge[1]]):
-        boxes[end].row = max(boxes[end].row, boxes[start].row + 1)
+def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """An order of the boxes in which edges lead forwards, but for those that close a cycle; else as numbered."""
+    waiting = [0] * count
+    targets: list[list[int]] = [[] for _ in range(count)]
+    for start, end in edges:
+        if start != end:
+            waiting[end] += 1
+            targets[start].append(end)
+    ready = [number for number in range(count) if not waiting[number]]
+    rank = [-1] * count
+    first, placed = 0, 0
+    while placed < count:
+        if not ready:
+            # What is left is in cycles, or after one: the first of it begins.
+            while rank[first] >= 0:
+                first += 1
+            ready.append(first)
+        number = heapq.heappop(ready)
+        if rank[number] >= 0:
+            continue
+        rank[number] = placed
+        placed += 1
+        for target in targets[number]:
+            waiting[target] -= 1
+            if not waiting[target] and rank[target] < 0:
+                heapq.heappush(ready, target)
+    return rank
+
+
+def _rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
+    """The row of each box: below all that lead to it."""
+    rows = [0] * count
+    for start, end in sorted(edges, key=lambda edge: rank[edge[1]]):
+        rows[end] = max(rows[end], rows[start] + 1) if start != end else rows[end]
     # What nothing leads to comes right above what it leads to.
-    entered = {end for _, end, _ in drawing.edges}
+    entered = {end for _, end in edges}
     targets: dict[int, list[int]] = {}
-    for start, end, _ in drawing.edges:
+    for start, end in edges:
         targets.setdefault(start, []).append(end)
     for number, ends in targets.items():
         if number not in entered:
-            boxes[number].row = min(boxes[end].row for end in ends) - 1
+            rows[number] = min(rows[end] for end in ends) - 1
+    return rows
+
+
+def _uncross(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> list[list[int]]:
+    """The best order within the rows of those that sweeps down and up come to."""
+    best, least = rows, -1
+    is_counted = sum(map(len, below.values())) <= _FEW
+    for sweep in range(_SWEEPS if is_counted else _SWEEPS // 2):
+        _order(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0)
+        if is_counted:
+            crossings = sum(_crossings(row, after, below) for row, after in pairwise(rows))
+            if least < 0 or crossings < least:
+                best, least = [list(row) for row in rows], crossings
+            if least == 0:
+                break
+    return best if is_counted else rows
+
+
+def _crossings(row: list[int], after: list[int], below: dict[int, list[int]]) -> int:
+    """How many edges between two rows cross."""
+    position = {number: i for i, number in enumerate(after)}
+    ends: list[int] = []
+    crossings = 0
+    for number in row:
+        mine = sorted(position[other] for other in below.get(number, ()))
+        crossings += sum(len(ends) - bisect_right(ends, end) for end in mine)
+        for end in mine:
+            insort(ends, end)
+    return crossings
 
 
 def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: bool) -> None:

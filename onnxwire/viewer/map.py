@@ -10,6 +10,7 @@ import numpy as np
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.viewer.graph_layout import grid, lay_out
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Group, Groups
 
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MOST_EDGES = 1_500  # of one group
+_MOST_LOOSE = 8  # edges of a group that come from outside, or go there
 _MOST_VALUES = 12  # boxes of inputs, and of outputs; more than these are one box
 _OPERATORS = 4  # that a box tells
 _TYPES = 3  # that an edge tells
+# Widths and heights of boxes, in pixels.
+_SIZES = {"node": (172, 42), "input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
+_GROUP = (212, 62)
 _LOOKED_AT = 100  # values of an edge whose types are told
 _LONGEST = 200  # letters of a name
 
@@ -39,19 +44,22 @@ class ModelMap:
         """Tell what is in a group.
 
         name: of the group, as `Groups` has it. route: rows of the nodes of a path that is to be lit.
-        Returns name, kind, label, boxes, edges and left_off (how many edges are not told). A box has number (None for
-        an input or output), kind, label, op_type, nodes, operators ([name, count], the most frequent first),
-        parameters, bytes, times (members of a fold), path (of a node), opens (whether there is something in it), takes
-        and gives (values from and to what is outside the group) and lit. An edge has from and to (numbers of boxes in
-        the list, None for what is outside the group), count of its values, types (some of them), value (the name of
-        the first) and lit. Raises PathError where there is no such group.
+        Returns name, kind, label, boxes, edges, left_off (how many edges are not told) and spans (top and bottom of
+        each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
+        operators ([name, count], the most frequent first), parameters, bytes, times (members of a fold), path (of a
+        node), opens (whether there is something in it), takes and gives (values from and to what is outside the group,
+        where their edges are left out), lit, width, height, x and y (of its middle) and row; the last
+        ones may be of kind entry and exit: where edges from outside the group begin, and those that leave it end. An
+        edge has from and to (indices of boxes), count of its values, types (some of them), value (the name of the
+        first), lit and bends: the x at which it passes each row between those of its ends.
+        Raises PathError where there is no such group.
         """
         if (
             "/" not in name
             and name not in self.columns.graphs
             and isinstance(resolve(self.model, name).value, GraphProto | FunctionProto)
         ):
-            return {"name": name, "kind": "graph", "label": name, "boxes": [], "edges": [], "left_off": 0}
+            return {"name": name, "kind": "graph", "label": name} | _drawn([], []) | {"left_off": 0}
         group, found = self.groups.find(name)
         boxes = self._boxes(found)
         edges: list[dict[str, Any]] = []
@@ -59,14 +67,8 @@ class ModelMap:
         # Graphs of one node stand side by side: nothing leads from one to another.
         if found and found[0].kind != "graph":
             edges, left_off = self._edges(found, boxes, group.kind in ("graph", "function", "node"), route)
-        return {
-            "name": name,
-            "kind": group.kind,
-            "label": group.label[:_LONGEST],
-            "boxes": boxes,
-            "edges": edges,
-            "left_off": left_off,
-        }
+        drawn = _drawn(boxes, edges)
+        return {"name": name, "kind": group.kind, "label": group.label[:_LONGEST], "left_off": left_off} | drawn
 
     def locate(self, path: str) -> dict[str, Any]:
         """Tell where a node is: names of the groups that must be open to see it, from the outermost, and its box.
@@ -107,7 +109,7 @@ class ModelMap:
             name, inner = f"{name}/{at}", found[at]
             if inner.members is not None:
                 # Of equal ones the one that has it.
-                at = _index(inner.members, row)
+                at = inner.members.number_of(row)
                 name, inner = f"{name}*{at}", inner.members[at]
             if inner.kind == "node":
                 return name
@@ -224,7 +226,6 @@ class ModelMap:
     ) -> tuple[list[dict[str, Any]], int]:
         """The edges between boxes, those to the outside included; of a graph the inputs and outputs become boxes."""
         c = self.columns
-        count = len(found)
         box = np.full(c.count, -1, np.int64)
         for i, group in enumerate(found):
             box[group.rows] = i
@@ -260,17 +261,28 @@ class ModelMap:
             types = dict.fromkeys(c.type[keys[begin : min(end, begin + _LOOKED_AT), 2]].tolist())
             edges.append(
                 {
-                    "from": a if a >= 0 else None,
-                    "to": b if b >= 0 else None,
+                    "from": a,
+                    "to": b,
                     "count": end - begin,
                     "types": [c.types[number] for number in types if number][:_TYPES],
                     "value": self._name(v),
                     "lit": (a, b) in lit[1],
                 }
             )
-        for i in range(count):
-            boxes[i]["takes"] = int(np.count_nonzero((keys[:, 1] == i) & (keys[:, 0] < 0)))
-            boxes[i]["gives"] = int(np.count_nonzero((keys[:, 0] == i) & (keys[:, 1] < 0)))
+        for kind, end, other in (("entry", "from", "to"), ("exit", "to", "from")):
+            loose = [edge for edge in edges if edge[end] < 0]
+            if len(loose) > _MOST_LOOSE:
+                # What nearly all boxes take from outside would be drawn over all of them: their number is told.
+                bound = {edge[other] for edge in edges if edge[end] >= 0}
+                dropped = [edge for edge in loose if edge[other] in bound and not edge["lit"]]
+                for edge in dropped:
+                    boxes[edge[other]]["takes" if kind == "entry" else "gives"] = edge["count"]
+                loose = [edge for edge in loose if edge not in dropped]
+                edges = [edge for edge in edges if edge[end] >= 0] + loose
+            if loose:
+                for edge in loose:
+                    edge[end] = len(boxes)
+                boxes.append({"number": None, "kind": kind, "label": ""})
         return edges, max(len(begins) - _MOST_EDGES, 0)
 
     def _add_values(self, boxes: list[dict[str, Any]], sources: Array, targets: Array, values: Array) -> None:
@@ -316,6 +328,21 @@ class ModelMap:
             self._nodes[graph.path] = resolve(self.model, graph.path).value.node
         index = row - graph.start
         return f"{graph.path}.node[{index}]", self._nodes[graph.path][index]
+
+
+def _drawn(boxes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> dict[str, Any]:
+    """The boxes with their sizes and coordinates, the edges with their bends, and the rows."""
+    sizes: list[tuple[float, float]] = [_SIZES.get(box["kind"], _GROUP) for box in boxes]
+    if not edges:
+        # Nothing says which comes before which.
+        layout = grid(sizes)
+    else:
+        layout = lay_out(sizes, [(edge["from"], edge["to"]) for edge in edges])
+    for box, (width, height), x, y, row in zip(boxes, sizes, layout.x, layout.y, layout.rows, strict=True):
+        box |= {"width": width, "height": height, "x": x, "y": y, "row": row}
+    for edge, bends in zip(edges, layout.bends, strict=True):
+        edge["bends"] = bends
+    return {"boxes": boxes, "edges": edges, "spans": layout.spans}
 
 
 def _index(groups: list[Group], row: int) -> int:

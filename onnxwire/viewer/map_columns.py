@@ -185,7 +185,7 @@ class MapColumns:
         """The number of the graph that each row is in."""
         ids, first = _ids(Ids(), columns, "graph")
         numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first]
-        return np.array([*numbers, self._graph("").number], np.int32)[ids]
+        return np.array([*numbers, 0], np.int32)[ids]  # nothing of a model is in no graph
 
     def _read_nodes(self, model: ModelProto) -> None:
         columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ _RUN = 100  # boxes of a part of what is divided
 _LEAST_GROUPS = 3  # equal groups that are folded
 _LEAST_NODES = 8  # equal nodes that are
 _CANDIDATES = 12  # distances at which repetitions are looked for
+_STRETCHES = 1_000  # of repetitions at one distance, the longest ones
 _DEEPEST = 200  # groups in one another that are followed
 _KEPT_NODES = 4_000_000  # of all groups that are kept
 
@@ -28,7 +31,7 @@ class Group:
 
     kind: graph, function, scope, block (one of several equal ones that have no scope), run (a part of what is too
     long), fold (equal groups or nodes) or node. rows: of its nodes, ascending. scope: the innermost scope that all of
-    them are in, as far as it was looked for. members: of a fold, the rows of each, and the kind and scope they have.
+    them are in, as far as it was looked for. members: of a fold.
     path: of a graph, function or node.
     """
 
@@ -40,7 +43,7 @@ class Group:
         label: str,
         rows: Array,
         scope: int = 0,
-        members: list[Group] | None = None,
+        members: Members | None = None,
         path: str = "",
     ) -> None:
         self.kind = kind
@@ -49,6 +52,36 @@ class Group:
         self.scope = scope
         self.members = members
         self.path = path
+
+
+class Members(Sequence[Group]):
+    """The members of a fold, made when they are asked for: there may be a million.
+
+    rows: of all of them, one member after another; bounds: where each begins, and the end. make: of the number of a
+    member and its rows.
+    """
+
+    def __init__(self, rows: Array, bounds: Array, make: Callable[[int, Array], Group]) -> None:
+        self.rows = rows
+        self.bounds = bounds
+        self.make = make
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.make(i, self.rows[self.bounds[i] : self.bounds[i + 1]])
+
+    def part(self, start: int, stop: int) -> Members:
+        """Some of them."""
+        bounds = self.bounds[start : stop + 1]
+        return Members(
+            self.rows[bounds[0] : bounds[-1]], bounds - bounds[0], lambda i, rows: self.make(start + i, rows)
+        )
+
+    def number_of(self, row: int) -> int:
+        """Which of them has a row."""
+        return int(np.searchsorted(self.bounds, np.flatnonzero(self.rows == row)[0], side="right")) - 1
 
 
 class Groups:
@@ -81,7 +114,7 @@ class Groups:
             child, _, member = steps[i].partition("*")
             group = _at(found[1], child, name)
             if member:
-                group = _at(group.members or [], member, name)
+                group = _at(group.members or (), member, name)
             found = self._keep("/".join(steps[: i + 1]), group)
         return found
 
@@ -118,27 +151,21 @@ class Groups:
         if group.kind == "node":
             inner = self.opens(group)
             return self.contents(self.graph(inner[0])) if len(inner) == 1 else [self.graph(path) for path in inner]
-        if group.kind == "fold" and group.members is not None:
-            return self._parts_of_fold(group)
-        found = self._entries(group)
-        if len(found) <= MOST:
-            return found
-        return self._divide(group, found)
+        if group.members is not None:
+            return self._parts_of_fold(group.members)
+        return self._entries(group) if len(group.rows) else []
 
-    def _parts_of_fold(self, fold: Group) -> list[Group]:
-        members = fold.members or []
+    def _parts_of_fold(self, members: Members) -> list[Group]:
         if len(members) <= MOST:
-            return members
+            return [members[i] for i in range(len(members))]
         count = min(max(len(members) // _RUN, 2), _RUN)
         edges = [len(members) * i // count for i in range(count + 1)]
-        return [_fold(members[start:stop], f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
+        return [_fold(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
 
     def _entries(self, group: Group) -> list[Group]:
-        """The groups and nodes in a group, equal ones folded, however many there are."""
+        """The groups and nodes in a group, equal ones folded; runs of them, where they are too many."""
         columns, scope = self.columns, group.scope
         rows = group.rows
-        if not len(rows):
-            return []
         while True:
             item, first, scopes = self._items(rows, scope)
             if len(first) != 1 or scopes[0] < 0 or len(rows) == 1:
@@ -149,32 +176,49 @@ class Groups:
         bounds = np.searchsorted(item[order], np.arange(len(first) + 1))
         ordered = rows[order]
         signatures, crossing = self._signatures(rows, item, order, bounds)
-        sizes = np.diff(bounds)
-        entries: list[Group] = []
-        start = 0
+        folds = {begin: (period, count) for begin, period, count in _repetitions(signatures, bounds, crossing)}
+        is_start = np.ones(len(first), bool)
+        for begin, (period, count) in folds.items():
+            is_start[begin + 1 : begin + period * count] = False
+        starts = np.flatnonzero(is_start)
+        if len(starts) > MOST:
+            return self._runs(scope, ordered, bounds, starts, crossing)
 
-        def single(i: int) -> Group:
-            inside = ordered[bounds[i] : bounds[i + 1]]
+        def single(i: int, inside: Array) -> Group:
             if len(inside) == 1:
-                return Group("node", "", inside, path="")
+                return Group("node", "", inside)
             return Group("scope", columns.scopes.label[int(scopes[i])], inside, int(scopes[i]))
 
-        for begin, period, count in _repetitions(signatures, sizes, crossing):
-            entries += [single(i) for i in range(start, begin)]
-            members = []
-            for k in range(count):
-                i = begin + k * period
-                if period == 1:
-                    members.append(single(i))
-                else:
-                    inside = np.sort(ordered[bounds[i] : bounds[i + period]])
-                    members.append(
-                        Group("block", self._label(rows[first[i]], scopes[i], scopes[i + period - 1]), inside, scope)
-                    )
-            entries.append(_fold(members))
-            start = begin + period * count
-        entries += [single(i) for i in range(start, len(first))]
+        def block(i: int, period: int, inside: Array) -> Group:
+            label = self._label(int(rows[first[i]]), int(scopes[i]), int(scopes[i + period - 1]))
+            return Group("block", label, np.sort(inside), scope)
+
+        entries = []
+        for start in starts.tolist():
+            period, count = folds.get(start, (1, 1))
+            if count == 1:
+                entries.append(single(start, ordered[bounds[start] : bounds[start + 1]]))
+                continue
+            edges = bounds[start : start + period * count + 1 : period]
+            make: Callable[[int, Array], Group] = partial(_nth, single if period == 1 else block, start, period)
+            entries.append(_fold(Members(ordered[edges[0] : edges[-1]], edges - edges[0], make)))
         return entries
+
+    def _runs(self, scope: int, ordered: Array, bounds: Array, starts: Array, crossing: Array) -> list[Group]:
+        """Parts of what is too long, which end where few values lead from one to the next."""
+        count = min(max(-(-len(starts) // _RUN), 2), _RUN)
+        width = len(starts) / count
+        edges = [0]
+        for i in range(1, count):
+            low, high = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
+            # Among equally few the one nearest to the middle.
+            cost = crossing[starts[low:high]] * len(starts) + np.abs(np.arange(low, high) - round(width * i))
+            edges.append(low + int(np.argmin(cost)))
+        at = bounds[np.append(starts[edges], len(bounds) - 1)]
+        return [
+            Group("run", f"part {i + 1} of {count}", np.sort(ordered[begin:end]), scope)
+            for i, (begin, end) in enumerate(pairwise(at))
+        ]
 
     def _label(self, row: int, first: int, last: int) -> str:
         """What a block is called: by the scopes that it begins and ends with, or by its first operator."""
@@ -208,8 +252,8 @@ class Groups:
     def _signatures(self, rows: Array, item: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
         """What each item is by its operators, wiring and shapes, as a hash; and how many values cross before each.
 
-        What an item takes from outside counts by its type; what it makes for others does not: of the last layer of
-        several it often has no type. An item's nodes are compared in the order of the graph.
+        The types of weights count, and of what leads from a node of an item to another; what comes from outside or goes
+        there often has none at the first and last of several layers. Nodes are compared in the order of the graph.
         """
         c = self.columns
         local = np.full(c.count, -1, np.int64)
@@ -227,7 +271,7 @@ class Groups:
             _mix(distance * 4 + is_own * 2 + c.is_weight[value])
             + _mix(c.takes_slot[take].astype(np.int64) + 17)
             + _mix(np.where(is_own, c.made_slot[value], 0) + 91)
-            + _mix(c.type[value].astype(np.int64) + 1_009)
+            + _mix(np.where(is_own | c.is_weight[value], c.type[value], 0) + 1_009)
         )
         node = _mix(c.op[rows].astype(np.int64)) + _mix(c.inner[rows] + 31)
         node += _sums(wires, c.takes_start[rows + 1] - c.takes_start[rows])
@@ -242,40 +286,21 @@ class Groups:
         np.add.at(crossing, pairs[1][last] + 1, -1)
         return signatures, np.cumsum(crossing)
 
-    def _divide(self, group: Group, entries: list[Group]) -> list[Group]:
-        """Runs of what is too long, which part where few values lead from one to the next."""
-        count = min(max(-(-len(entries) // _RUN), 2), _RUN)
-        item = np.empty(self.columns.count, np.int64)
-        for i, entry in enumerate(entries):
-            item[entry.rows] = i
-        rows = group.rows
-        of_row = item[rows]
-        order = np.argsort(of_row, kind="stable")
-        bounds = np.searchsorted(of_row[order], np.arange(len(entries) + 1))
-        _, crossing = self._signatures(rows, of_row, order, bounds)
-        width = len(entries) / count
-        edges = [0]
-        for i in range(1, count):
-            low, high = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
-            near = crossing[low:high] * 1_000 + np.abs(np.arange(low, high) - round(width * i))
-            edges.append(max(low + int(np.argmin(near)), edges[-1] + 1))
-        edges.append(len(entries))
-        runs: list[Group] = []
-        for start, stop in pairwise(edges):
-            inside = np.sort(np.concatenate([entry.rows for entry in entries[start:stop]]))
-            runs.append(Group("run", f"part {len(runs) + 1:,} of {count:,}", inside, group.scope))
-        return runs
+
+def _nth(make: Callable[..., Group], start: int, period: int, number: int, rows: Array) -> Group:
+    """A member of a fold by its number."""
+    return make(start + number, rows) if period == 1 else make(start + number * period, period, rows)
 
 
-def _fold(members: list[Group], label: str = "") -> Group:
-    rows = np.sort(np.concatenate([member.rows for member in members]))
-    return Group("fold", label or members[0].label, rows, members[0].scope, members)
+def _fold(members: Members, label: str = "") -> Group:
+    return Group("fold", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 
 
-def _at(groups: list[Group], number: str, name: str) -> Group:
+def _at(groups: Sequence[Group], number: str, name: str) -> Group:
     if not number.isdecimal() or len(number) > 9 or int(number) >= len(groups):
         raise PathError("there is no such group", name[:200])
-    return groups[int(number)]
+    found: Group = groups[int(number)]
+    return found
 
 
 def _mix(numbers: Array) -> Array:
@@ -303,33 +328,30 @@ def _sums(numbers: Array, lengths: Array) -> Array:
     return sums
 
 
-def _repetitions(signatures: Array, sizes: Array, crossing: Array) -> list[tuple[int, int, int]]:
+def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tuple[int, int, int]]:
     """Stretches of equal items: where each begins, how many items one repetition has, and how many there are.
 
-    Of stretches that overlap, the one that leaves the fewest boxes is taken.
+    Of stretches that overlap, the one that leaves the fewest boxes is taken. bounds: of the items, in rows.
     """
     count = len(signatures)
-    if count < _LEAST_GROUPS:
-        return []
     order = np.argsort(signatures, kind="stable")
     same = signatures[order[1:]] == signatures[order[:-1]]
     distances, often = np.unique((order[1:] - order[:-1])[same], return_counts=True)
-    weights = distances * often
     found = []
-    for period in distances[np.argsort(-weights, kind="stable")][:_CANDIDATES].tolist():
+    for period in distances[np.argsort(-distances * often, kind="stable")][:_CANDIDATES].tolist():
         equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
         changes = np.flatnonzero(equal[1:] != equal[:-1])
-        for start, stop in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
-            length = stop - start + period
-            if stop - start < period:
-                continue
-            # Where the fewest values lead from one repetition to the next.
-            shifts = np.arange(min(period, length - period + 1))
-            shift = int(np.argmin(crossing[start + shifts + period] * (count + 1) + shifts))
+        starts, lengths = changes[::2], changes[1::2] - changes[::2] + period
+        # How often at least, whatever the shift.
+        is_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
+        fit = lengths >= np.where(is_nodes, _LEAST_NODES, _LEAST_GROUPS) * period
+        longest = np.argsort(-lengths[fit], kind="stable")[:_STRETCHES]
+        for start, length in zip(starts[fit][longest].tolist(), lengths[fit][longest].tolist(), strict=True):
+            # Where the fewest values lead from one repetition to the next, but not at the price of one of three.
+            most = min(period, length - _LEAST_GROUPS * period + 1)
+            shift = int(np.argmin(crossing[start + period : start + period + most]))
             times = (length - shift) // period
-            is_nodes = period == 1 and sizes[start] == 1
-            if times >= (_LEAST_NODES if is_nodes else _LEAST_GROUPS):
-                found.append(((times - 1) * period, start + shift, period, times))
+            found.append(((times - 1) * period, start + shift, period, times))
     found.sort(key=lambda one: (-one[0], one[2], one[1]))
     taken = np.zeros(count, bool)
     chosen = []
@@ -337,4 +359,4 @@ def _repetitions(signatures: Array, sizes: Array, crossing: Array) -> list[tuple
         if not taken[start : start + period * times].any():
             taken[start : start + period * times] = True
             chosen.append((start, period, times))
-    return sorted(chosen)
+    return chosen

@@ -28,7 +28,7 @@ from onnxwire.messages import (
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.fields import FieldQueries
-from onnxwire.viewer.graph_layout import Connections, Scope, around
+from onnxwire.viewer.neighbourhood import Connections, Scope, around
 
 if TYPE_CHECKING:
     from onnxwire.viewer.map import ModelMap

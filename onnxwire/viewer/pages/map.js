@@ -2,7 +2,7 @@
 
 import { ask, countText, html, link, nounText, sizeText } from "./api.js";
 import { CanvasPen, SvgPen, operatorsOf, paint, readColors, titleOf } from "./map_paint.js";
-import { TITLE, flatten, makeFrame } from "./map_scene.js";
+import { Frame, TITLE, flatten } from "./map_scene.js";
 
 const STEP = 180; // milliseconds of a movement
 const [SMALLEST, LARGEST] = [0.01, 3];
@@ -134,7 +134,7 @@ export class MapView {
 
   async load(name) {
     const values = this.route ? { group: name, start: this.route.start, end: this.route.end } : { group: name };
-    return makeFrame(name, await ask("map", values));
+    return new Frame(name, await ask("map", values));
   }
 
   /** As long as there is one group alone, what is in it is what one wants to see. */
@@ -180,6 +180,7 @@ export class MapView {
       const member = one.inner && one.inner.name !== one.name ? Number(one.inner.name.split("*").pop()) : undefined;
       if (member !== undefined) Object.assign(one, { member, title: one.inner.answer.label });
     }
+    this.canvas.dataset.boxes = this.scene.boxes.length;
     const from = { ...this.camera };
     const to = { ...this.camera };
     const [was, is] = [old?.get(keep), this.byName.get(keep)];
@@ -552,6 +553,8 @@ export class MapView {
         ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
         ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
         ...(box.type ? row("type", box.type) : []),
+        ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
+        ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
         ...row("takes", types(ends.filter((edge) => edge.to === one.name))),
         ...row("gives", types(ends.filter((edge) => edge.from === one.name)))));
       const act = html("p", { class: "group" });

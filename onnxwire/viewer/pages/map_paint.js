@@ -163,7 +163,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
       const line = edge.lit ? 3 : isNear ? 2 : Math.min(1 + Math.log2(edge.count) * 0.3, 3);
       pen.curve(points, color, line * (edge.lit || isNear ? thin : 1));
       if (isTiny) continue;
-      if (edge.to !== null) {
+      if (!one.to.includes(":exit")) {
         const down = last[1] >= points[points.length - 2][1] ? 1 : -1;
         pen.polygon([[last[0] - 3.5, last[1] - 6 * down], [last[0] + 3.5, last[1] - 6 * down], [last[0], last[1]]], color);
       }

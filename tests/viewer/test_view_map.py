@@ -1,0 +1,319 @@
+"""The map of a model, by plain calls: groups, repetitions, edges, where nodes are, paths."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import onnx
+import pytest
+from graphs import layered_model
+from onnx import TensorProto, helper
+
+import onnxwire
+from onnxwire.errors import PathError
+from onnxwire.viewer.graph_layout import lay_out
+from onnxwire.viewer.queries import Queries
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+
+
+def queries_of(nodes, **more):
+    """Queries of a model of such nodes; as bytes they may be what helpers refuse."""
+    functions = more.pop("functions", [])
+    graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
+    return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
+
+
+def chain(names, op_type="Relu"):
+    return [helper.make_node(op_type, [f"x{i}"], [f"x{i + 1}"], name=name) for i, name in enumerate(names)]
+
+
+def drawn(queries, group="graph"):
+    """The boxes of a group but for its boundary, as (kind, label, nodes)."""
+    boxes = queries.map(group)["boxes"]
+    return [(one["kind"], one["label"], one.get("nodes")) for one in boxes if one["kind"] not in ("entry", "exit")]
+
+
+def wires(queries, group="graph"):
+    """The edges of a group, by labels."""
+    answer = queries.map(group)
+    names = [one["label"] or one["kind"] for one in answer["boxes"]]
+    return [(names[edge["from"]], names[edge["to"]], edge["count"]) for edge in answer["edges"]]
+
+
+def test_nodes_are_grouped_by_the_scopes_in_their_names():
+    names = ["/model/embed/Gather", "/model/layers.0/attn/MatMul", "/model/layers.0/attn/Add", "/model/layers.0/Add"]
+    queries = queries_of(chain([*names, "/head/MatMul", "/head/Add"]))
+    assert drawn(queries) == [("scope", "model", 4), ("scope", "head", 2)]
+    assert drawn(queries, "graph/0") == [("node", "/model/embed/Gather", 1), ("scope", "layers.0", 3)]
+    assert drawn(queries, "graph/0/1") == [("scope", "attn", 2), ("node", "/model/layers.0/Add", 1)]
+    assert sorted(wires(queries)) == [("entry", "model", 1), ("model", "head", 1)]
+
+
+@pytest.mark.parametrize("name", ["a.b.c", "a::b::c", "a/b/c", "/a/b/c"])
+def test_scopes_are_parted_by_slashes_colons_or_dots(name):
+    queries = queries_of(chain([name, name[:-1] + "d", "other"]))
+    assert drawn(queries)[0] == ("scope", "a", 2)
+
+
+def test_numbers_stay_with_what_they_count():
+    queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
+    assert drawn(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
+
+
+def test_metadata_of_pytorch_tells_scopes_where_names_do_not():
+    # The example was exported by torch.onnx; its nodes are called node_conv2d.
+    queries = Queries(onnxwire.load(DIGITS))
+    labels = [label for kind, label, _ in drawn(queries) if kind == "scope"]
+    assert labels == ["features", "classifier"]
+    features = queries.map("graph/2")["boxes"]
+    official = onnx.load(DIGITS)
+    weights = {tensor.name: tensor for tensor in official.graph.initializer}
+    sizes = [onnx.numpy_helper.to_array(weights[name]).size for name in weights if name.startswith("features")]
+    group = queries.map("graph")["boxes"][2]
+    assert group["parameters"] == sum(sizes)
+    assert sum(one.get("parameters", 0) for one in features) == sum(sizes)
+
+
+def test_equal_blocks_are_folded_and_opened_one_by_one_or_all():
+    queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
+    folded = queries.map("graph")["boxes"][1]
+    assert (folded["kind"], folded["label"], folded["times"]) == ("fold", "layers.0", 12)
+    assert folded["nodes"] == 12 * 8
+    assert [label for _, label, _ in drawn(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
+    for member in (0, 11):
+        assert drawn(queries, f"graph/1*{member}")[0][2] == 1
+        assert queries.map(f"graph/1*{member}")["label"] == f"layers.{member}"
+    assert {("layers.0", "/head/MatMul", 1), ("x", "/embed/Gather", 1)} <= set(wires(queries))
+
+
+@pytest.mark.parametrize("change", ["operator", "wiring", "shape"])
+def test_blocks_that_differ_are_not_folded(change):
+    model = layered_model(layers=8, width=6)
+    node = next(node for node in model.graph.node if node.name.startswith("/layers.5/"))
+    if change == "operator":
+        node.op_type = "Sub"
+    elif change == "wiring":
+        node.input.append(node.input[0])
+    else:
+        weight = next(tensor for tensor in model.graph.initializer if tensor.name == node.input[1])
+        weight.CopyFrom(helper.make_tensor(weight.name, TensorProto.FLOAT, [4, 1], [0.0] * 4))
+    queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
+    kinds = [
+        (one["label"], one.get("times")) for one in queries.map("graph")["boxes"] if one["kind"] in ("fold", "scope")
+    ]
+    assert kinds[0] == ("layers.0", 5)
+    assert kinds[1] == ("layers.5", None)
+
+
+def test_blocks_without_names_are_found_by_their_period():
+    operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid"]
+    nodes = [helper.make_node(operators[i % 5], [f"x{i}"], [f"x{i + 1}"]) for i in range(100)]
+    queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
+    folded = queries.map("graph")["boxes"][1]
+    assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("fold", "block", 20, 100)
+    inside = [one["op_type"] for one in queries.map("graph/1*7")["boxes"] if one["kind"] == "node"]
+    assert inside == operators
+
+
+def test_what_is_too_much_for_one_picture_is_parted_where_few_values_cross():
+    nodes = []
+    # 40 blocks of 15 nodes, no two of them equal, each of which takes the one value that the block before it makes.
+    for block in range(40):
+        names = [f"b{block}"]
+        for k in range(15):
+            names.append(f"b{block + 1}" if k == 14 else f"n{block}_{k}")
+            nodes.append(helper.make_node(f"Op{len(nodes)}", names[:-1], [names[-1]]))
+    queries = queries_of(nodes)
+    parts = queries.map("graph")["boxes"]
+    assert {one["kind"] for one in parts} == {"run", "entry"}
+    assert [one["nodes"] % 15 for one in parts if one["kind"] == "run"] == [0] * 6
+    assert sum(one.get("nodes", 0) for one in parts) == 600
+    assert [count for *_, count in wires(queries)] == [1] * 6
+
+
+def test_subgraphs_and_functions_are_groups():
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
+    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then, else_branch=other)
+    function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["b"])], [])
+    call = helper.make_node("F", ["y"], ["z"], domain="own", name="call")
+    queries = queries_of([helper.make_node("Relu", ["x"], ["x1"]), branch, call], functions=[function])
+    boxes = {one["label"]: one for one in queries.map("graph")["boxes"]}
+    assert boxes["branch"]["opens"] and boxes["branch"]["nodes"] == 3
+    # The branches take a value from the graph around them.
+    assert ("x1", "branch", 1) in wires(queries)
+    inside = [(kind, label) for kind, label, _ in drawn(queries, "graph/1")]
+    assert inside == [("graph", "else_branch"), ("graph", "then_branch")]
+    assert drawn(queries, "graph/1/1")[0] == ("node", "inner", 1)
+    assert boxes["call"]["opens"]
+    assert queries.map("graph/2")["boxes"][0]["op_type"] == "Exp"
+    assert queries.locate("graph.node[1].attribute[1].g.node[0]") == {
+        "opened": ["graph", "graph/1", "graph/1/1"],
+        "name": "graph/1/1/0",
+    }
+
+
+def test_every_node_is_where_locate_says():
+    queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=30, width=40).SerializeToString()))
+    count = queries.summary()["nodes"]["count"]
+    for index in range(0, count, 97):
+        path = f"graph.node[{index}]"
+        found = queries.locate(path)
+        group, _, number = found["name"].rpartition("/")
+        assert found["opened"][-1] == group
+        assert queries.map(group)["boxes"][int(number)]["path"] == path
+
+
+def test_a_path_is_lit_in_all_groups():
+    queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=6, width=4).SerializeToString()))
+    ends = {"start": "graph.node[0]", "end": "graph.node[25]"}
+    assert queries.route(**ends)["nodes"] == 26
+    lit = [one["label"] for one in queries.map("graph", **ends)["boxes"] if one.get("lit")]
+    assert lit == ["/embed/Gather", "layers.0", "/head/MatMul"]
+    assert [edge["lit"] for edge in queries.map("graph", **ends)["edges"]].count(True) == 2
+    # Against the edges, too.
+    assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
+
+
+def test_edges_tell_types():
+    queries = Queries(onnxwire.load(DIGITS))
+    types = {edge["value"]: edge["types"] for edge in queries.map("graph")["edges"]}
+    assert types["image"] == ["float[batch, 1, 8, 8]"]
+    assert types["max_pool2d"] == ["float[batch, 32, 4, 4]"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda queries: queries.map("nothing"),
+        lambda queries: queries.map("graph/99"),
+        lambda queries: queries.map("graph/0*5"),
+        lambda queries: queries.map("graph/x"),
+        lambda queries: queries.map("graph" + "/0" * 500),
+        lambda queries: queries.map(""),
+        lambda queries: queries.locate("graph.node[99]"),
+        lambda queries: queries.locate("graph.initializer[0]"),
+        lambda queries: queries.route("graph.node[0]", "graph.node[99]"),
+        lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
+    ],
+)
+def test_what_is_not_there_is_a_path_error(ask):
+    queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
+    with pytest.raises(PathError):
+        ask(queries)
+
+
+def test_a_graph_without_nodes_is_empty():
+    assert queries_of([]).map()["boxes"] == []
+
+
+HOSTILE = {
+    "thousands of scopes in one another": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
+    "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
+    "another scope for each of many": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
+    "names of a megabyte": lambda: chain([f"{i}" + "x" * (1 << 20) for i in range(20)]),
+    "the same name": lambda: chain(["same"] * 5000),
+    "empty nodes": lambda: [onnx.NodeProto()] * 200_000,
+    "cycles": lambda: [
+        helper.make_node("Add", [f"x{i}", f"x{(i + 7) % 300}"], [f"x{(i + 1) % 300}"]) for i in range(300)
+    ],
+    "all make one value": lambda: [helper.make_node("Abs", ["y"], ["y"]) for _ in range(3000)],
+    "each takes from all before": lambda: [
+        helper.make_node("Sum" if i % 3 else f"Op{i}", [f"x{k}" for k in range(i)], [f"x{i}"]) for i in range(240)
+    ],
+    "one value for all": lambda: [helper.make_node(f"Op{i}", ["x"], [f"y{i}"]) for i in range(20_000)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_models_are_drawn_within_bounds(name):
+    graph = onnx.GraphProto(node=HOSTILE[name]())
+    data = onnx.ModelProto(graph=graph).SerializeToString()
+    queries = Queries(onnxwire.ModelProto.FromString(data))
+    group, depth = "graph", 0
+    # Down into the largest group, as far as there is one.
+    while depth < 60:
+        answer = queries.map(group)
+        boxes = [one for one in answer["boxes"] if one["number"] is not None]
+        assert len(boxes) <= 240
+        assert len(answer["edges"]) <= 1_500
+        assert sum(len(edge["bends"]) for edge in answer["edges"]) <= 6_000
+        assert all(len(one["label"]) <= 220 for one in boxes)
+        inner = max(boxes, key=lambda one: one["nodes"], default=None)
+        if inner is None or inner["kind"] == "node":
+            break
+        group, depth = f"{group}/{inner['number']}", depth + 1
+    assert depth < 60
+    found = queries.locate(f"graph.node[{len(graph.node) - 1}]")
+    assert queries.map(found["opened"][-1])
+
+
+def test_names_that_are_not_utf8_are_drawn():
+    node = onnx.NodeProto(op_type="Relu", name="a/AAAA", input=["x"], output=["y"])
+    data = (
+        onnx.ModelProto(graph=onnx.GraphProto(node=[node] * 3))
+        .SerializeToString()
+        .replace(b"AAAA", b"\xff\xfe\xff\xfe")
+    )
+    queries = Queries(onnxwire.ModelProto.FromString(data))
+    assert queries.map()["boxes"]
+
+
+def test_a_function_that_calls_itself_ends():
+    call = helper.make_node("F", ["a"], ["b"], domain="own")
+    function = helper.make_function("own", "F", ["a"], ["b"], [call], [])
+    queries = queries_of([helper.make_node("F", ["x"], ["y"], domain="own", name="call")], functions=[function])
+    name = "graph"
+    for _ in range(50):
+        assert queries.map(name)["boxes"][0]["opens"]
+        name += "/0"
+    with pytest.raises(PathError):
+        queries.map("graph" + "/0" * 300)
+
+
+def test_several_threads_may_ask():
+    queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=20, width=20).SerializeToString()))
+    expected = {group: queries.map(group) for group in ("graph", "graph/1", "graph/1*3")}
+    wrong = []
+
+    def ask():
+        for _ in range(20):
+            for group, answer in expected.items():
+                if queries.map(group) != answer:
+                    wrong.append(group)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_boxes_of_a_layout_never_overlap_and_edges_lead_down():
+    edges = [(i // 3, i) for i in range(1, 60)] + [(i, i + 7) for i in range(40)]
+    sizes = [(100 + 7 * (i % 5), 30 + i % 3) for i in range(60)]
+    layout = lay_out(sizes, edges)
+    for a in range(60):
+        for b in range(a):
+            assert abs(layout.x[a] - layout.x[b]) >= (sizes[a][0] + sizes[b][0]) / 2 or layout.rows[a] != layout.rows[b]
+    assert all(layout.rows[start] < layout.rows[end] for start, end in edges)
+    bends = [abs(layout.rows[end] - layout.rows[start]) - 1 for start, end in edges]
+    assert [len(line) for line in layout.bends] == bends
+
+
+def test_a_cycle_has_one_edge_that_leads_up():
+    layout = lay_out([(10, 10)] * 4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    assert layout.rows == [0, 1, 2, 3]
+    assert len(layout.bends[3]) == 2
+
+
+def test_a_drawing_without_crossings_is_found():
+    # A ladder, numbered so that the first order crosses.
+    edges = [(0, 3), (1, 2), (3, 4), (2, 5), (4, 7), (5, 6)]
+    layout = lay_out([(10, 10)] * 8, edges)
+    left = [layout.x[0] < layout.x[1], layout.x[3] < layout.x[2], layout.x[4] < layout.x[5], layout.x[7] < layout.x[6]]
+    assert len(set(left)) == 1
