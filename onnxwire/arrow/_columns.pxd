@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Columns in Arrow's memory layout, whose strings stay where they are in a document."""
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from onnxwire.engine.document cimport Document
@@ -78,8 +78,8 @@ cdef class Columns:
 
 
 cdef int widen(Values* values, int64_t extra) except -1
-cdef int mark_null(Values* values) except -1
-cdef int end_list(Column* column, bint is_null) except -1
+cdef int make_valid(Values* values) except -1
+cdef int refuse_items() except -1
 cdef int add_list(Column* column, int64_t row) except -1
 
 
@@ -94,7 +94,17 @@ cdef inline const uint8_t* text_of(const Block* block, const View* view) noexcep
     return block.stretches[view.stretch].p + view.offset
 
 
+cdef inline int mark_null(Values* values) except -1:
+    """Make the value that comes next a null; there is room for it."""
+    if values.valid == NULL:
+        make_valid(values)
+    values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
+    values.nulls += 1
+    return 0
+
+
 cdef inline int add_null(Values* values) except -1:
+    cdef uint8_t* p
     if values.nulls == values.n and values.capacity == 0:
         # As long as all are null there is no memory: many columns stay so.
         values.n += 1
@@ -103,8 +113,27 @@ cdef inline int add_null(Values* values) except -1:
     if values.n >= values.capacity:
         widen(values, 1)
     mark_null(values)
-    memset(values.data + values.n * values.width, 0, values.width)
+    p = values.data + values.n * values.width
+    if values.width == sizeof(View):
+        memset(p, 0, sizeof(View))
+    elif values.width == 8:
+        memset(p, 0, 8)
+    else:
+        memset(p, 0, 4)
     values.n += 1
+    return 0
+
+
+cdef inline int end_list(Column* column, bint is_null) except -1:
+    """End a list: what was added to the items since the one before it."""
+    if column.items.n > INT32_MAX:
+        refuse_items()
+    if column.rows.n + 2 > column.rows.capacity:
+        widen(&column.rows, 2)
+    if is_null:
+        mark_null(&column.rows)
+    column.rows.n += 1
+    (<int32_t*>column.rows.data)[column.rows.n] = <int32_t>column.items.n
     return 0
 
 

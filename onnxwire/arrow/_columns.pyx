@@ -83,29 +83,18 @@ cdef int make_nulls(Values* values, int64_t capacity) except -1:
     return 0
 
 
-cdef int mark_null(Values* values) except -1:
-    """Make the value that comes next a null; there is room for it."""
+cdef int make_valid(Values* values) except -1:
+    """Make the bits that say which values are there; so far all are."""
     cdef size_t size = <size_t>(values.capacity + 7) // 8
+    values.valid = <uint8_t*>malloc(size)
     if values.valid == NULL:
-        values.valid = <uint8_t*>malloc(size)
-        if values.valid == NULL:
-            raise MemoryError
-        memset(values.valid, 0xFF, size)
-    values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
-    values.nulls += 1
+        raise MemoryError
+    memset(values.valid, 0xFF, size)
     return 0
 
 
-cdef int end_list(Column* column, bint is_null) except -1:
-    """End a list: what was added to the items since the one before it."""
-    if column.items.n > INT32_MAX:
-        raise FieldValueError(f"a column of lists has {INT32_MAX:,} items at most, and there are more")
-    widen(&column.rows, 2)
-    if is_null:
-        mark_null(&column.rows)
-    column.rows.n += 1
-    (<int32_t*>column.rows.data)[column.rows.n] = <int32_t>column.items.n
-    return 0
+cdef int refuse_items() except -1:
+    raise FieldValueError(f"a column of lists has {INT32_MAX:,} items at most, and there are more")
 
 
 cdef int add_list(Column* column, int64_t row) except -1:
@@ -124,9 +113,20 @@ cdef int add_list(Column* column, int64_t row) except -1:
 
 cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
     """Put a short string into its view."""
+    cdef uint8_t* to = <uint8_t*>view + 4
     memset(view, 0, sizeof(View))
     view.size = <int32_t>n
-    memcpy(<uint8_t*>view + 4, p, n)
+    # Of known sizes, each twice where they overlap: a call takes longer than the copying.
+    if n >= 8:
+        memcpy(to, p, 8)
+        memcpy(to + n - 4, p + n - 4, 4)
+    elif n >= 4:
+        memcpy(to, p, 4)
+        memcpy(to + n - 4, p + n - 4, 4)
+    elif n:
+        to[0] = p[0]
+        to[n >> 1] = p[n >> 1]
+        to[n - 1] = p[n - 1]
 
 
 cdef void shrink(Values* values, int64_t n) noexcept:

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The program of a walk: which fields of which messages it follows, and which columns a row fills."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from onnxwire.engine.table cimport Field, Table, TableOwner
 
@@ -46,6 +46,7 @@ cdef struct Follow:
 cdef struct Plan:
     int n
     Follow* follows          # in the order of fields
+    uint64_t numbers         # of the fields, as bits; all of them where one is too large for that
 
 cdef struct Known:
     # Fields that rows of values, attributes, tensors and uses ask for; of messages that can't be reached, too.

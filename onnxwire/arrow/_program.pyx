@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The program of a walk: made once of a class and a table, from what `TableSpec` says in words."""
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from onnxwire.engine.table cimport ENUM, TableRef
@@ -39,6 +40,7 @@ cdef class Program:
         cdef Step* step
         cdef Table* table
         cdef Plan* plan
+        cdef uint32_t number
         self.owner = ref.owner
         self.graph_table = self.table("GraphProto")
         self.function_table = self.table("FunctionProto")
@@ -58,6 +60,8 @@ cdef class Program:
             for field, flags in fields.items():
                 plan.follows[plan.n].field = field_of(table, field)
                 plan.follows[plan.n].flags = flags
+                number = plan.follows[plan.n].field.number
+                plan.numbers |= <uint64_t>1 << number if number < 64 else ~<uint64_t>0
                 plan.n += 1
         for i, (_, _, source, field) in enumerate(spec.columns):
             if source == "":

@@ -3,7 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from onnxwire._varint cimport MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, Record, load32, read_varint
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, Record, load32, read_length, read_tag, read_varint, skip_value,
+)
 from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE, ROW,
@@ -102,7 +104,9 @@ cdef class Rows(Walk):
             element = 0
             start_at(&cursor, message, &slots[field.slot])
             while element < <int64_t>slots[field.slot].n and self.next_message(&cursor, field, &below, NULL):
-                self.visit(field.sub, &below, field, element, plan.follows[i].flags & ROW != 0)
+                is_row = plan.follows[i].flags & ROW != 0
+                if is_row or may_have_rows(self.plans, self.tables, field.sub, below.p, below.end, True):
+                    self.visit(field.sub, &below, field, element, is_row)
                 element += 1
         if is_graph:
             if self.has_uses:
@@ -273,6 +277,40 @@ cdef class Rows(Walk):
             if inner[name.slot].p != NULL:
                 self.columns.add_text(&column.items, inner[name.slot].p, inner[name.slot].n)
         return 0
+
+
+cdef bint may_have_rows(
+    const Plan* plans, const Table* tables, const Table* table, const uint8_t* p, const uint8_t* end, bint looks_below
+) noexcept nogil:
+    """Whether there may be rows in a message that is none itself; most nodes and attributes have no graph in them.
+
+    looks_below: also in the messages in it. Steps over a long value are left to the engine, and so is damage.
+    """
+    cdef const Plan* plan = &plans[table - tables]
+    cdef const uint8_t* after
+    cdef uint32_t tag = 0
+    cdef uint64_t length = 0
+    cdef int i
+    while p < end:
+        p = read_tag(p, end, &tag)
+        if p == NULL:
+            return True
+        after = skip_value(p, end, tag, 0)
+        if after == NULL or after - p > LONG:
+            return True
+        if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
+            if not looks_below or tag & 7 != WIRE_LEN:
+                return True
+            for i in range(plan.n):
+                if plan.follows[i].field.number == tag >> 3:
+                    if plan.follows[i].flags & ROW:
+                        return True
+                    p = read_length(p, end, &length)
+                    if may_have_rows(plans, tables, plan.follows[i].field.sub, p, after, False):
+                        return True
+                    break
+        p = after
+    return False
 
 
 def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, copies, is_placed=True, sizes=None):

@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
-from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage
+from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage, read_length
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport field_name
 from onnxwire.engine.damage cimport damage_error, decode_error
@@ -85,6 +85,13 @@ cdef class Walk:
     cdef bint next_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
         """The next record of a repeated field of messages or strings, or none."""
         cdef int found
+        # Mostly they stand one after another, and a tag is a byte.
+        record.tag = field.number << 3 | WIRE_LEN
+        if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
+            record.value = read_length(cursor.p + 1, cursor.end, &record.n)
+            if record.value != NULL:
+                cursor.p = record.value + record.n
+                return True
         while True:
             found = next_record(cursor, field.number, record)
             if found < 0:
