@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text
 from onnxwire.catalog.models import State
+from onnxwire.catalog.read import NAMES
 from onnxwire.errors import SaveError, SourceError
 
 if TYPE_CHECKING:
@@ -156,7 +157,10 @@ class Dataset:
 
 
 def files_of(folder: str) -> dict[str, list[str]]:
-    """The files of each table of a catalog, as its journal lists them. Raises SourceError where there is none."""
+    """The files of each table of a catalog, as its journal lists them; of `problems` where models were checked.
+
+    Raises SourceError for a folder that is no catalog.
+    """
     try:
         with open(os.path.join(folder, JOURNAL), "rb") as file:
             groups = _read_journal(file)
@@ -165,7 +169,9 @@ def files_of(folder: str) -> dict[str, list[str]]:
         raise SourceError(errno.EISDIR, reason, folder) from None
     except OSError as error:
         raise SourceError.from_os_error(error, folder) from None
-    files: dict[str, list[str]] = {}
+    states = [state for group in groups.values() for state in group.models.values()]
+    is_checked = any(state is not None and state.checked for state in states)
+    files: dict[str, list[str]] = {name: [] for name in NAMES if name != "problems" or is_checked}
     for group in groups.values():
         for name, (found, _) in group.files.items():
             files.setdefault(name, []).append(os.path.join(folder, name, found))

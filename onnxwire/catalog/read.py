@@ -31,8 +31,19 @@ _OF_A_MODEL = {
 }  # fmt: skip
 _AS_THEY_ARE = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
 
+_EXTRAS = {"tensors": (("hash", "string"), ("missing", "bool"))}
+
 NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
 """The tables of a catalog."""
+
+
+def columns_of_table(name: str) -> list[tuple[str, str]]:
+    """The names and types of the columns of a table of a catalog."""
+    if name in _OF_A_MODEL:
+        return [("model", "string"), *_OF_A_MODEL[name]]
+    columns = TABLES[_AS_THEY_ARE[name]].columns
+    return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
+
 
 _PIECE = 1 << 22  # bytes of a payload that are read and hashed at a time
 _AT_ONCE = 8  # models on servers that are read at once, most of the time of which is waiting

@@ -68,11 +68,22 @@ def _add_model(
 
 def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     from onnxwire.catalog.dataset import files_of
+    from onnxwire.catalog.read import columns_of_table
 
     for name, files in files_of(folder).items():
+        if not files:
+            columns = [f'null::{_sql_type(type)} as "{column}"' for column, type in columns_of_table(name)]
+            connection.execute(f'create view "{name}" as select {", ".join(columns)} where false')
+            continue
         # Read as they are listed: a run that goes on meanwhile may have written files that do not count yet.
         listed = ", ".join("'" + _escape_pattern(path).replace("'", "''") + "'" for path in files)
         connection.execute(f'create view "{name}" as from read_parquet([{listed}])')
+
+
+def _sql_type(type: str) -> str:
+    """The name that DuckDB has for a type of a column."""
+    name = {"string": "varchar", "int64": "bigint", "int32": "integer"}.get(type.strip("[]"), type.strip("[]"))
+    return f"{name}[]" if type.startswith("[") else name
 
 
 def _escape_pattern(path: str) -> str:

@@ -21,7 +21,7 @@ from onnxwire import catalog
 from onnxwire.catalog import engines
 from onnxwire.catalog.dataset import Dataset, files_of
 from onnxwire.cli import main
-from onnxwire.errors import MissingPackageError
+from onnxwire.errors import MissingPackageError, QueryError
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
@@ -142,7 +142,7 @@ def test_a_bad_file_is_a_failure_and_ends_nothing(zoo, tmp_path, capsys):
     (zoo / "loop.onnx").unlink()
     summary = catalog.build([zoo], tmp_path / "out", workers=1, prune=True)
     assert (summary.read, summary.unchanged, summary.pruned) == (1, 10, 2)
-    assert "failures" not in files_of(str(tmp_path / "out"))
+    assert not rows(tmp_path / "out", "failures")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
@@ -358,6 +358,49 @@ def test_sql_asks_a_catalog(zoo, tmp_path, capsys):
     assert onnxwire.sql(out, query).fetchall() == [(4,)]
     assert main(["sql", str(out), "select model from models where graph_name = 'nested'", "--csv"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == str(zoo / "nested.onnx")
+
+
+def test_tables_without_a_row_can_be_asked(zoo, tmp_path):
+    pytest.importorskip("duckdb")
+    (zoo / "bad.onnx").write_bytes(b"\x08")
+    catalog.build([zoo], tmp_path / "full", workers=1)
+    onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "bare.onnx")
+    catalog.build([tmp_path / "bare.onnx"], tmp_path / "bare", workers=1)
+    for name in ("operators", "tensors", "values", "metadata", "failures"):
+        assert onnxwire.sql(tmp_path / "bare", f"from {name}").fetchall() == []
+        full, bare = (onnxwire.sql(tmp_path / folder, f"describe {name}").fetchall() for folder in ("full", "bare"))
+        assert bare == full, name
+    # No rule was run, and no row would say that none is broken.
+    with pytest.raises(QueryError, match="problems does not exist"):
+        onnxwire.sql(tmp_path / "bare", "from problems")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
+def test_links_that_go_round_and_pipes_hold_nothing_up(zoo, tmp_path):
+    (zoo / "below" / "up").symlink_to("..")
+    os.mkfifo(zoo / "pipe.onnx")
+    (zoo / "folder.onnx").mkdir()
+    summary = catalog.build([zoo, zoo / "m0.onnx"], tmp_path / "out", workers=1)
+    assert (summary.read, list(summary.failures)) == (10, [str(zoo / "pipe.onnx")])
+
+
+def test_external_data_that_changes_is_read_again(tmp_path):
+    weights = onnx.numpy_helper.from_array(np.ones(600, np.float32), "w")
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [weights])), tmp_path / "m.onnx")
+    onnxwire.save(onnxwire.load(tmp_path / "m.onnx"), tmp_path / "e.onnx", external="e.data")
+    out = tmp_path / "out"
+    catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1)
+    assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).unchanged == 1
+    (before,) = rows(out, "tensors")
+    (tmp_path / "e.data").write_bytes(np.zeros(600, np.float32).tobytes())
+    os.utime(tmp_path / "e.data", ns=(1, 1))
+    assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).read == 1
+    (after,) = rows(out, "tensors")
+    assert before["hash"] != after["hash"]
+    (tmp_path / "e.data").unlink()
+    assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).read == 1
+    (gone,) = rows(out, "tensors")
+    assert (gone["missing"], gone["hash"]) == (True, None)
 
 
 def test_options_that_do_not_go_together_are_refused(zoo, tmp_path):
