@@ -17,8 +17,6 @@ from onnxwire.errors import (
     TensorError,
 )
 from onnxwire.io.load import load
-from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save
-from onnxwire.io.verify import verify
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
 
@@ -38,6 +36,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.checker": ("Problem", "check"),
     "onnxwire.io.index": ("TensorInfo", "tensors"),
     "onnxwire.io.prefetch": ("prefetch",),
+    "onnxwire.io.save": ("ExternalDataWarning", "LargeFileWarning", "save"),
+    "onnxwire.io.verify": ("verify",),
     "onnxwire.messages.constructors": ("from_array", "from_coo", "from_dense"),
     "onnxwire.tensor.tensor": ("join_segments",),
     "onnxwire.text.json_reader": ("from_json",),
@@ -129,6 +129,8 @@ if TYPE_CHECKING:
     from onnxwire.checker import Problem, check
     from onnxwire.io.index import TensorInfo, tensors
     from onnxwire.io.prefetch import prefetch
+    from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save
+    from onnxwire.io.verify import verify
     from onnxwire.messages.constructors import from_array, from_coo, from_dense
     from onnxwire.tensor.tensor import join_segments
     from onnxwire.text.json_reader import from_json

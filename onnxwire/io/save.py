@@ -39,9 +39,13 @@ INLINE_LIMIT = (1 << 31) - 1  # bytes that protobuf-based tools can read
 class LargeFileWarning(UserWarning):
     """A file was saved that protobuf-based tools can't read, because it has more than 2 GiB."""
 
+    __module__ = "onnxwire"
+
 
 class ExternalDataWarning(UserWarning):
     """A model was saved to a folder that does not have the external data that it names."""
+
+    __module__ = "onnxwire"
 
 
 def save(
