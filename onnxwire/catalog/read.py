@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, namedtuple
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text, with_model
@@ -13,7 +14,7 @@ from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.address import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -46,6 +47,7 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
 
 
 _PIECE = 1 << 22  # bytes of a payload that are read and hashed at a time
+_ROWS = 4096  # of a table that are Python objects at a time
 _AT_ONCE = 8  # models on servers that are read at once, most of the time of which is waiting
 
 
@@ -127,41 +129,47 @@ def _read(model: str, task: Task) -> Result:
         tables["tensors"] = _with_extras(tables["tensors"], message, files, task.hashes)
         if task.checks:
             from onnxwire.checker import check
+            from onnxwire.checker.limits import KEPT_OF_A_RULE
 
             keys = [name for name, _ in _OF_A_MODEL["problems"]]
-            rows = [{key: getattr(problem, key) for key in keys} for problem in check(message)]
+            rows = ({key: getattr(problem, key) for key in keys} for problem in check(message, limit=KEPT_OF_A_RULE))
             tables["problems"] = _table("problems", rows)
     text = column_text(model)
     return Result({name: with_model(text, table) for name, table in tables.items() if len(table)}, {model: files})
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """A table of rows, of which some thousands at a time are objects: a hostile model breaks a rule a million times."""
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OF_A_MODEL[name]])
-    plain = [{key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows]
-    return pa.Table.from_pylist(plain, schema)
+    plain = ({key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows)
+    batches = []
+    while some := list(islice(plain, _ROWS)):
+        batches.append(pa.RecordBatch.from_pylist(some, schema))
+    return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
-def _operators(message: ModelProto) -> list[dict[str, Any]]:
+def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
     """Count the operators by graph, domain and type; with the version that the model, or the function, imports."""
-    nodes = columns_of(message, TABLES["nodes"], True)
-    domains = (domain or "" for domain in nodes.to_pylist("domain"))
-    counts = Counter(zip(nodes.to_pylist("graph"), domains, nodes.to_pylist("op_type"), strict=True))
+    import pyarrow as pa
+
+    nodes = pa.table(ArrowTable(columns_of(message, TABLES["nodes"], True))).select(["graph", "domain", "op_type"])
+    counts: Counter[tuple[str, str, str | None]] = Counter()
+    for some in nodes.to_batches(_ROWS):
+        graphs, domains, types = (column.to_pylist() for column in some.columns)
+        counts.update(zip(graphs, (domain or "" for domain in domains), types, strict=True))
     imports = {"graph": {_plain(opset.domain): opset.version for opset in message.opset_import}}
     for i, function in enumerate(message.functions):
         imports[f"functions[{i}]"] = {_plain(opset.domain): opset.version for opset in function.opset_import}
-    rows = [
-        {
+    for graph, domain, op_type in sorted(counts, key=lambda key: (key[0], key[1], key[2] or "")):
+        yield {
             "graph": graph,
             "domain": domain,
             "type": op_type,
             "version": imports.get(graph.partition(".")[0], imports["graph"]).get(_plain(domain)),
-            "n": n,
+            "n": counts[graph, domain, op_type],
         }
-        for (graph, domain, op_type), n in counts.items()
-    ]
-    return sorted(rows, key=lambda row: (row["graph"], row["domain"], row["type"] or ""))
 
 
 def _plain(domain: str) -> str:

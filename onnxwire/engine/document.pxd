@@ -60,10 +60,11 @@ cdef class Document:
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef readonly object root           # class of the message that the whole document is, set once; or None
     cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
-    # The edits: start of a message -> its Overlay. A message's first byte is no other's, so it tells which one it is;
-    # that of a further piece of a message in several pieces leads to the address at which the piece ends.
+    # The edits: start of a message -> its Overlay, or Condensed. A message's first byte is no other's, so it tells
+    # which one it is; that of a further piece of a message leads to the address at which the piece ends.
     cdef dict overlays                  # None until there is one
     cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew
+    cdef object latest                 # which of them were made last; None until there is one
 
     cdef void take(self, Backing backing)
     cpdef void set_root(self, cls)

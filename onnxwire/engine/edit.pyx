@@ -13,9 +13,9 @@ from libc.string cimport memcpy
 
 from onnxwire.engine.document cimport EMPTY, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
-from onnxwire.engine.overlay cimport (
-    copy_overlay, copy_span, count_clear, exchange, new_overlay, owned, put_value, register_overlay, unlist_absent,
-)
+from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
+from onnxwire.engine.overlay_copy cimport copy_overlay, copy_span
+from onnxwire.engine.overlay_index cimport register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,

@@ -17,9 +17,8 @@ from onnxwire._varint cimport (
 from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, FarReads
-from onnxwire.engine.overlay cimport (
-    DEEPEST, Element, Elements, Numbers, Overlay, OverlayIndex, Pair, has_edits, index_of,
-)
+from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
 from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.skeleton cimport see_span
@@ -418,6 +417,7 @@ cdef int emit_span(
     """Put a message that stands in a document, with the edits that it has there."""
     cdef Content content
     cdef OverlayIndex index = index_of(document)
+    cdef Overlay overlay
     cdef Pair pair
     content.table = field.sub
     content.document = <PyObject*>document
@@ -426,11 +426,12 @@ cdef int emit_span(
     content.start = p
     content.end = p + n
     if index is not None and index.find(p, &pair) and pair.address == <size_t>p:
-        if pair.overlay == NULL:
+        overlay = overlay_of(&pair, document)
+        if overlay is None:
             return 0  # a further piece of a message that was put already
         # Where the bytes were changed, the address may have come to hold another message.
-        if (<Overlay>pair.overlay).table == field.sub:
-            content.overlay = pair.overlay
+        if overlay.table == field.sub:
+            content.overlay = <PyObject*>overlay
     return emit_sized(self, &content, field.number)
 
 

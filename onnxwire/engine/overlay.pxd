@@ -105,26 +105,6 @@ cdef class Numbers:
     cdef Numbers allocate(Py_ssize_t n, const Field* field)
 
 
-cdef struct Pair:
-    size_t address
-    size_t end                   # of the bytes that were registered
-    PyObject* overlay            # NULL for a further piece of a message; borrowed from the document
-
-
-cdef class OverlayIndex:
-    """The overlays of a document by ascending address."""
-    cdef Pair* pairs
-    cdef Py_ssize_t n
-    cdef Py_ssize_t capacity
-    # Those that came since they were sorted, sorted too, LATE at most: a first edit among many does not move all.
-    cdef Pair* late
-    cdef Py_ssize_t n_late
-
-    cdef bint find(self, const uint8_t* p, Pair* found) noexcept
-    cdef int put(self, const Pair* pair) except -1
-    cdef int settle(self) except -1
-
-
 cdef Overlay new_overlay(Table* table, uint32_t depth)
 cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept
 cdef int count_clear(Overlay self, uint32_t slot) except -1
@@ -132,9 +112,3 @@ cdef Overlay find_absent(const AbsentKey* key)
 cdef void list_absent(Overlay self, const AbsentKey* key)
 cdef void unlist_absent(Overlay self) noexcept
 cdef void exchange(Overlay self, Overlay other) noexcept
-cdef OverlayIndex index_of(Document document)
-cdef int register_overlay(Document document, Overlay overlay) except -1
-cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
-cdef Overlay overlay_at(Document document, const uint8_t* start)
-cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)
-cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth)

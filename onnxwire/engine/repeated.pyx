@@ -14,7 +14,8 @@ from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
 from onnxwire.engine.fold cimport FOLD, fold_elements
-from onnxwire.engine.overlay cimport Element, Numbers, Overlay, has_edits, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport MESSAGE, STRING, Slot
 from onnxwire.engine.view cimport (

@@ -19,9 +19,8 @@ from onnxwire.engine.living cimport (
 )
 from onnxwire.engine.partial cimport OPEN
 from onnxwire.engine.skeleton cimport see_span
-from onnxwire.engine.overlay cimport (
-    AbsentKey, find_absent, list_absent, new_overlay, overlay_at, owned, unlist_absent,
-)
+from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_overlay, owned, unlist_absent
+from onnxwire.engine.overlay_index cimport overlay_at
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,

@@ -1,0 +1,10 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Copies of overlays, which share bytes and values with them."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.overlay cimport Overlay
+
+
+cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)
+cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth)

@@ -1,0 +1,144 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Copies of overlays, which share bytes and values with them."""
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XINCREF
+from libc.string cimport memcpy
+
+from onnxwire.engine.condensed cimport condense, is_in_place
+from onnxwire.engine.document cimport Spans
+from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, new_overlay, owned
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, overlay_of
+from onnxwire.engine.table cimport Field, Slot
+
+from onnxwire.errors import FieldValueError
+
+
+cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end, Document fork) except -1:
+    """Copy into a fork the edits of messages that start from `start` to `end`, both included."""
+    cdef OverlayIndex index = index_of(document)
+    cdef Overlay overlay
+    cdef Overlay copy
+    cdef Pair pair
+    while index is not None and index.find(start, &pair) and pair.address <= <size_t>end:
+        if fork.overlays is None:
+            fork.overlays = {}
+        fork.overlay_index = None
+        start = <const uint8_t*>pair.address + 1
+        overlay = overlay_of(&pair, document)
+        if overlay is None:
+            fork.overlays[pair.address] = pair.end
+            continue
+        if is_in_place(overlay):
+            # What lies inside its bytes is edited in the same documents.
+            copy = new_overlay(overlay.table, fork.depth + 1)
+            copy.start = overlay.start
+            copy.end = overlay.end
+            copy.parts = overlay.parts
+            Py_XINCREF(copy.parts)
+            copy_fields(overlay, copy, document)
+        else:
+            # It has other bytes by now, and nothing of what lies inside.
+            copy = copy_overlay(overlay, document, fork.depth + 1)
+            start = <const uint8_t*>pair.end + 1
+        copy.address = <const uint8_t*>pair.address
+        copy.address_end = <const uint8_t*>pair.end
+        condensed = condense(copy)
+        fork.overlays[pair.address] = copy if condensed is None else condensed
+    return 0
+
+
+cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth):
+    """A fork in which the message of that span reads as it does in the document."""
+    cdef Document fork
+    if depth > DEEPEST:
+        raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
+    fork = document.fork(depth)
+    copy_edits(document, start, end, fork)
+    return fork
+
+
+cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
+    """A copy that shares bytes and values; document: the one that the overlay's views are of."""
+    cdef Overlay copy = new_overlay(self.table, depth)
+    cdef Document base = <Document>self.base if self.base != NULL else document
+    cdef Document fork
+    cdef Spans parts
+    cdef Py_ssize_t k
+    if self.start != NULL:
+        if depth >= DEEPEST:
+            raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
+        fork = base.fork(depth + 1)
+        # Its own first byte, where it is registered, is copied with it.
+        copy_edits(base, self.start + 1, self.end, fork)
+        if self.parts != NULL:
+            parts = <Spans>self.parts
+            copy.parts = owned(parts)
+            for k in range(1, parts.n):
+                copy_edits(base, parts.items[k].p + 1, parts.items[k].p + parts.items[k].n, fork)
+        copy.base = owned(fork)
+        copy.start = self.start
+        copy.end = self.end
+    copy_fields(self, copy, document)
+    return copy
+
+
+cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:
+    """Copy what an overlay has but for its bytes."""
+    cdef uint32_t i
+    copy.flags = self.flags
+    if self.unknown != NULL:
+        copy.unknown = owned(<object>self.unknown)
+    memcpy(copy.slots, self.slots, self.table.n_fields * sizeof(Slot))
+    memcpy(copy.touched, self.touched, self.table.n_fields)
+    for i in range(self.table.n_fields):
+        if self.held[i] != NULL:
+            held = copy_held(&self.table.fields[i], <object>self.held[i], &self.slots[i], document, copy.depth)
+            copy.held[i] = owned(held)
+    return 0
+
+
+cdef object copy_held(const Field* field, object held, const Slot* slot, Document document, uint32_t depth):
+    """A copy of the value of a field."""
+    cdef Numbers numbers
+    if field.repeated:
+        if field.size == 0:
+            return copy_elements(<Elements>held, document, depth)
+        numbers = Numbers.allocate((<Numbers>held).n, field)
+        memcpy(numbers.items, (<Numbers>held).items, <size_t>numbers.n * numbers.size)
+        return numbers
+    return copy_value(held, slot.p, slot.n, document, depth)
+
+
+cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
+    """A copy of one string, bytes or message."""
+    if isinstance(held, Overlay):
+        return copy_overlay(<Overlay>held, document, depth + 1)
+    if isinstance(held, Document):
+        return copy_span(<Document>held, p, p + n, depth + 1)
+    return held
+
+
+cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
+    cdef Elements copy = Elements.__new__(Elements)
+    cdef Element* element
+    cdef Py_ssize_t i
+    # One fork serves all elements that follow one another in one document.
+    cdef PyObject* source = NULL
+    cdef const uint8_t* last = NULL
+    cdef Document fork = None
+    copy.reserve(self.n)
+    for i in range(self.n):
+        element = &self.items[i]
+        if element.held == NULL:
+            copy.insert(i, element.p, element.n, None)
+        elif not isinstance(<object>element.held, Document):
+            held = copy_value(<object>element.held, element.p, element.n, document, depth)
+            copy.insert(i, element.p, element.n, held)
+        else:
+            if element.held != source or element.p <= last:
+                fork = (<Document>element.held).fork(depth + 1)
+                source = element.held
+            copy_edits(<Document>element.held, element.p, element.p + element.n, fork)
+            copy.insert(i, element.p, element.n, fork)
+            last = element.p + element.n
+    return copy

@@ -1,0 +1,43 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""All overlays of a document: by the first byte of their messages, and in the order of these."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
+
+from onnxwire.engine.condensed cimport Condensed
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.overlay cimport Overlay
+
+
+cdef struct Pair:
+    size_t address
+    size_t end                   # of the bytes that were registered
+    PyObject* edits              # Overlay or Condensed; NULL for a further piece of a message; borrowed
+
+
+cdef class OverlayIndex:
+    """The overlays of a document by ascending address."""
+    cdef Pair* pairs
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    # Those that came since they were sorted, sorted too, LATE at most: a first edit among many does not move all.
+    cdef Pair* late
+    cdef Py_ssize_t n_late
+
+    cdef bint find(self, const uint8_t* p, Pair* found) noexcept
+    cdef int put(self, const Pair* pair) except -1
+    cdef int settle(self) except -1
+
+
+cdef class Latest:
+    """The addresses of overlays that were made last, in a ring."""
+    cdef size_t* addresses
+    cdef size_t n
+    cdef size_t capacity
+    cdef size_t next             # the oldest, where the ring is full
+
+
+cdef OverlayIndex index_of(Document document)
+cdef int register_overlay(Document document, Overlay overlay) except -1
+cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
+cdef Overlay overlay_at(Document document, const uint8_t* start)
+cdef Overlay overlay_of(Pair* pair, Document document)
