@@ -14,7 +14,7 @@ from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES, EXTERNAL, FIELDS, MAX_CO
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxwire.checker.facts import Facts
+    from onnxwire.checker.facts import Facts, Sheet
 
 # Fields and files that hold elements; a number that is one's index stands for it.
 LOCATIONS = (*FIELDS, "raw_data")
@@ -27,24 +27,34 @@ TWO_BITS = ("UINT2", "INT2")
 _ROWS = DATA_TYPES[-1].number + 2
 
 
-def _by_number(of: Callable[[Any], int], missing: int) -> Any:
-    column = np.full(_ROWS, missing, np.int64)
+def _by_number(of: Callable[[Any], int], missing: int, dtype: Any = np.int8) -> Any:
+    column = np.full(_ROWS, missing, dtype)
     for data_type in DATA_TYPES:
         column[data_type.number] = of(data_type)
     return column
 
 
-_BITS = _by_number(lambda data_type: data_type.bits, 0)
+_BITS = _by_number(lambda data_type: data_type.bits, 0, np.int16)
 _LOCATION = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
 _PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
 _LIMIT = _by_number(
-    lambda data_type: min(MAX_COUNT * 8 // data_type.bits, MAX_COUNT) if data_type.bits else MAX_COUNT, MAX_COUNT
+    lambda data_type: min(MAX_COUNT * 8 // data_type.bits, MAX_COUNT) if data_type.bits else MAX_COUNT,
+    MAX_COUNT,
+    np.int64,
 )
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:
     """A function that gives the names of a column of data types, by row."""
     return lambda row: name_of(int(numbers[row]))
+
+
+def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
+    """Whether each tensor, or some of them, have something in a field."""
+    if location == "raw_data":
+        return tensors.span(location)[1][rows] > 0
+    # An empty string is an element, too; packed numbers without bytes are none.
+    return tensors.records(location)[1 if location == "string_data" else 3][rows] > 0
 
 
 class Payloads:
@@ -60,25 +70,34 @@ class Payloads:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         tensors = facts.TensorProto
-        self.numbers = np.where((tensors.data_type > 0) & (tensors.data_type < _ROWS - 1), tensors.data_type, _ROWS - 1)
+        # A million tensors may stand in two bytes each, so columns of small numbers are narrow.
+        is_known = (tensors.data_type > 0) & (tensors.data_type < _ROWS - 1)
+        self.numbers = np.where(is_known, tensors.data_type, _ROWS - 1).astype(np.int8)
         self.own_location = _LOCATION[self.numbers]
         self.bits = _BITS[self.numbers]
         self.is_negative = np.zeros(tensors.n, bool)
         self.elements = self._count_elements()
         self.is_inline = tensors.data_location != EXTERNAL
         self.has_segment = tensors.segment >= 0
-        self.stored = np.where(self.has_segment, self._count_segments(), self.elements)
-        sizes = [tensors.records(field)[3] for field in FIELDS]
-        # An empty string is an element, too; packed numbers without bytes are none.
-        sizes[FIELDS.index("string_data")] = tensors.records("string_data")[1]
-        self.is_filled = [size > 0 for size in sizes] + [tensors.span("raw_data")[1] > 0]
-        self.filled = np.sum(self.is_filled, axis=0)
-        self.location = np.where(self.filled == 1, np.argmax(self.is_filled, axis=0), -1)
+        self.stored = self._count_stored()
+        self.filled = np.zeros(tensors.n, np.int8)
+        self.location = np.full(tensors.n, -1, np.int8)
+        for location, field in enumerate(LOCATIONS):
+            is_here = is_filled(tensors, field)
+            self.filled += is_here
+            self.location[is_here] = location
+        self.location[self.filled != 1] = -1
         self.size = _bytes_of(self.stored, self.bits)
         is_packed = (self.bits == 2) | (self.bits == 4)
-        self.entries = np.where(self.stored < 0, -1, np.where(is_packed, self.size, self.stored * _PARTS[self.numbers]))
+        is_complex = _PARTS[self.numbers] == 2
+        self.entries = self.stored
+        if is_packed.any() or is_complex.any():
+            self.entries = np.where(is_packed, self.size, self.stored)
+            self.entries[is_complex & (self.stored > 0)] *= 2
         # Elements in the last byte that are not all of it: the bits that count, 0 where all do.
-        self.last_bits = np.where((self.stored > 0) & (self.bits < 8), self.stored % 8 * self.bits % 8, 0)
+        self.last_bits = np.zeros(tensors.n, np.int8)
+        is_narrow = (self.stored > 0) & (self.bits < 8)
+        self.last_bits[is_narrow] = self.stored[is_narrow] % 8 * self.bits[is_narrow] % 8
 
     def _count_elements(self) -> Any:
         tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
@@ -88,13 +107,15 @@ class Payloads:
         elements[self.is_too_much] = -1
         return elements
 
-    def _count_segments(self) -> Any:
+    def _count_stored(self) -> Any:
+        if not self.has_segment.any():
+            return self.elements
         segments = self.facts["TensorProto.Segment"]
         rows = self.facts.TensorProto.segment
         begin, end = np.append(segments.begin, 0)[rows], np.append(segments.end, 0)[rows]
         is_stated = np.append(segments.has("begin") & segments.has("end"), False)[rows]
         is_sound = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
-        return np.where(is_sound, end - begin, -1)
+        return np.where(self.has_segment, np.where(is_sound, end - begin, -1), self.elements)
 
     def of(self, *names: str) -> Any:
         """Whether each tensor is of one of the data types."""
@@ -104,16 +125,16 @@ class Payloads:
 
     def has(self, field: str) -> Any:
         """Whether each tensor is inline and has elements in a field."""
-        return self.is_inline & self.is_filled[LOCATIONS.index(field)]
+        return self.is_inline & is_filled(self.facts.TensorProto, field)
 
     @cached_property
     def held(self) -> Any:
         """The elements of the list that a tensor's type calls for; -1 where counting them would take too long."""
-        held = np.zeros(len(self.elements), np.int64)
+        held = np.zeros(len(self.elements), np.int64)  # which takes no memory where nothing is written
         makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for location, field in enumerate(FIELDS):
-            is_here = self.own_location == location
-            if not (is_here & self.is_filled[location]).any():
+            is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
+            if not is_here.any():
                 continue
             counts = (
                 self.facts.derive(makers[field]).count if field in makers else self.facts.TensorProto.records(field)[2]
@@ -126,17 +147,20 @@ class Payloads:
         """The bytes of that list."""
         sizes = np.zeros(len(self.elements), np.int64)
         for location, field in enumerate(FIELDS):
-            is_here = self.own_location == location
+            is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
             sizes[is_here] = self.facts.TensorProto.records(field)[3][is_here]
         return sizes
 
     @cached_property
     def is_wrong_count(self) -> Any:
         """Whether the list that a tensor's type calls for has another number of entries than it should."""
+        is_listed = (self.location == self.own_location) & (self.location >= 0) & self.is_inline
+        if not is_listed.any():
+            return is_listed
         # A number takes from one to ten bytes.
         is_surely_wrong = (self.held_bytes < self.entries) | (self.held_bytes // 10 > self.entries)
         is_wrong = np.where(self.held >= 0, self.held != self.entries, is_surely_wrong)
-        return is_wrong & (self.entries >= 0) & (self.location == self.own_location) & self.is_inline
+        return is_wrong & (self.entries >= 0) & is_listed
 
     @cached_property
     def is_wrong_size(self) -> Any:
@@ -154,8 +178,13 @@ class Numbers:
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
-        wanted = facts.derive(Payloads).has(field)
+        payloads = facts.derive(Payloads)
+        wanted = payloads.has(field)
         n = len(wanted)
+        if not is_filled(facts.TensorProto, field).any():
+            self.count = self.low = self.high = self.last = np.broadcast_to(np.int64(0), n)
+            self.is_whole = np.broadcast_to(np.False_, n)
+            return
         numbers, flags = measure_numbers(facts.columns, "TensorProto", field, wanted.view(np.uint8))
         self.count, self.low, self.high, self.last = np.frombuffer(numbers, np.int64).reshape(4, n)
         self.is_whole = np.frombuffer(flags, bool)
@@ -183,8 +212,11 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
     """
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
-    ends: Any = np.where(is_inline & (payloads.last_bits > 0), payloads.size, 0)
+    is_cut = is_inline & (payloads.last_bits > 0)
     wanted = is_inline & payloads.of("BOOL")
+    if not (is_cut.any() or wanted.any()):
+        return (np.broadcast_to(np.uint8(0), len(wanted)),) * 2
+    ends: Any = np.where(is_cut, payloads.size, 0)
     columns = measure_bytes(facts.columns, "TensorProto", "raw_data", wanted.view(np.uint8), ends)
     high, last = np.frombuffer(columns, np.uint8).reshape(2, -1)
     return high, last
@@ -196,6 +228,8 @@ def strings(facts: Facts) -> tuple[Any, Any]:
     The first 1 MiB of a tensor is looked at, and 16 MiB of a document.
     """
     wanted = facts.derive(Payloads).has("string_data")
+    if not wanted.any():
+        return (np.broadcast_to(np.int64(-1), len(wanted)),) * 2
     columns = measure_strings(facts.columns, "TensorProto", "string_data", wanted.view(np.uint8))
     broken, odd = np.frombuffer(columns, np.int64).reshape(2, -1)
     return broken, odd
@@ -203,4 +237,12 @@ def strings(facts: Facts) -> tuple[Any, Any]:
 
 def _bytes_of(elements: Any, bits: Any) -> Any:
     """The bytes of elements of a number of bits, without a number in between that is greater; -1 where elements are."""
-    return np.where(elements < 0, -1, elements // 8 * bits + (elements % 8 * bits + 7) // 8)
+    size = elements // 8
+    size *= bits
+    rest = elements % 8
+    rest *= bits
+    rest += 7
+    rest //= 8
+    size += rest
+    size[elements < 0] = -1
+    return size

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Found
-from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, type_names
+from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, is_filled, type_names
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
@@ -66,14 +66,11 @@ def single_storage(facts: Facts) -> Iterator[Found]:
         tensors.texts(tensors.name),
         payloads.stored,
     )
-    is_filled = payloads.is_filled
     yield tensors.at(
         is_some & (payloads.filled > 1),
         "the elements of tensor {0!r} are stored more than once, in {1}; clear all but one",
         tensors.texts(tensors.name),
-        lambda row: " and ".join(
-            location for location, column in zip(LOCATIONS, is_filled, strict=True) if column[row]
-        ),
+        lambda row: " and ".join(location for location in LOCATIONS if is_filled(tensors, location, row)),
     )
 
 

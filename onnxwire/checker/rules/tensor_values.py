@@ -20,7 +20,7 @@ from onnxwire.checker.payloads import (
     uint64_numbers,
 )
 from onnxwire.checker.registry import rule
-from onnxwire.tensor.dtypes import DATA_TYPES
+from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
 _BYTES = (0, 255)
 _PATTERNS = (0, 65535)
@@ -39,19 +39,26 @@ _RANGES = {
 }
 
 
-def _beyond(facts: Facts, is_some: Any, least: Any, greatest: Any) -> Found:
-    """Tensors that have an entry of int32_data out of a range, each of its own."""
-    tensors, numbers = facts.TensorProto, facts.derive(int32_numbers)
-    is_some = is_some & facts.derive(Payloads).has("int32_data")
+def _beyond(facts: Facts, ranges: dict[str, tuple[int, int]]) -> Iterator[Found]:
+    """Tensors of some types that have an entry of int32_data out of the range of their type."""
+    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
+    rows = np.flatnonzero(payloads.of(*ranges) & payloads.has("int32_data"))
+    if not len(rows):
+        return
+    types, numbers = payloads.numbers, facts.derive(int32_numbers)
+    bounds = np.zeros((DATA_TYPES[-1].number + 1, 2), np.int64)
+    for name, limits in ranges.items():
+        bounds[BY_NAME[name].number] = limits
+    least, greatest = bounds.T
     low, high = numbers.low, numbers.high
-    return tensors.at(
-        is_some & ((low < least) | (high > greatest)),
+    yield tensors.at(
+        rows[(low[rows] < least[types[rows]]) | (high[rows] > greatest[types[rows]])],
         "tensor {0!r} of {1} has {2} in int32_data, where entries are {3} to {4}; correct the values or data_type",
         tensors.texts(tensors.name),
         type_names(tensors.data_type),
-        np.where(low < least, low, high),
-        least,
-        greatest,
+        lambda row: low[row] if low[row] < least[types[row]] else high[row],
+        lambda row: least[types[row]],
+        lambda row: greatest[types[row]],
     )
 
 
@@ -61,32 +68,19 @@ def int32_data_range(facts: Facts) -> Iterator[Found]:
 
     The first 64 KiB of a tensor are looked at, and 16 MiB of a document.
     """
-    payloads = facts.derive(Payloads)
-    least = np.zeros(len(payloads.numbers), np.int64)
-    greatest = np.zeros(len(payloads.numbers), np.int64)
-    is_some = np.zeros(len(payloads.numbers), bool)
-    for data_type in DATA_TYPES:
-        if data_type.name in _RANGES:
-            is_type = payloads.numbers == data_type.number
-            least[is_type], greatest[is_type] = _RANGES[data_type.name]
-            is_some |= is_type
-    yield _beyond(facts, is_some, least, greatest)
+    yield from _beyond(facts, _RANGES)
 
 
 @rule("tensor-int32-data-range-bool")
 def int32_data_range_bool(facts: Facts) -> Iterator[Found]:
     """A boolean in int32_data is 0 or 1; as far as `tensor-int32-data-range` looks."""
-    payloads = facts.derive(Payloads)
-    ones = np.ones(len(payloads.numbers), np.int64)
-    yield _beyond(facts, payloads.of("BOOL"), ones - 1, ones)
+    yield from _beyond(facts, {"BOOL": (0, 1)})
 
 
 @rule("tensor-int32-data-float6-range")
 def int32_data_float6_range(facts: Facts) -> Iterator[Found]:
     """An element of 6 bits has no others in int32_data; as far as `tensor-int32-data-range` looks."""
-    payloads = facts.derive(Payloads)
-    zeros = np.zeros(len(payloads.numbers), np.int64)
-    yield _beyond(facts, payloads.of(*FLOAT6), zeros, zeros + 63)
+    yield from _beyond(facts, dict.fromkeys(FLOAT6, (0, 63)))
 
 
 @rule("tensor-uint64-data-range")
@@ -122,7 +116,7 @@ def _padded(facts: Facts) -> Any:
     """Whether bits are set in the last byte of raw_data that belong to no element."""
     payloads = facts.derive(Payloads)
     _, last = facts.derive(raw_bytes)
-    return (payloads.last_bits > 0) & (last.astype(np.int64) >> payloads.last_bits > 0)
+    return (payloads.last_bits > 0) & (last >> payloads.last_bits.view(np.uint8) > 0)
 
 
 @rule("tensor-raw-data-float6-padding")
