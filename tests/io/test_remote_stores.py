@@ -233,3 +233,32 @@ def test_a_command_takes_an_address(words, tmp_path) -> None:
         assert "requests, " in ours.stderr and url in ours.stderr
     if "--json" in words:
         json.loads(ours.stdout)
+
+
+def test_a_store_is_made_once_of_a_server_its_options_and_the_environment(monkeypatch) -> None:
+    from onnxwire.io.remote import stores
+
+    made = []
+    make = stores._make_store
+
+    def count(address, options):
+        made.append(address.root)
+        return make(address, options)
+
+    monkeypatch.setattr(stores, "_make_store", count)
+    data = whole(model([100]))
+    with ObjectServer({"a/m.onnx": data, "b/c/m.onnx": data}) as server:
+        for _ in range(2):
+            for name in ("a/m.onnx", "b/c/m.onnx"):
+                with ow.load(f"{server.url}/{name}") as message:
+                    assert len(message.graph.node) == 30
+        assert made == [f"{server.url}"]
+        for token in ("one", "two", "one"):
+            ow.load(
+                f"{server.url}/a/m.onnx", storage_options={"client_options": {"default_headers": {"X-Token": token}}}
+            )
+            assert server.state.requests[-1].headers["X-Token".lower()] == token
+        assert len(made) == 3
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+        ow.load(f"{server.url}/a/m.onnx")
+        assert len(made) == 4
