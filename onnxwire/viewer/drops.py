@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Drops:
     def __init__(self) -> None:
         self._drops: dict[str, Drop] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
 
     def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Drop:
         """Keep a file. name: with its ending; length: in bytes; read: gives the next bytes of it, up to so many.
@@ -81,8 +83,9 @@ class Drops:
             raise EditError(f"{MOST} files were dropped; save, and start `onnxwire view` again for more")
         if length > LARGEST:
             raise EditError(f"{name} has {length:,} bytes; more than {LARGEST:,} are not taken")
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # of mode 0700
+        with self._lock:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # of mode 0700
         free = shutil.disk_usage(self._folder.name).free
         if length > free:
             raise EditError(

@@ -22,7 +22,7 @@ from onnxwire.checker.problems import Problems
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError, StaleError
 from onnxwire.io.save import save
-from onnxwire.messages import ModelProto
+from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.transforms.extract import boundary, extract
 from onnxwire.viewer.changes import Change, change_of
 from onnxwire.viewer.drops import LARGEST, Drops
@@ -30,6 +30,8 @@ from onnxwire.viewer.drops import LARGEST, Drops
 KEPT = 8
 """States of the message that are kept."""
 MOST_CHANGES = 10_000
+MOST_LISTED = 500
+"""Changes, before and after the present state, of one answer."""
 MOST_OF_A_RULE = 1_000
 """Breaches of one rule that are looked at."""
 _TOLD = ("error", "warning")
@@ -50,7 +52,7 @@ class _Checked:
 class Edits:
     """The changes that were made to a message since it was loaded.
 
-    original: the message as loaded, which must not be edited; file: its path, or "" where it has none. revision: a
+    original: the message as loaded, which must not be edited; file: its path, or what is none. revision: a
     number that no other state has, not even an equal one that was there before. drops: files for tensors.
     Calls may come from several threads at once: one change at a time is made, and `message` is the present state, which
     nobody edits.
@@ -58,7 +60,7 @@ class Edits:
 
     def __init__(self, original: Message, file: str = "") -> None:
         self.original = original
-        self.file = os.path.abspath(file) if file else ""
+        self.file = os.path.abspath(file) if os.path.exists(file) else ""
         self.message = original
         self.revision = 0
         self.drops = Drops()
@@ -77,12 +79,20 @@ class Edits:
         return self._done == self._saved
 
     def state(self) -> dict[str, Any]:
-        """Tell of the changes: their texts and paths, how many are made, the revision, whether all are saved."""
+        """Tell of the changes: how many there are and are made, the revision, and whether all are saved.
+
+        changes: texts and paths of the last ones that are made, and of the first that were undone; first: the index of
+        the first of them.
+        """
         with self._lock:
+            first = max(self._done - MOST_LISTED, 0)
+            listed = self._changes[first : self._done + MOST_LISTED]
             return {
                 "is_editable": True,
                 "revision": self.revision,
-                "changes": [{"text": change.text, "path": change.path} for change in self._changes],
+                "changes": [{"text": change.text, "path": change.path} for change in listed],
+                "first": first,
+                "total": len(self._changes),
                 "done": self._done,
                 "is_saved": self.is_saved,
                 "folder": self._folder,
@@ -167,7 +177,7 @@ class Edits:
         """Check the present state; tell which problems it has that the file does not have.
 
         Returns revision, total (how many are new), gone (how many of the file's are no more), and rows: rule, severity,
-        path and message of up to 200, errors first. Of a message that is not a model there are none.
+        path and message of up to 200, errors first. Of a message that is not ONNX's there are none.
         """
         # A check may take longer than changes are to wait.
         with self._check_lock:
@@ -178,7 +188,7 @@ class Edits:
             return asdict(self._checked)
 
     def _check(self, revision: int, message: Message) -> _Checked:
-        if not isinstance(message, ModelProto) or message is self.original:
+        if message is self.original or type(message) not in SCHEMA.messages.values():
             return _Checked(revision, [], 0, 0)
         if self._known is None:
             self._known = _Tally(check(self.original, select=_TOLD, limit=MOST_OF_A_RULE))

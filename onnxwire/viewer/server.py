@@ -344,9 +344,9 @@ class Handler(BaseHTTPRequestHandler):
 
         No other page can send it, as it lacks the key; this refuses it even to one that got hold of that.
         """
-        own = {f"http://{host}:{self.server.server_port}" for host in _HOSTS}
-        site = self.headers.get("Sec-Fetch-Site", "same-origin")
-        return self.headers.get("Origin", next(iter(own))) in own and site == "same-origin"
+        # The port need not be the server's own: it may be forwarded.
+        own = f"http://{self.headers.get('Host', '')}"
+        return self.headers.get("Origin", own) == own and self.headers.get("Sec-Fetch-Site") in (None, "same-origin")
 
     def _has_key(self) -> bool:
         return self.server.knows(self.headers.get(HEADER, ""))

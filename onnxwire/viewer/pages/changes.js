@@ -24,7 +24,7 @@ export function paintBar() {
   const find = (id) => document.getElementById(id);
   if (!find("bar")) return;
   find("undo").disabled = !session.done;
-  find("redo").disabled = session.done === session.changes.length;
+  find("redo").disabled = session.done === session.total;
   find("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newText() && html("span", { class: "new" }, newText()));
   find("extract").hidden = !marks.size;
   find("extract").textContent = `Extract ${countText(marks.size)}…`;
@@ -132,28 +132,35 @@ export async function showChanges(details, isCurrent) {
   const state = await ask("edits");
   if (!isCurrent()) return;
   Object.assign(session, state);
-  const undone = session.changes.length - session.done;
-  const rows = session.changes.map((one, i) => html("li", { class: i < session.done ? "" : "undone" }, html("span", {}, one.text), i < session.done ? "" : html("span", { class: "note" }, "  undone")));
-  const problems = html("section", { class: "card", id: "new-problems" });
-  const paint = () => {
-    const found = session.problems;
-    const text = !session.done ? "Nothing is changed, so nothing is new." : !found ? "checking…" : found.total ? "" : "None: the model has no problem that the file does not have.";
-    problems.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
-      ...(found?.rows ?? []).map((one) => html("div", { class: "problem-row" }, problemLine(one), whereTo(one.path))),
-      found && found.total > found.rows.length ? html("p", { class: "note" }, `and ${nounText(found.total - found.rows.length, "more problem")}`) : "",
-      found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} gone.`) : "");
-  };
-  document.addEventListener("problems", paint);
-  paint();
+  const undone = session.total - session.done;
+  const rows = session.changes.map((one, i) => {
+    const isMade = session.first + i < session.done;
+    return html("li", { class: isMade ? "" : "undone" }, html("span", {}, one.text), isMade ? "" : html("span", { class: "note" }, "  undone"));
+  });
   details.replaceChildren(
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
-        html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")),
-      rows.length ? html("ol", { class: "changes" }, ...rows) : html("p", { class: "note" }, "What you change is listed here. Nothing is written before you save.")),
-    session.is_model === false ? "" : problems,
+        ...(session.is_model ? [html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")] : [])),
+      rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "What you change is listed here. Nothing is written before you save.")),
+    html("section", { class: "card", id: "new-problems" }),
   );
+  paintNew();
 }
+
+/** List the new problems, where they are shown. */
+function paintNew() {
+  const card = document.getElementById("new-problems");
+  if (!card) return;
+  const found = session.problems;
+  const text = !session.done ? "Nothing is changed, so nothing is new." : !found ? "checking…" : found.total ? "" : "None that the file does not have.";
+  card.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
+    ...(found?.rows ?? []).map((one) => html("div", { class: "problem-row" }, problemLine(one), whereTo(one.path))),
+    found && found.total > found.rows.length ? html("p", { class: "note" }, `and ${nounText(found.total - found.rows.length, "more problem")}`) : "",
+    found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} gone.`) : "");
+}
+
+document.addEventListener("problems", paintNew);
 
 function whereTo(path) {
   const node = /^(.*\.node\[\d+\])/.exec(path)?.[1];
@@ -164,8 +171,12 @@ function whereTo(path) {
 
 export async function showDifference(details, isCurrent) {
   details.replaceChildren(html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
-  const answer = await ask("differences");
+  const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));
   if (!isCurrent()) return;
+  if (answer.error) {
+    details.lastChild.textContent = answer.error.message;
+    return;
+  }
   const signs = { added: "+", removed: "−", changed: "~" };
   const rows = answer.rows.map((row) => html("tr", { class: row.change },
     html("td", { class: "mono", title: row.change }, signs[row.change]),

@@ -3,7 +3,7 @@
 import { ask, countText, html, nounText, revisionNow, send, svg } from "./api.js";
 
 /** What the server tells of the edits; `is_editable` alone says whether there may be any. */
-export const session = { is_editable: false, changes: [], done: 0, is_saved: true, problems: null };
+export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
 const ICONS = {
   pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3z",
@@ -41,7 +41,7 @@ async function take(state, { where = null, key = "" } = {}) {
 
 /** Undo or redo. */
 export async function step(action) {
-  if (action === "undo" ? !session.done : session.done === session.changes.length) return;
+  if (action === "undo" ? !session.done : session.done === session.total) return;
   await take(await send(action, { revision: revisionNow() }), { key: action });
 }
 
@@ -281,7 +281,7 @@ export async function beginEdits(show) {
 async function reload() {
   Object.assign(session, await ask("edits"));
   session.problems = null;
-  const changed = session.changes[session.done - 1]?.text ?? "nothing is changed any more";
+  const changed = session.changes[session.done - session.first - 1]?.text ?? "nothing is changed any more";
   told(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
   if (!document.querySelector("form.editing")) await refresh();
   check().catch(told);
