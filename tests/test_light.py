@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import onnx
@@ -57,6 +58,22 @@ def test_a_parent_keeps_no_child() -> None:
     for node in model.graph.node:
         assert node.op_type == "Relu"
     assert len(gc.get_objects()) <= before + 5
+
+
+def test_short_strings_are_made_once_and_few_are_kept() -> None:
+    nodes = [helper.make_node("Relu", [f"in{i}"], [f"out{i}"]) for i in range(5000)]
+    model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
+    names = [node.op_type for node in model.graph.node]
+    assert len({id(name) for name in names}) < 100
+    tracemalloc.start()
+    try:
+        for node in model.graph.node:
+            assert node.input[0][2:] == node.output[0][3:]
+        del node
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000
 
 
 @needs_proc

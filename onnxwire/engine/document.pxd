@@ -2,6 +2,8 @@
 """The bytes of a document and who owns them."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from onnxwire.engine.texts cimport Text
+
 
 cdef enum:
     EPOCH_CLOSED = 0xFFFFFFFF
@@ -59,6 +61,8 @@ cdef class Document:
     cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
     cdef readonly str name              # the file's path, or a word such as "<bytes>"
     cdef readonly object root           # class of the message that the whole document is, set once; or None
+    cdef Text* texts                    # TEXTS short strings that were made last, or NULL as long as few were
+    cdef uint8_t n_texts                # those that were made until then
     cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
     # The edits: start of a message -> its Overlay, or Condensed. A message's first byte is no other's, so it tells
     # which one it is; that of a further piece of a message leads to the address at which the piece ends.
@@ -74,6 +78,7 @@ cdef class Document:
     cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1
     cdef object cached(self, Cache cache, const uint8_t* p)
     cdef Document fork(self, uint32_t depth)
+    cdef object short_text(self, const uint8_t* p, uint64_t n)
 
 
 cdef inline object files_of(Document document):

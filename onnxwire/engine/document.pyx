@@ -2,7 +2,9 @@
 """The bytes of a document and who owns them."""
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdlib cimport free, realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from libc.stdlib cimport calloc, free, realloc
 
 
 cdef extern from "advise.h" nogil:
@@ -21,6 +23,7 @@ cdef extern from *:
     int close_descriptor "ow_close"(int descriptor) nogil
 
 from onnxwire.engine.partial cimport memory_of
+from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
 
 from onnxwire.errors import ClosedError, InUseError
 
@@ -132,8 +135,40 @@ cdef class Document:
     def __dealloc__(self):
         self.release()
 
+    cdef object short_text(self, const uint8_t* p, uint64_t n):
+        """The string that SHORTEST to LONGEST bytes stand for: names of operators and attributes come again and again.
+
+        A part, of which a model that is put together has many, keeps none.
+        """
+        cdef Text key
+        cdef PyObject* kept
+        if self.texts == NULL:
+            if self.n_texts < WATCHED:
+                self.n_texts += 1
+                return new_text(p, n)
+            if not self.is_part and self.backing is not None:
+                self.texts = <Text*>calloc(TEXTS, sizeof(Text))
+            if self.texts == NULL:
+                return new_text(p, n)
+        key = key_of_text(p, n)
+        kept = kept_text(self.texts, &key)
+        if kept != NULL:
+            return <object>kept
+        text = new_text(p, n)
+        # The error handler for what is not UTF-8 makes objects, at which other code may run and close the document.
+        if self.texts != NULL:
+            keep_text(self.texts, &key, text)
+        return text
+
     cdef void release(self) noexcept:
         global FAR_READS_LEFT
+        cdef Text* texts = self.texts
+        cdef int i
+        if texts != NULL:
+            self.texts = NULL
+            for i in range(TEXTS):
+                Py_XDECREF(texts[i].text)
+            free(texts)
         FAR_READS_LEFT += self.far.left + self.far.taken
         self.far.left = self.far.taken = 0
         if self.backing is not None:

@@ -17,7 +17,7 @@ from onnxwire.engine.fold cimport FOLD, fold_elements
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.table cimport MESSAGE, STRING, Slot
+from onnxwire.engine.table cimport BYTES, MESSAGE, Slot
 from onnxwire.engine.view cimport (
     Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_view, next_usable, overlay_view,
     start_records, state_of, text_at,
@@ -293,7 +293,9 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
         if held == NULL:
             return new_view(field.sub, self.document, p, p + n, None)
         return held_message(self.message, field, p, n, <object>held)
-    return text_at(p, n, held) if field.type == STRING else bytes_at(p, n, held)
+    if field.type == BYTES:
+        return bytes_at(p, n, held)
+    return text_at(<Document>self.message.document, p, n, held)
 
 
 cdef object get_spans(View self, void* closure):

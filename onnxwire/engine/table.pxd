@@ -58,6 +58,8 @@ cdef struct Table:
     uint32_t n_fields
     Field* fields            # by ascending number
     uint16_t[DENSE] dense    # number -> index in `fields` + 1, 0 = unknown
+    uint8_t[128] quick       # tag of one byte -> the same; 0 also where more than the tag says what a record means
+    PyObject** field_names   # of `fields`, to be found by identity; borrowed from the owner
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner

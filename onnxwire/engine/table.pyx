@@ -31,6 +31,12 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
     if table.fields == NULL:
         raise MemoryError
     table.n_fields = len(fields)
+    table.field_names = <PyObject**>calloc(len(fields) or 1, sizeof(PyObject*))
+    if table.field_names == NULL:
+        raise MemoryError
+    for i, row in enumerate(fields):
+        table.field_names[i] = <PyObject*>row.name
+        self.lent.append(row.name)
     for i, row in enumerate(fields):
         field = &table.fields[i]
         field.number = row.number
@@ -53,6 +59,8 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
         if row.enum_type is not None and row.enum_type.is_closed:
             set_values(field, sorted({value.number for value in row.enum_type.values}))
             table.has_closed_runs |= field.repeated
+        if field.number < 16 and i < 255 and not field.closed and field.wire in (WIRE_LEN, WIRE_VARINT):
+            table.quick[field.number << 3 | field.wire] = i + 1
         if row.containing_oneof is not None:
             set_peers(field, [
                 k for k, peer in enumerate(fields)
@@ -113,6 +121,7 @@ cdef class TableOwner:
                     free(table.fields[k].values)
                     free(table.fields[k].peers)
                 free(table.fields)
+            free(table.field_names)
         free(self.tables)
 
 

@@ -2,7 +2,7 @@
 """The view of a message: a document, a span of it, and one slot a field, filled by one pass over the span's tags."""
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, Record
@@ -10,6 +10,7 @@ from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG, OPEN, bytes_there, text_there
 from onnxwire.engine.table cimport Field, Slot, Table
+from onnxwire.engine.texts cimport LONGEST, SHORTEST, new_text
 
 cdef enum:
     HAS_UNKNOWN = 1      # some record is not a known field's: number, wire type or enum value
@@ -85,13 +86,15 @@ cdef inline PyObject* held_value(View self, const Field* field) noexcept:
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 
-cdef inline object text_at(const uint8_t* p, uint64_t n, PyObject* held):
-    """The value of a string; held: what the overlay holds for it, or NULL."""
+cdef inline object text_at(Document document, const uint8_t* p, uint64_t n, PyObject* held):
+    """The value of a string in a message of the document; held: what the overlay holds for it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
+    if SHORTEST <= n <= LONGEST:
+        return document.short_text(p, n)
     if n >= LONG and OPEN:
         return text_there(p, n)
-    return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
+    return new_text(p, n)
 
 
 cdef inline object bytes_at(const uint8_t* p, uint64_t n, PyObject* held):

@@ -10,10 +10,10 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_LEN, Record, read_record, zigzag32, zigzag64,
+    MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport FAR, PARTS, SLOTS, advise_far
+from onnxwire.engine.document cimport EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
 from onnxwire.engine.living cimport (
     LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
 )
@@ -219,42 +219,62 @@ cdef const uint8_t* scan_slots(
     has another wire type than its field, or an enum value that a closed enum does not have, is an unknown field.
     """
     cdef const uint8_t* start
+    cdef const uint8_t* value
     cdef Record record
     cdef Field* field
     cdef Slot* slot
+    cdef uint64_t count = 0
+    cdef uint64_t n = 0
     cdef uint32_t i
     cdef int wire
     while p < end:
         start = p
-        p = read_record(p, end, MAX_DEPTH, &record)
-        if p == NULL:
-            return start
-        wire = record.tag & 7
-        if wire == WIRE_LEN and record.n >= FAR and p < end:
-            advise_far(far, p)
-        records[0] += 1
-        field = find_field(table, record.tag >> 3)
-        if field == NULL:
-            flags[0] |= HAS_UNKNOWN
-            continue
-        slot = &slots[field.slot]
-        if field.repeated:
-            if wire != field.wire and (wire != WIRE_LEN or field.size == 0):
+        count += 1
+        if p[0] < 0x80 and table.quick[p[0]]:
+            # The common case: a tag of one byte, of a field that is as the table says.
+            field = &table.fields[table.quick[p[0]] - 1]
+            value = p + 1
+            if field.wire == WIRE_LEN:
+                value = read_length(value, end, &n)
+                if value == NULL:
+                    return start
+                p = value + n
+                if n >= FAR and p < end:
+                    advise_far(far, p)
+            else:
+                p = read_varint(value, end, &n)
+                if p == NULL:
+                    return start
+        else:
+            p = read_record(p, end, MAX_DEPTH, &record)
+            if p == NULL:
+                return start
+            wire = record.tag & 7
+            value = record.value
+            n = record.n
+            if wire == WIRE_LEN and n >= FAR and p < end:
+                advise_far(far, p)
+            field = find_field(table, record.tag >> 3)
+            if (
+                field == NULL
+                or wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size)
+                or not field.repeated and field.closed and not has_value(field, <int32_t>n)
+            ):
                 flags[0] |= HAS_UNKNOWN
                 continue
+        slot = &slots[field.slot]
+        if field.repeated:
             if slot.p == NULL:
                 slot.p = start
             slot.n += 1
-            continue
-        if wire != field.wire or (field.closed and not has_value(field, <int32_t>record.n)):
-            flags[0] |= HAS_UNKNOWN
             continue
         if slot.p != NULL and field.type == MESSAGE:
             flags[0] |= HAS_MERGE
         for i in range(field.n_peers):
             slots[field.peers[i]].p = NULL
-        slot.p = record.value
-        slot.n = record.n
+        slot.p = value
+        slot.n = n
+    records[0] += count
     return NULL
 
 
@@ -266,7 +286,7 @@ cdef struct Kept:
 
 cdef int refresh(View self) except -1:
     """Fill the slots: from the overlay where there is one, or from what the document keeps, or from the bytes."""
-    cdef Document document
+    cdef Document document = <Document>self.document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
     cdef const uint8_t* fault
@@ -275,10 +295,11 @@ cdef int refresh(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef Kept tail
-    # A view of what was not there may be one of other bytes after this, with its slots filled.
-    if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
-        return 0
-    document = <Document>self.document
+    if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
+        # A view of what was not there may be one of other bytes after this, with its slots filled.
+        if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
+            return 0
+        document = <Document>self.document
     if table.wide and is_long(self, KEEP_BYTES):
         kept = document.cached(SLOTS, self.start)
         if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
@@ -566,7 +587,9 @@ cdef object get_double(View self, void* closure):
 cdef object get_string(View self, void* closure):
     fill(self)
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return get_default(closure) if slot.p == NULL else text_at(slot.p, slot.n, held_value(self, <Field*>closure))
+    if slot.p == NULL:
+        return get_default(closure)
+    return text_at(<Document>self.document, slot.p, slot.n, held_value(self, <Field*>closure))
 
 
 cdef object get_bytes(View self, void* closure):
@@ -699,6 +722,9 @@ cdef Field* named_field(View self, name) except? NULL:
     """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
     cdef PyObject* index
     cdef Py_ssize_t i
+    for i in range(<Py_ssize_t>self.table.n_fields):
+        if self.table.field_names[i] == <PyObject*>name:
+            return &self.table.fields[i]
     if isinstance(name, bytes):
         name = name.decode("utf-8", "surrogateescape")
     if not isinstance(name, str):

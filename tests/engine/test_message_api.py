@@ -885,3 +885,26 @@ def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
     tag = wire.varint(65_537 << 3)
     message = schema.messages["wide.Wide"].FromString(tag + b"\x2a")
     assert [(field.name, value) for field, value in message.ListFields()] == [("f65537", 42)]
+
+
+def test_strings_of_any_bytes_are_read_as_they_are_however_often() -> None:
+    # Those that differ in one byte only, in the middle or at an end; others that are not ASCII, or not UTF-8.
+    texts = [b"x" * n for n in range(40)]
+    texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]
+    texts += [b"x" * i + b + b"x" * (n - i) for b in ("ä".encode(), b"\xff") for n in range(20) for i in range(n)]
+    texts += [b"x" * n + b"\xc3\xa9" for n in range(250, 262)]
+    data = b"".join(b"\x0a" + wire.varint(len(text)) + text for text in texts)
+    expected = [text.decode("utf-8", "surrogateescape") for text in texts]
+    node = onnxwire.NodeProto.FromString(data)
+    for _ in range(3):
+        assert list(node.input) == expected
+        assert [node.input[i] for i in range(len(texts))] == expected
+
+
+def test_a_string_outlives_its_document() -> None:
+    model = onnxwire.ModelProto.FromString(onnx.ModelProto(producer_name="short").SerializeToString())
+    names = [model.producer_name for _ in range(100)]
+    model.close()
+    assert set(names) == {"short"}
+    with pytest.raises(onnxwire.ClosedError):
+        _ = model.producer_name

@@ -1,0 +1,85 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Strings made of bytes; the short ones that a document has again and again are made once."""
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from onnxwire._varint cimport load32, load64
+
+cdef extern from "Python.h":
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    uint8_t* PyUnicode_1BYTE_DATA(object text)
+
+cdef enum:
+    TEXTS = 64                # strings that a document keeps
+    SHORTEST = 2              # bytes of a string that is kept; Python has the shorter ones already
+    LONGEST = 16              # bytes that two words hold, which are compared instead of the string
+    WATCHED = 32              # strings that are made before some are kept
+    PLAIN = 256               # bytes of a string that is looked through here
+
+
+cdef struct Text:
+    # A string that was made, and its bytes: the first and the last eight, which overlap.
+    uint64_t low
+    uint64_t high
+    uint64_t n
+    PyObject* text
+
+
+cdef inline object new_text(const uint8_t* p, uint64_t n):
+    """The string that bytes stand for, with surrogates for what is not UTF-8."""
+    cdef uint64_t top = 0
+    cdef uint64_t i = 0
+    if n < SHORTEST or n > PLAIN:
+        return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
+    if n < 8:
+        for i in range(n):
+            top |= p[i]
+    else:
+        while n - i > 8:
+            top |= load64(p + i)
+            i += 8
+        top |= load64(p + n - 8)
+    if top & <uint64_t>0x8080808080808080:
+        return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
+    text = PyUnicode_New(<Py_ssize_t>n, 127)
+    memcpy(PyUnicode_1BYTE_DATA(text), p, n)
+    return text
+
+
+cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
+    """The key of a string of SHORTEST to LONGEST bytes."""
+    cdef Text key = Text(0, 0, n, NULL)
+    if n >= 8:
+        key.low = load64(p)
+        key.high = load64(p + n - 8)
+    elif n >= 4:
+        key.low = load32(p) | <uint64_t>load32(p + n - 4) << 32
+    else:
+        key.low = p[0] | <uint64_t>p[n >> 1] << 8 | <uint64_t>p[n - 1] << 16
+    return key
+
+
+cdef inline Text* text_place(Text* texts, const Text* key) noexcept:
+    """The one place where a string can be kept."""
+    return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
+
+
+cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
+    """The string of the key, or NULL where it is not kept; borrowed."""
+    cdef Text* place = text_place(texts, key)
+    if place.low == key.low and place.high == key.high and place.n == key.n:
+        return place.text
+    return NULL
+
+
+cdef inline void keep_text(Text* texts, const Text* key, object text) noexcept:
+    """Keep a string instead of the one that has its place."""
+    cdef Text* place = text_place(texts, key)
+    cdef PyObject* old = place.text
+    place[0] = key[0]
+    Py_INCREF(text)
+    place.text = <PyObject*>text
+    Py_XDECREF(old)
