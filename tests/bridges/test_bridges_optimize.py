@@ -15,6 +15,7 @@ import pytest
 from graphs import value
 from onnx import helper, numpy_helper
 from test_bridges_onnx import write_model
+from test_bridges_onnx_tools import result_of
 
 import onnxwire
 from onnxwire.bridges import optimize
@@ -24,15 +25,6 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODELS = [DIGITS, *sorted(HOME.rglob("*.onnx"))[::10]]
 EVERY_MODEL = pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}/{path.name}")
 PASSES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in optimize._COMPARING]
-
-
-def result_of(function, *arguments, **options):
-    """The result of a function, as an official message, or the error that it raises."""
-    try:
-        made = function(*arguments, **options)
-    except Exception as error:
-        return type(error), str(error)
-    return onnxwire.to_onnx(made) if isinstance(made, onnxwire.ModelProto) else made
 
 
 def run(model):

@@ -86,7 +86,7 @@ def test_a_result_outlives_everything_else():
     assert found.fetchall()[0] == ("node_Shape_0",)
 
 
-def test_python_variables_are_no_tables():
+def test_python_variables_are_not_tables():
     nothing_of_this = onnxwire.to_arrow(DIGITS, "nodes")
     with pytest.raises(onnxwire.Error, match="nothing_of_this does not exist"):
         onnxwire.sql(DIGITS, "select * from nothing_of_this")

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from partial import partial_document
+from wire import varint
 
 import onnxwire as ow
 from onnxwire.checker import check
@@ -24,14 +25,6 @@ LONG = 1 << 16
 
 def record(number: int, data: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint(n: int) -> bytes:
-    out = bytearray()
-    while n >= 0x80:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    return bytes([*out, n])
 
 
 @cache

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from object_server import Pieces
+from wire import varint
 
 import onnxwire as ow
-
-
-def varint(n: int) -> bytes:
-    out = bytearray()
-    while n >= 0x80:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    return bytes([*out, n])
 
 
 def head(number: int, size: int) -> bytes:
