@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options, rest = parser.parse_known_args()
     if options.one:
-        return loop(options.one, rest)
+        return loop(options.one, [*options.targets, *rest])
     if options.lines or options.keep:
         return reach(options.keep)
     return fuzz(options.targets, options.seconds)

@@ -70,6 +70,8 @@ class Choices(random.Random):
         return self.index >= len(self.data)
 
     def getrandbits(self, k: int) -> int:
+        if self.is_over:
+            return super().getrandbits(k)  # zeros for ever would be a choice that is never taken
         size = (k + 7) // 8
         taken = self.data[self.index : self.index + size]
         self.index += size
