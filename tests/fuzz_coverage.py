@@ -83,7 +83,7 @@ def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
     text = log.read_text(errors="replace")
     runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
     edges = re.findall(r"cov: (\d+)", text)
-    written = re.findall(r"Test unit written to (\S+)", text)
+    written = dict.fromkeys(re.findall(r"Test unit written to (\S+)", text))
     found = ", ".join(written) or (f"exit {done.returncode}, see {log}" if done.returncode else "")
     return int(runs[-1] if runs else 0), int(edges[-1] if edges else 0), len(list(folders[0].iterdir())), found
 
@@ -93,7 +93,16 @@ def loop(name: str, arguments: list[str]) -> int:
     import atheris
     from fuzz_targets import TARGETS
 
-    atheris.Setup([sys.argv[0], *arguments], TARGETS[name])
+    def act(data: bytes) -> None:
+        try:
+            TARGETS[name](data)
+        except BaseException:  # written here too: libFuzzer does not always come to it
+            path = WORK / f"{name}-wrong-{hashlib.sha256(data).hexdigest()[:8]}"
+            path.write_bytes(data)
+            print(f"Test unit written to {path}", file=sys.stderr, flush=True)
+            raise
+
+    atheris.Setup([sys.argv[0], *arguments], act)
     atheris.Fuzz()
     return 0
 
