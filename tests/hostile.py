@@ -498,7 +498,7 @@ def cost(call, path, size, round_seconds):
         os.close(reading)
         status = 1
         try:
-            limit = int(_KILL * (ROUNDS * size + SLACK) * round_seconds) + 2
+            limit = int(_KILL * (ROUNDS * size + SLACK) * round_seconds) + 60  # what it gives is not known yet
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             signal.alarm(10 * limit)  # for one that waits
             with open("/proc/self/statm") as file:
