@@ -152,7 +152,7 @@ OW_LEVEL(wide, OW_BLOCKS)
 #ifdef OW_X86
 /* The loop of level 2, which takes no branch a number: where lengths follow no pattern, each would be foreseen wrongly
  * once in a few numbers, which costs more than the number. What a block holds is asked once. Without a varint of more
- * than 8 bytes four numbers are written at a time, up to three too many, which the next block writes over; the place
+ * than 8 bytes four numbers are written at a time, up to three too many, which the next block writes over; the byte
  * after the block's last end, not the last number written, is where the next one starts. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
     __attribute__((target("avx2,bmi,bmi2"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out,    \

@@ -62,24 +62,24 @@ cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
     return key
 
 
-cdef inline Text* text_place(Text* texts, const Text* key) noexcept:
-    """The one place where a string can be kept."""
+cdef inline Text* entry_of(Text* texts, const Text* key) noexcept:
+    """The one entry that can keep a string."""
     return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
 
 
 cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
     """The string of the key, or NULL where it is not kept; borrowed."""
-    cdef Text* place = text_place(texts, key)
-    if place.low == key.low and place.high == key.high and place.n == key.n:
-        return place.text
+    cdef Text* entry = entry_of(texts, key)
+    if entry.low == key.low and entry.high == key.high and entry.n == key.n:
+        return entry.text
     return NULL
 
 
 cdef inline void keep_text(Text* texts, const Text* key, object text) noexcept:
-    """Keep a string instead of the one that has its place."""
-    cdef Text* place = text_place(texts, key)
-    cdef PyObject* old = place.text
-    place[0] = key[0]
+    """Keep a string instead of the one that has its entry."""
+    cdef Text* entry = entry_of(texts, key)
+    cdef PyObject* old = entry.text
+    entry[0] = key[0]
     Py_INCREF(text)
-    place.text = <PyObject*>text
+    entry.text = <PyObject*>text
     Py_XDECREF(old)

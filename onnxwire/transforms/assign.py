@@ -56,7 +56,7 @@ def assign(message: Message, assignment: str) -> str:
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
-    """Set what a path leads to, as `assign` does; returns the path in fields and places.
+    """Set what a path leads to, as `assign` does; returns the path in fields and indexes.
 
     path and text: those that `assign` has on the sides of the =. files: whether @FILE reads a file; otherwise it is a
     text like any other. Raises what `assign` raises.
