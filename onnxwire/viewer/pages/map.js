@@ -22,7 +22,8 @@ export class MapView {
     this.told = html("p", { id: "map-told", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
     const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
-    const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" },
+    this.note = html("span", { class: "note" });
+    const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "See all (0)", () => this.fit()),
       button("Close all", "Close all groups (c)", () => this.closeAll()),
       button("SVG", "Save what is open as SVG", () => this.save("svg")), button("PNG", "Save what is open as PNG", () => this.save("png")));
@@ -181,6 +182,8 @@ export class MapView {
       if (member !== undefined) Object.assign(one, { member, title: one.inner.answer.label });
     }
     this.canvas.dataset.boxes = this.scene.boxes.length;
+    const leftOff = [...this.root.all()].reduce((sum, frame) => sum + frame.answer.left_off, 0);
+    this.note.textContent = leftOff ? `${nounText(leftOff, "edge")} not drawn` : "";
     const from = { ...this.camera };
     const to = { ...this.camera };
     const [was, is] = [old?.get(keep), this.byName.get(keep)];
@@ -263,7 +266,7 @@ export class MapView {
     const view = this.view();
     const { bounds } = this.scene;
     const seesAll = view.left <= bounds.left && view.top <= bounds.top && view.right >= bounds.left + bounds.width && view.bottom >= bounds.top + bounds.height;
-    this.small.hidden = seesAll || this.width < 420;
+    this.small.hidden = seesAll || this.width < 760;
     if (this.small.hidden) return;
     const context = this.small.getContext("2d");
     if (this.small.width !== OVERVIEW[0] * 2) [this.small.width, this.small.height] = OVERVIEW.map((side) => side * 2);
@@ -436,7 +439,7 @@ export class MapView {
     this.showCard(one);
     if (one) {
       const state = canOpen(one.box) ? (one.inner ? ", open" : ", closed") : "";
-      this.told.textContent = `${kindText(one.box)} ${titleOf(one.box)} ${one.box.kind === "node" ? one.box.label : ""}${state}`;
+      this.told.textContent = `${kindText(one.box)} ${titleOf(one.box)}${one.box.kind === "node" ? ` ${one.box.label}` : ""}${state}`;
     } else this.told.textContent = "";
     if (isTold) this.go(`map=${encodeURIComponent(one?.box.path && one.box.kind === "node" ? one.box.path : this.selected || this.root.name)}`, true);
     this.redraw();
@@ -546,7 +549,7 @@ export class MapView {
     if (box) {
       const ends = this.scene.edges.get(one.frame);
       const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
-      children.push(html("h2", {}, titleOf(box)), html("p", { class: "note" }, `${kindText(box)}${this.trail(one)}`));
+      children.push(html("h2", {}, titleOf(box)), html("p", { class: "note" }, `${kindText(box)}${one.member === undefined ? "" : `, of which ${one.title} is open`}${this.trail(one)}`));
       children.push(html("dl", {},
         ...(box.kind === "node" ? row("name", box.label) : []),
         ...(box.nodes > 1 ? row("nodes", countText(box.nodes)) : []),

@@ -198,7 +198,7 @@ function drawFrame(pen, one, view, colors, isSelected, thin) {
   const title = one.title ?? titleOf(box);
   pen.text(cut(title, 160, 7.6), left + 28, y + 21, size, colors.text, { bold: true });
   const at = left + 40 + Math.min(title.length * 7.8, 162);
-  if (one.member === undefined) pen.text(factsOf(box), at, y + 21, 11, colors.soft);
+  if (one.member === undefined) pen.text(cut(factsOf(box), x + width - at - 8, 5.9), at, y + 21, 11, colors.soft);
   else {
     pen.text(`‹  ${countText(one.member + 1)} of ${countText(box.times)}  ›`, at, y + 21, 12, colors.accent, { bold: true });
     one.stepAt = [at - 4, y + 6, 12 + 7 * `‹  ${one.member + 1} of ${countText(box.times)}  ›`.length];

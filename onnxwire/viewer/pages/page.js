@@ -219,7 +219,7 @@ search.addEventListener("keydown", async (event) => {
 
 document.addEventListener("keydown", (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
-  if (event.key === "m" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) swap(state.view === "map" ? "details" : "map");
+  if (event.key === "v" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) swap(state.view === "map" ? "details" : "map");
   else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     search.focus();

@@ -1,0 +1,251 @@
+"""The map of a model, in a real browser, by its keys and by what it tells of what is chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import onnx
+import pytest
+from browser import Page, from_keys, needs_browser, start_driver
+from graphs import layered_model
+from onnx import helper
+from view_process import end, serving
+
+pytestmark = needs_browser
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return tmp_path_factory.mktemp("saved")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory, saved):
+    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(saved)})
+    yield driver
+    driver.quit()
+
+
+class Map(Page):
+    """The map of a model, as a person uses it."""
+
+    def choose(self, *keys):
+        """Press keys on the map."""
+        self.driver.execute_script("document.getElementById('map-canvas').focus()")
+        self.press(*(from_keys(key) if len(key) > 1 else key for key in keys))
+
+    def tells(self, text):
+        """Wait until the map tells this of what is chosen."""
+        return self.wait(lambda: text in self.one("#map-told").get_attribute("textContent"))
+
+    def boxes(self):
+        """How many boxes are on the map."""
+        return int(self.one("#map-canvas").get_attribute("data-boxes"))
+
+    def go(self, address):
+        self.driver.execute_script("location.hash = arguments[0]", address)
+
+    def search_for(self, words, row):
+        self.search(words)
+        self.one(".row", row).click()
+
+    @property
+    def address_now(self):
+        return self.driver.execute_script("return decodeURIComponent(location.hash)")
+
+
+@pytest.fixture
+def open_map(driver):
+    processes = []
+    with contextlib.ExitStack() as stack:
+
+        def start(path):
+            processes.append(stack.enter_context(serving(path, "--no-browser")))
+            return Map(driver, processes[-1], at_map=True)
+
+        yield start
+        errors = [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        for process in processes:
+            assert end(process)[1] == 0
+        assert errors == []
+
+
+@pytest.fixture
+def digits(open_map):
+    return open_map(DIGITS)
+
+
+@pytest.fixture(scope="module")
+def layers(tmp_path_factory):
+    """A model of 100,000 nodes: 100 equal layers of 1,000, an embedding and a head."""
+    path = tmp_path_factory.mktemp("layers") / "layers.onnx"
+    onnx.save(layered_model(layers=100, width=1_000), path)
+    return path
+
+
+def test_the_map_is_what_is_seen_first(digits):
+    assert digits.one("#see-map").get_attribute("aria-pressed") == "true"
+    assert digits.boxes() == 6
+    assert not digits.one("#details").is_displayed()
+    # Nobody else is asked for it.
+    own = digits.address.partition("#")[0]
+    assert [request for request in digits.requests() if not request.startswith((own, "data:"))] == []
+
+
+def test_keys_are_enough(digits):
+    digits.choose("ARROW_DOWN")
+    digits.tells("node Shape node_Shape_0")
+    digits.go("map=graph/2")
+    digits.tells("group features, closed")
+    digits.choose("ENTER")
+    digits.tells("group features, open")
+    assert digits.boxes() == 6 + 7
+    digits.choose("ARROW_DOWN")
+    digits.tells("node Conv node_conv2d")
+    digits.choose("ARROW_DOWN", "ARROW_DOWN")
+    digits.tells("node Relu node_relu")
+    assert digits.address_now == "#map=graph.node[4]"
+    digits.choose("ESCAPE")
+    digits.tells("group features, open")
+    digits.choose("ENTER")
+    digits.tells("group features, closed")
+    assert digits.boxes() == 6
+
+
+def test_a_node_leads_to_its_details_and_back(digits):
+    digits.go("map=graph.node[5]")
+    digits.tells("node Conv node_conv2d_1")
+    digits.choose("ENTER")
+    digits.title("Conv")
+    assert digits.address_now == "#node=graph.node[5]"
+    digits.press("v")
+    digits.wait(lambda: digits.one("#map-canvas").is_displayed())
+    digits.tells("node Conv node_conv2d_1")
+
+
+def test_a_link_survives_a_reload(digits):
+    digits.go("map=graph.node[14]")
+    digits.tells("node Gemm node_linear")
+    digits.driver.refresh()
+    digits.tells("node Gemm node_linear")
+    digits.one("#map-card", "node_linear")
+    digits.one(".row[aria-selected=true]", "node_linear")
+
+
+def test_search_leads_to_the_node_and_opens_what_must_be(digits):
+    digits.search_for("linear", "node_linear_1")
+    digits.tells("node Gemm node_linear_1")
+    assert digits.boxes() == 6 + 4
+
+
+def test_a_path_between_two_nodes_is_lit(digits):
+    digits.go("map=graph.node[2]")
+    digits.tells("node_conv2d")
+    digits.choose("p")
+    digits.one("#map-card", "A path begins at node_conv2d")
+    digits.go("map=graph.node[16]")
+    digits.tells("node_linear_1")
+    digits.choose("p")
+    digits.one("#map-card", "Path of 11 nodes")
+    digits.choose("ESCAPE")
+    digits.wait(lambda: "Path of" not in digits.one("#map-card").text)
+
+
+def test_what_is_shown_is_saved_as_svg_and_png(digits, saved):
+    digits.go("map=graph/3")
+    digits.tells("group classifier")
+    for kind in ("SVG", "PNG"):
+        digits.one("#map-bar .step", kind).click()
+    files = [saved / "map.svg", saved / "map.png"]
+    digits.wait(lambda: all(path.exists() and path.stat().st_size for path in files))
+    picture = ElementTree.parse(files[0]).getroot()
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"features", "classifier", "image", "logits"} <= set(texts)
+    width, height = struct.unpack(">II", files[1].read_bytes()[16:24])
+    assert abs(width / height - float(picture.get("width")) / float(picture.get("height"))) < 0.01
+
+
+def test_names_are_no_markup(open_map, tmp_path, saved):
+    evil = "<img src=x onerror='document.title=1'>&\x08\"/a"
+    path = tmp_path / "m.onnx"
+    nodes = [helper.make_node(evil, [evil], ["y"], name=evil), helper.make_node("Relu", ["y"], ["z"], name=evil + "b")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, evil, [], [])), path)
+    page = open_map(path)
+    page.go("map=graph.node[0]")
+    page.one("#map-card", "onerror")
+    assert page.all("img") == []
+    for old in saved.glob("map*.svg"):
+        old.unlink()
+    page.one("#map-bar .step", "SVG").click()
+    page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(next(saved.glob("map*.svg"))).iter()}
+    assert tags <= {"svg", "rect", "path", "polygon", "text"}
+
+
+def test_every_control_has_a_name(digits):
+    digits.go("map=graph.node[5]")
+    digits.tells("node_conv2d_1")
+    nameless = digits.driver.execute_script("""
+        return [...document.querySelectorAll('#map button, #map canvas[tabindex], header button')]
+          .filter((one) => one.checkVisibility() && !one.getAttribute('aria-label') && !one.textContent.trim())
+          .map((one) => one.outerHTML)
+    """)
+    assert nameless == []
+
+
+def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
+    page = open_map(layers)
+    page.one("#about", "100,002 nodes")
+    page.go("map=graph/1")
+    page.tells("100 equal blocks layers.0")
+    page.one("#map-card", "100,000")
+    first = page.boxes()
+    assert first == 5
+    # One of them, another one, then all.
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() > first)
+    page.choose("]")
+    page.one("#map-card", "layers.1")
+    page.choose("a")
+    page.wait(lambda: page.boxes() == first + 100)
+    # One layer of all.
+    page.go("map=graph/1/41")
+    page.tells("group layers.41")
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() > first + 100)
+    # Search leads into a layer.
+    page.search_for("layers.77/part.3/", "layers.77")
+    page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.address_now))
+    page.one("#map-card", "layers.77")
+    _, anonymous = page.memory()
+    assert anonymous < 400
+
+
+TOP = """
+    const canvas = document.getElementById('map-canvas');
+    const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.35));
+    copy.getContext('2d', { willReadFrequently: true }).drawImage(canvas, 0, 0);
+    const pixels = copy.getContext('2d').getImageData(0, 0, copy.width, copy.height).data;
+    return pixels.reduce((sum, one, i) => (sum * 31 + one + i) % 1000000007, 0)
+"""
+
+
+def test_what_is_elsewhere_stays_where_it_was(open_map, layers):
+    page = open_map(layers)
+    page.go("map=graph/1")
+    page.tells("equal blocks")
+    time.sleep(0.5)  # what moves has ended
+    above, first = page.driver.execute_script(TOP), page.boxes()
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() > first)
+    page.wait(lambda: page.driver.execute_script(TOP) == above)
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() == first)
+    page.wait(lambda: page.driver.execute_script(TOP) == above)
