@@ -301,8 +301,11 @@ def test_two_tabs_see_each_other_or_are_refused(page):
     assert page.ask("edits")["done"] == 1
     # Once it is closed, this tab shows what the other one did, and can go on from there.
     page.press(from_keys("ESCAPE"))
+    page.wait(lambda: "16 nodes" in page.one("#found").text and page.done == 1, is_calm=False)
     page.driver.execute_script("location.hash = 'changes'")
     page.wait(lambda: "delete graph.node[2]" in page.one("ol.changes").text, is_calm=False)
+    page.click("#undo")
+    page.wait(lambda: page.done == 0, is_calm=False)
     page.driver.close()
     page.driver.switch_to.window(first)
 

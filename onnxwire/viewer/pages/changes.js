@@ -1,7 +1,7 @@
 // The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
 
-import { ask, countText, html, link, nounText, revisionNow, send, sendFile, sizeText } from "./api.js";
-import { change, changesText, marks, newText, openDialog, problemLine, session, step, told } from "./edit.js";
+import { ask, countText, html, link, nounText, send, sendFile, sizeText } from "./api.js";
+import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit.js";
 
 /** Put the bar into the header. */
 export function addBar(header) {
@@ -36,7 +36,7 @@ const ending = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
 const where = () => `A name in ${session.folder}, or a whole path that begins with /.`;
 
 function saveAs() {
-  const revision = revisionNow();
+  const revision = revisionShown();
   openDialog({
     title: "Save as",
     action: "Save",
@@ -60,7 +60,7 @@ function saveAs() {
 }
 
 function extractMarked() {
-  const revision = revisionNow();
+  const revision = revisionShown();
   openDialog({
     title: `Extract ${nounText(marks.size, "node")}`,
     action: "Extract",
@@ -97,7 +97,7 @@ async function dropped(event) {
 /** Give what is shown, a tensor or else the model, what is in a file. */
 export async function takeFile(file) {
   if (file.size > session.largest_drop) throw new Error(`${file.name} has ${sizeText(file.size)}; more than ${sizeText(session.largest_drop)} are not taken.`);
-  const revision = revisionNow();
+  const revision = revisionShown();
   const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
   document.body.classList.add("busy");
   const drop = await sendFile(file).finally(() => document.body.classList.remove("busy"));

@@ -11,6 +11,7 @@ const ICONS = {
   plus: "M8 3v10 M3 8h10",
 };
 let refresh = async () => {};
+let shown = -1; // the revision that is on the screen, which changes are meant for: another tab may have made a newer one
 let focusKey = ""; // of the control that has the focus again after a change
 
 /** A small button with a drawing in it. */
@@ -25,8 +26,22 @@ export function actionButton(text, go, attributes = {}) {
 }
 
 /** Make a change; where: the address to go to afterwards, if another one. */
-export async function change(kind, values, { revision = revisionNow(), where = null, key = "" } = {}) {
+export async function change(kind, values, { revision = shown, where = null, key = "" } = {}) {
   await take(await send("change", { revision, kind, arguments: values }), { where, key });
+}
+
+/** The revision that is on the screen. */
+export const revisionShown = () => shown;
+
+/** Show everything anew, as it is now. */
+async function update() {
+  shown = revisionNow();
+  await refresh();
+}
+
+/** Show what another tab did, unless a form is open; that is refused when it is sent. */
+async function catchUp() {
+  if (shown !== revisionNow() && !document.querySelector("form.editing")) await update();
 }
 
 async function take(state, { where = null, key = "" } = {}) {
@@ -34,7 +49,7 @@ async function take(state, { where = null, key = "" } = {}) {
   session.problems = null;
   focusKey = key;
   if (where !== null && location.hash !== where) history.pushState(null, "", where || location.pathname);
-  await refresh();
+  await update();
   document.querySelector(`[data-key="${CSS.escape(focusKey)}"]`)?.focus();
   check();
 }
@@ -42,7 +57,7 @@ async function take(state, { where = null, key = "" } = {}) {
 /** Undo or redo. */
 export async function step(action) {
   if (action === "undo" ? !session.done : session.done === session.total) return;
-  await take(await send(action, { revision: revisionNow() }), { key: action });
+  await take(await send(action, { revision: shown }), { key: action });
 }
 
 /** Have the model checked, and all tell of it who show problems. */
@@ -132,7 +147,10 @@ export function openDialog(options) {
   };
   const form = makeForm({ ...options, run, close });
   box.append(form);
-  box.addEventListener("close", () => box.remove());
+  box.addEventListener("close", () => {
+    box.remove();
+    catchUp().catch(told);
+  });
   document.body.append(box);
   box.showModal();
   focusIn(form);
@@ -144,6 +162,7 @@ export function openInline(element, options) {
   const close = () => {
     form.replaceWith(element);
     opener?.focus();
+    catchUp().catch(told);
   };
   const form = makeForm({ ...options, close });
   element.replaceWith(form);
@@ -166,7 +185,7 @@ export function editable(shown, { label, path, toChange = null, value = null, re
 }
 
 async function openEditor(box, { label, path, toChange, value, key }) {
-  const revision = revisionNow();
+  const revision = shown;
   const known = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
   if (known.form === "none") return told(new Error(known.reason));
   const fields = known.form === "shape"
@@ -186,7 +205,7 @@ export function adder(text, { title = text, fields, action = "Add", toChange }) 
   const button = html("button", { type: "button", class: "step add", "data-key": title });
   button.append(svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS.plus })), text);
   button.addEventListener("click", () => {
-    const revision = revisionNow();
+    const revision = shown;
     openInline(button, { title, fields, action, run: (values) => change(...toChange(values), { revision, key: title }) });
   });
   return html("div", { class: "adder" }, button);
@@ -252,12 +271,14 @@ export function markButton(node) {
 export async function beginEdits(show) {
   refresh = show;
   Object.assign(session, await ask("edits"));
+  shown = revisionNow();
   if (!session.is_editable) return;
   document.body.classList.add("edits");
   addEventListener("beforeunload", (event) => {
     if (!session.is_saved) event.preventDefault();
   });
-  document.addEventListener("foreign-change", reload);
+  document.addEventListener("foreign-change", () => reload().catch(told));
+  addEventListener("hashchange", () => shown !== revisionNow() && update().catch(told));
   document.addEventListener("visibilitychange", () => document.hidden || ask("edits").catch(told));
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
@@ -277,13 +298,13 @@ export async function beginEdits(show) {
   if (session.done) check().catch(told);
 }
 
-/** Show the model as another tab left it; a form that is open stays, and is refused when it is sent. */
+/** Tell that another tab changed the model, and show it as it is now. */
 async function reload() {
   Object.assign(session, await ask("edits"));
   session.problems = null;
   const changed = session.changes[session.done - session.first - 1]?.text ?? "nothing is changed any more";
   told(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
-  if (!document.querySelector("form.editing")) await refresh();
+  await catchUp();
   check().catch(told);
 }
 
