@@ -1,12 +1,14 @@
 """Open a model of 1 GiB with its weights inside, and list what weights there are."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.data import FOLDER, make_once, write_decoder
 from benchmarks.row import Row
 
 PATH = FOLDER / "decoder_1_gib.onnx"
+SMALL = FOLDER / "small.safetensors"
 LAYERS = 11  # 9 weights each and 4 more: 103 initializers in 1.07e9 bytes
 
 
@@ -36,6 +38,44 @@ def official() -> Callable[[], object]:
     return lambda: list_initializers(onnx.load)
 
 
+def prepare_safetensors() -> None:
+    """Make a file of the same tensors, and a small one."""
+    from benchmarks.weights_external import prepare_safetensors
+
+    prepare_safetensors()
+
+    def write(path: Path) -> None:
+        import numpy as np
+        from safetensors.numpy import save_file
+
+        save_file({"small": np.zeros(3)}, path)
+
+    make_once(SMALL, write)
+
+
+def ours_when_used_before() -> Callable[[], object]:
+    import onnxwire
+
+    def names(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+        return [(tensor.name, tuple(tensor.dims)) for tensor in onnxwire.load(path).graph.initializer]
+
+    names(Path(__file__).parents[1] / "examples" / "digits_cnn.onnx")
+    return lambda: names(PATH)
+
+
+def safetensors_when_used_before() -> Callable[[], object]:
+    from safetensors import safe_open
+
+    from benchmarks.weights_external import SAFETENSORS
+
+    def names(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+        file = safe_open(path, "numpy")
+        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - not a dict
+
+    names(SMALL)
+    return lambda: names(SAFETENSORS)
+
+
 ROWS = [
     Row(
         "list the 103 initializers of a 1 GiB file",
@@ -46,5 +86,17 @@ ROWS = [
         fingerprint=lambda result: result,
         goal=1000,
         memory_goal=5e6,
-    )
+    ),
+    Row(
+        "names and dims of the same, beside safetensors on its own file of them",
+        prepare=prepare_safetensors,
+        inputs=(PATH,),
+        ours=ours_when_used_before,
+        official=safetensors_when_used_before,
+        fingerprint=lambda result: sorted(result),  # type: ignore[call-overload]
+        goal=0.8,
+        memory_goal=5e6,
+        repeats=11,
+        beside="safetensors",
+    ),
 ]
