@@ -14,10 +14,12 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.records import payload_at
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
+from onnxwire.io.index import element_count
 from onnxwire.io.load import load
 from onnxwire.io.save import encoded_document
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto, TensorProto
+from onnxwire.tensor.dtypes import BY_NUMBER
 
 if TYPE_CHECKING:
     import os
@@ -74,7 +76,7 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
 
 
 def _without_weights(message: Message) -> Message:
-    """The message, or where it is large a copy whose weights are holes: no rule reads them, and nothing copies them."""
+    """The message, or where it is large a copy whose weights are holes where no rule looks at them."""
     if message.ByteSize() < _LARGE:
         return message
     copy = type(message)()
@@ -82,7 +84,7 @@ def _without_weights(message: Message) -> Message:
     weights = [
         (tensor, len(payload))
         for _, tensor in Search(copy, [TensorProto])
-        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ
+        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ and not _is_looked_at(tensor)
     ]
     with tempfile.TemporaryFile() as file:
         file.truncate(max((length for _, length in weights), default=1))
@@ -90,6 +92,14 @@ def _without_weights(message: Message) -> Message:
     for tensor, length in weights:
         tensor._share("raw_data", memoryview(payload_at(hole, 0, length)))
     return copy
+
+
+def _is_looked_at(tensor: TensorProto) -> bool:
+    """Whether a rule looks at payloads of any size: at the values of booleans, at bits after the last element."""
+    kind = BY_NUMBER.get(tensor.data_type)
+    if kind is None:
+        return False
+    return kind.name == "BOOL" or bool(kind.is_packed and element_count(tensor.dims) * kind.bits % 8)
 
 
 def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:

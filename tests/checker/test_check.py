@@ -284,3 +284,20 @@ def test_an_edit_that_leaves_the_size_as_it_was_is_seen(tmp_path):
         before = {problem.rule for problem in onnxwire.check(model)}
         model.ir_version = 100
         assert {problem.rule for problem in onnxwire.check(model)} - before == {"model-ir-version-known"}
+
+
+@pytest.mark.parametrize("type_name, dims, byte", [("BOOL", [1 << 20], b"\2"), ("UINT4", [(1 << 20) + 1], b"\xff")])
+def test_an_edited_model_that_is_large_has_the_problems_of_its_file(tmp_path, type_name, dims, byte):
+    path = tmp_path / "large.onnx"
+    data_type = onnxwire.TensorProto.DataType.Value(type_name)
+    count = dims[0] if type_name == "BOOL" else (dims[0] + 1) // 2
+    model = onnxwire.ModelProto(ir_version=10)
+    model.graph.initializer.add(name="ones", data_type=data_type, dims=dims, raw_data=byte * count)
+    model.graph.initializer.add(name="large", data_type=2, dims=[1 << 26], raw_data=bytes(1 << 26))
+    onnxwire.save(model, path)
+    rules = ["tensor-raw-bool-values", "tensor-packed-padding-zero"]
+    wanted = [problem.rule for problem in onnxwire.check(path, select=rules)]
+    assert len(wanted) == 1
+    with onnxwire.load(path) as edited:
+        edited.producer_name = "edited"
+        assert [problem.rule for problem in onnxwire.check(edited, select=rules)] == wanted
