@@ -108,7 +108,7 @@ def _refused(answer: dict[str, Any], reason: str) -> dict[str, Any]:
 
 
 def _of_field(
-    answer: dict[str, Any], parent: Message | None, field: FieldDescriptor | None, value: Any, place: int | None
+    answer: dict[str, Any], parent: Message | None, field: FieldDescriptor | None, value: Any, element_index: int | None
 ) -> dict[str, Any]:
     assert field is not None
     assert parent is not None
@@ -118,7 +118,7 @@ def _of_field(
                 answer, f"it has {value.ByteSize():,} bytes, too many to be edited as text; edit its fields"
             )
         return answer | {"form": "message", "text": f"{{\n{to_text(value)}}}"}
-    if isinstance(value, Repeated) and place is None:
+    if isinstance(value, Repeated) and element_index is None:
         return _list(answer, field, value)
     size = len(value) if field.is_span else 0
     if size > LONGEST:
