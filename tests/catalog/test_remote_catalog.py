@@ -59,12 +59,12 @@ def served(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Options of a store of an S3 server with a bucket."""
+    """Options of a store of an S3 server with a bucket of its own: all servers of a process share what they hold."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/catalogs", method="PUT")).close()
     yield {
         "endpoint": f"http://{host}:{port}",
         "region": "us-east-1",
@@ -170,19 +170,19 @@ def test_no_credential_is_in_a_catalog(zoo, tmp_path):
 def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
     from obstore.store import from_url
 
-    store = from_url("s3://bucket", **s3)
+    store = from_url("s3://catalogs", **s3)
     for name, data in served(zoo).items():
         store.put(f"zoo/{name}", data)
     store.put("zoo of others/x.onnx", b"")
-    start = "s3://bucket/zoo/"
+    start = "s3://catalogs/zoo/"
     below = [f"{start}below/a {number}.onnx" for number in range(3)]
     cases = {
-        "s3://bucket/zoo/": [*below, f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://bucket/zoo": [*below, f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://bucket/zoo/*.onnx": [f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://bucket/**/a ?.onnx": below,
-        "s3://bucket/zoo/below/a [12].onnx": below[1:],
-        "s3://bucket/zoo/with.onnx": [f"{start}with.onnx"],
+        "s3://catalogs/zoo/": [*below, f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://catalogs/zoo": [*below, f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://catalogs/zoo/*.onnx": [f"{start}with.onnx", f"{start}without.onnx"],
+        "s3://catalogs/**/a ?.onnx": below,
+        "s3://catalogs/zoo/below/a [12].onnx": below[1:],
+        "s3://catalogs/zoo/with.onnx": [f"{start}with.onnx"],
     }
     for number, (source, wanted) in enumerate(cases.items()):
         out = tmp_path / str(number)
@@ -191,7 +191,7 @@ def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
         assert [row["model"] for row in rows(out, "models")] == wanted, source
         # The list and the answer of a file tell the same.
         assert catalog.build(wanted, out, workers=1, storage_options=s3).unchanged == len(wanted)
-    for source in ("s3://bucket/none/", "s3://bucket/none", "s3://bucket/zoo/*.onn", "s3://no-such-bucket/"):
+    for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):
             catalog.build([source], tmp_path / "none", storage_options=s3)
     assert not (tmp_path / "none").exists()
