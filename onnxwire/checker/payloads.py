@@ -9,12 +9,14 @@ import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_numbers, measure_strings
 from onnxwire.checker.payload_values import products
-from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES, EXTERNAL, FIELDS, MAX_COUNT, name_of
+from onnxwire.io.index import element_count
+from onnxwire.tensor.dtypes import BY_NAME, BY_NUMBER, DATA_TYPES, EXTERNAL, FIELDS, MAX_COUNT, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxwire.checker.facts import Facts, Sheet
+    from onnxwire.messages import TensorProto
 
 # Fields and files that hold elements; a number that is one's index stands for it.
 LOCATIONS = (*FIELDS, "raw_data")
@@ -220,6 +222,14 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
     columns = measure_bytes(facts.columns, "TensorProto", "raw_data", wanted.view(np.uint8), ends)
     high, last = np.frombuffer(columns, np.uint8).reshape(2, -1)
     return high, last
+
+
+def is_looked_at(tensor: TensorProto) -> bool:
+    """Whether `raw_bytes` looks into raw_data of any size: at booleans, and at the bits after the last element."""
+    kind = BY_NUMBER.get(tensor.data_type)
+    if kind is None:
+        return False
+    return kind.name == "BOOL" or bool(kind.is_packed and element_count(tensor.dims) * kind.bits % 8)
 
 
 def strings(facts: Facts) -> tuple[Any, Any]:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.limits import READ
 from onnxwire.checker.operators import load_operators
+from onnxwire.checker.payloads import is_looked_at
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
 from onnxwire.engine.message import Message
 from onnxwire.engine.records import payload_at
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
-from onnxwire.io.index import element_count
 from onnxwire.io.load import load
 from onnxwire.io.save import encoded_document
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.tensor.dtypes import BY_NUMBER
 
 if TYPE_CHECKING:
     import os
@@ -68,23 +67,21 @@ def check(
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
     """The facts of a message as it is now: as it would be saved, unless it is an unedited document."""
     document = message._document
-    is_whole = document.root is message.__class__ and message.ByteSize() == len(document)
-    if is_whole and not document.is_edited:
+    size = message.ByteSize()
+    if document.root is message.__class__ and size == len(document) and not document.is_edited:
         return Facts(document, message.__class__, ir_version, checksums, operators=operators)
-    encoded = encoded_document(_without_weights(message), False)
+    encoded = encoded_document(message if size < _LARGE else _without_weights(message), False)
     return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)
 
 
 def _without_weights(message: Message) -> Message:
-    """The message, or where it is large a copy whose weights are holes where no rule looks at them."""
-    if message.ByteSize() < _LARGE:
-        return message
+    """A copy whose weights are holes where no rule looks at them."""
     copy = type(message)()
     copy.CopyFrom(message)
     weights = [
         (tensor, len(payload))
         for _, tensor in Search(copy, [TensorProto])
-        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ and not _is_looked_at(tensor)
+        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ and not is_looked_at(tensor)
     ]
     with tempfile.TemporaryFile() as file:
         file.truncate(max((length for _, length in weights), default=1))
@@ -92,14 +89,6 @@ def _without_weights(message: Message) -> Message:
     for tensor, length in weights:
         tensor._share("raw_data", memoryview(payload_at(hole, 0, length)))
     return copy
-
-
-def _is_looked_at(tensor: TensorProto) -> bool:
-    """Whether a rule looks at payloads of any size: at the values of booleans, at bits after the last element."""
-    kind = BY_NUMBER.get(tensor.data_type)
-    if kind is None:
-        return False
-    return kind.name == "BOOL" or bool(kind.is_packed and element_count(tensor.dims) * kind.bits % 8)
 
 
 def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:
