@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import random
 import signal
 import tempfile
@@ -17,9 +16,9 @@ from pathlib import Path
 
 import fuzz_edits
 import numpy as np
+import onnx
 import wire
 from edit_programs import Drawing
-from onnx import ModelProto as OfficialModel
 from test_varint import DTYPES, plain_decode, value_of
 from worlds import World, classes
 
@@ -300,7 +299,7 @@ def run(name: str, data: bytes) -> None:
 
 def seeds(name: str) -> list[bytes]:
     """What a target begins with beside its corpus: bundled models, or the forms that they have."""
-    folder = Path(__import__("onnx").__file__).parent / "backend" / "test" / "data" / "simple"
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "simple"
     models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
     index = bytes([TYPES.index("onnx.ModelProto")])
     if name in ("check", "save", "tables"):
@@ -318,7 +317,7 @@ def seeds(name: str) -> list[bytes]:
         types = [value for value in TensorProto.DataType.values() if value]
         raw = [TensorProto(data_type=value, dims=[3], raw_data=bytes(range(48))) for value in types]
         inlined = [TensorProto(data_type=value, dims=[3], int32_data=[1, 2, 3]) for value in types]
-        initializers = [each for data in models for each in OfficialModel.FromString(data).graph.initializer]
+        initializers = [each for data in models for each in onnx.ModelProto.FromString(data).graph.initializer]
         return [tensor.SerializeToString() for tensor in [*raw, *inlined, *initializers]]
     chance = random.Random(1)
     if name == "packed":
@@ -333,4 +332,4 @@ if __name__ == "__main__":
 
     for path in sys.argv[2:]:
         run(sys.argv[1], Path(path).read_bytes())
-        os.write(1, f"{path}: no fault\n".encode())
+        print(f"{path}: no fault")
