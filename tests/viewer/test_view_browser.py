@@ -9,20 +9,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser, start_driver
+from browser import Page, from_keys, needs_browser
 from onnx import helper
 from view_process import end, serving
 
 pytestmark = needs_browser
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

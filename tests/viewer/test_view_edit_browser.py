@@ -13,20 +13,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser, start_driver
+from browser import Page, from_keys, needs_browser
 from onnx import numpy_helper
 from view_process import end, serving
 
 pytestmark = needs_browser
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    yield driver
-    driver.quit()
 
 
 class EditPage(Page):
@@ -100,13 +93,6 @@ def open_page(driver):
         yield start
         # So that the next page does not ask whether this one may go.
         driver.get("about:blank")
-
-
-@pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "m.onnx"
-    path.write_bytes(DIGITS.read_bytes())
-    return path
 
 
 @pytest.fixture

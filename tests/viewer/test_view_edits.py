@@ -21,13 +21,6 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "m.onnx"
-    path.write_bytes(DIGITS.read_bytes())
-    return path
-
-
-@pytest.fixture
 def edits(path):
     edits = Edits(onnxwire.load(path), str(path))
     yield edits

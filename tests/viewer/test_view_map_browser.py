@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser, start_driver
+from browser import Page, from_keys, needs_browser
 from graphs import layered_model
 from onnx import helper
 from view_process import end, serving
@@ -26,11 +26,9 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory, saved):
-    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+def driver(driver, saved):
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(saved)})
-    yield driver
-    driver.quit()
+    return driver
 
 
 class Map(Page):
