@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import subprocess
 import sys
 
@@ -34,3 +35,14 @@ def end(process, number=signal.SIGINT):
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     return said, process.returncode
+
+
+def answer_to(port, request):
+    """All that a server of this process answers to the text of a request, until it closes the connection."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request.encode())
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(4096):
+                answer += piece
+    return answer

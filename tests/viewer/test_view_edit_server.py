@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from view_process import answer_to
 
 import onnxwire
 from onnxwire.viewer.edits import Edits
@@ -182,12 +183,7 @@ def test_what_is_sent_is_bounded(server, key):
         ("change", "application/json\r\nTransfer-Encoding: chunked", "0", 411),
     ):
         head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n"
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
-            connection.sendall(f"{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n".encode())
-            answer = b""
-            with contextlib.suppress(ConnectionResetError):
-                while piece := connection.recv(4096):
-                    answer += piece
+        answer = answer_to(server.server_port, f"{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n")
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (length, answer[:100])
         assert answer.count(b"HTTP/1.1") == 1
     assert is_untouched(server)

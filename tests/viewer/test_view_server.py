@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from view_process import answer_to
 
 import onnxwire
 from onnxwire.viewer.queries import Queries
@@ -177,12 +177,7 @@ def test_a_question_with_a_body_is_refused_once(server, key):
         (f"Content-Length: {len(hidden)}", hidden),
         ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden),
     ):
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
-            connection.sendall(f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}".encode())
-            answer = b""
-            with contextlib.suppress(ConnectionResetError):
-                while piece := connection.recv(4096):
-                    answer += piece
+        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}")
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"digits" not in answer
