@@ -22,18 +22,18 @@ _MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and prot
 def defined_names(scope: Scope) -> set[str]:
     """The names of the values that come from a graph or function itself: inputs, initializers, what its nodes make."""
     names: set[str] = set()
-    # Most graphs of attributes lack most of these.
-    if not isinstance(scope, GraphProto):
-        names.update(scope.input)
-    else:
-        if inputs := scope.input:
-            names.update([value.name for value in inputs])
-        if initializers := scope.initializer:
-            names.update([tensor.name for tensor in initializers])
-        if sparse_initializers := scope.sparse_initializer:
-            names.update([sparse.values.name for sparse in sparse_initializers])
-    for node in scope.node:
-        names.update(node.output)
+    is_graph = isinstance(scope, GraphProto)
+    # Most graphs of attributes lack most of these fields, and a damaged file has millions that lack all.
+    for field, elements in scope.ListFields():
+        if field.name == "node":
+            for node in elements:
+                names.update(node.output)
+        elif field.name == "initializer":
+            names.update([tensor.name for tensor in elements])
+        elif field.name == "sparse_initializer":
+            names.update([sparse.values.name for sparse in elements])
+        elif field.name == "input":
+            names.update([value.name for value in elements] if is_graph else elements)
     names.discard("")
     return names
 
@@ -77,8 +77,8 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
         for value in graph.output:
             order.setdefault(value.name, len(order))
             used.add(value.name)
-        used -= defined_names(graph)
-        free = _union(free, used)
+        if used:
+            free = _union(free, used - defined_names(graph))
     return free
 
 

@@ -136,6 +136,8 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scop
         while levels and not _is_in(path, levels[-1].path):
             _leave(levels.pop(), around, given)
         own = defined_names(holder)
+        if not own:
+            continue
         if scope in (None, path):
             for old in names.keys() & own:
                 missing.pop(old, None)

@@ -33,11 +33,15 @@ class Connections:
     def __init__(self, scope: Scope) -> None:
         self.producer: dict[str, int] = {}
         self.consumers: dict[str, list[int]] = {}
+        # Of nodes with subgraphs that take values of this graph; to look into a million subgraphs takes a second.
+        self.captured: dict[int, list[str]] = {}
         for index, node in enumerate(scope.node):
             for name in node.output:
                 if name:
                     self.producer[name] = index
-            for name in self.takes(node):
+            if captured := captured_names(node):
+                self.captured[index] = captured
+            for name in self.takes(node, index):
                 self.consumers.setdefault(name, []).append(index)
         self.initializers: dict[str, int] = {}
         self.sparse: dict[str, int] = {}
@@ -49,9 +53,9 @@ class Connections:
         else:
             self.inputs, self.outputs = set(scope.input), set(scope.output)
 
-    def takes(self, node: NodeProto) -> list[str]:
-        """The values that a node takes, those of its subgraphs after its own, each once."""
-        return [name for name in dict.fromkeys([*node.input, *captured_names(node)]) if name]
+    def takes(self, node: NodeProto, index: int) -> list[str]:
+        """The values that a node takes, those of its subgraphs after its own, each once; index: of it in the graph."""
+        return [name for name in dict.fromkeys([*node.input, *self.captured.get(index, ())]) if name]
 
 
 @dataclass
@@ -137,7 +141,7 @@ def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set
         sources = (
             connections.producer[name]
             for near in before
-            for name in connections.takes(nodes[near])
+            for name in connections.takes(nodes[near], near)
             if name in connections.producer
         )
         before = _take(sources, chosen, _MOST // 2)
@@ -177,7 +181,7 @@ def _connect(
     node, number = scope.node[index], numbers[index]
     box, limit = boxes[number], len(boxes) + _MOST_VALUES
     weights = 0
-    for name in connections.takes(node):
+    for name in connections.takes(node, index):
         source = connections.producer.get(name)
         if source is not None:
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
