@@ -25,7 +25,7 @@ from onnxwire.tensor.dtypes import FIELDS, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from typing import Any, Literal
 
     from onnxwire.engine.descriptor import FieldDescriptor
@@ -169,16 +169,19 @@ class _Comparison:
         if isinstance(old, AttributeProto):
             yield from self._attributes(old, new, path, element)
             return
-        yield from self._fields(old, new, path, element, [field.name for field in type(old).DESCRIPTOR.fields])
+        yield from self._fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
         ours, theirs = old._unknown_fields(), new._unknown_fields()
         if ours != theirs:
             yield Difference(
                 "changed", *element[:2], _join(element[2], "unknown fields"), path, _count(ours), _count(theirs)
             )
 
-    def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Sequence[str]) -> Iterator[Difference]:
-        """Compare fields of two messages of one class."""
+    def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
+        """Compare fields of two messages of one class; what neither has is not looked at."""
+        present = {*old._present(), *new._present()}
         for name in names:
+            if name not in present:
+                continue
             field = type(old).DESCRIPTOR.fields_by_name[name]
             here = f"{path}.{name}" if path else name
             part = (element[0], element[1], _join(element[2], name))
@@ -296,10 +299,7 @@ class _Comparison:
     def _attributes(
         self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
     ) -> Iterator[Difference]:
-        held = [
-            {field.name for field, _ in attribute.ListFields()} - {"name", "doc_string", "type"}
-            for attribute in (old, new)
-        ]
+        held = [{*attribute._present()} - {"name", "doc_string", "type"} for attribute in (old, new)]
         nested = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
         if old.type == new.type and held[0] == held[1] and held[0] & nested:
             yield from self._fields(old, new, path, element, sorted(held[0]))

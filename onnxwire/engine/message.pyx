@@ -135,6 +135,18 @@ cdef class Message(View):
             raise FieldValueError(f"{name} is not a singular bytes field")
         share_memory(self, field, memoryview(data).cast("B"))
 
+    def _present(self):
+        """The names of the fields that ListFields lists, by field number; the values of singular ones are not made."""
+        cdef Field* field
+        cdef uint32_t i
+        cdef list names = []
+        fill(self)
+        for i in range(self.table.n_fields):
+            field = &self.table.fields[i]
+            if self.slots[i].p != NULL and (not field.repeated or field_value(self, field)):
+                names.append((<object>field.descriptor).name)
+        return names
+
     def _unknown_fields(self):
         """The unknown fields, as they would be written."""
         return unknown_fields(self)
