@@ -11,7 +11,8 @@ facts.text(id)                     str
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from onnxwire.checker._facts import Facts as Columns
 from onnxwire.checker.operators import operators as standard_operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,6 +85,20 @@ class Texts:
         return self.facts.text(self.ids[row])
 
 
+class FieldRows(NamedTuple):
+    """Rows that stand in one field.
+
+    type_name, owner: the message that has it, by its type and row; field: its name, "" for the root, which stands in
+    none. rows, indices: of the elements.
+    """
+
+    type_name: str
+    owner: int
+    field: str
+    rows: Rows
+    indices: Rows
+
+
 class Table:
     """Rows that a message about them can be found by: a sheet or a list."""
 
@@ -115,6 +130,31 @@ class Table:
 
     def offset_of(self, rows: Rows | slice) -> Rows:
         """The offsets of rows."""
+        raise NotImplementedError
+
+    def by_field(self, rows: Rows) -> Iterator[FieldRows]:
+        """Group rows by the field of one message that they stand in."""
+        owners, indices, edges = self.places(rows)
+        if np.any(owners[1:] < owners[:-1]) or np.any(edges[1:] != edges[:-1]):
+            order = np.lexsort((owners, edges))
+            rows, owners, indices, edges = rows[order], owners[order], indices[order], edges[order]
+        is_first = np.ones(len(rows) + 1, bool)
+        is_first[1:-1] = (owners[1:] != owners[:-1]) | (edges[1:] != edges[:-1])
+        names = {edge: self.field_at(edge) for edge in np.unique(edges).tolist()}
+        for start, stop in pairwise(np.flatnonzero(is_first).tolist()):
+            type_name, field = names[int(edges[start])]
+            yield FieldRows(type_name, int(owners[start]), field, rows[start:stop], indices[start:stop])
+
+    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """Of rows, those of the messages that they stand in, the indices there, and the numbers of the fields."""
+        raise NotImplementedError
+
+    def field_at(self, number: int) -> tuple[str, str]:
+        """The type and the name of a field by its number in `places`; two empty strings for what stands in none."""
+        raise NotImplementedError
+
+    def depth_of(self, rows: Rows) -> Rows:
+        """In how many messages rows stand."""
         raise NotImplementedError
 
 
@@ -206,6 +246,20 @@ class Sheet(Table):
         """The path of a message from the root."""
         return self.facts.path(self.type_name, row)
 
+    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """The parents, indices and edges of messages."""
+        return self.parent[rows], self.index[rows], self.edge[rows]
+
+    def field_at(self, number: int) -> tuple[str, str]:
+        """The field of an edge."""
+        type_name, _, field = self.facts.columns.edges[number].rpartition(".") if number >= 0 else ("", "", "")
+        return type_name, field
+
+    def depth_of(self, rows: Rows) -> Rows:
+        """How deep messages lie."""
+        depth: Rows = self.depth[rows]
+        return depth
+
     def offset_of(self, rows: Rows | slice) -> Rows:
         """Where messages begin."""
         payload, _ = self.facts.columns.own_column(self.type_name, "start")
@@ -233,6 +287,19 @@ class List(Table):
         """The path of an element from the root."""
         above = self.facts.path(self.owner, int(self.parent[row]))
         return f"{above}.{self.field}[{self.index[row]}]" if above else f"{self.field}[{self.index[row]}]"
+
+    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """The parents and indices of elements, which are all of one field."""
+        return self.parent[rows], self.index[rows], np.zeros(len(rows), np.int16)
+
+    def field_at(self, number: int) -> tuple[str, str]:
+        """The field."""
+        return self.owner, self.field
+
+    def depth_of(self, rows: Rows) -> Rows:
+        """How deep elements lie: one deeper than the message that has them."""
+        depth: Rows = self.facts[self.owner].depth[self.parent[rows]] + 1
+        return depth
 
     def offset_of(self, rows: Rows | slice) -> Rows:
         """Where elements begin."""
@@ -313,6 +380,8 @@ class Facts:
 
     def forget(self) -> None:
         """Let go of what was derived, and of the documents. Each `Found` has its own table, and that its columns."""
+        for name in self._sheets:
+            self.__dict__.pop(name, None)
         for derived in (self._sheets, self._lists, self._derived):
             derived.clear()
         for name, value in vars(type(self)).items():
@@ -400,7 +469,8 @@ class Facts:
         if self._above[:2] != (name, row):
             self._above = (name, row, self._whole_path(name, row))
         above = self._above[2]
-        return f"{above}.{self._step(edge, index)}" if above else self._step(edge, index)
+        step = self._step(edge, index)
+        return f"{above}.{step}" if above else step
 
     def _whole_path(self, name: str, row: int) -> str:
         steps = []
@@ -413,11 +483,15 @@ class Facts:
 
     def _step(self, edge: int, index: int) -> str:
         """The last step of the path of a message."""
+        name, is_repeated = self.step(edge)
+        return f"{name}[{index}]" if is_repeated else name
+
+    def step(self, edge: int) -> tuple[str, bool]:
+        """The field that an edge leads through: its name, and whether it is repeated."""
         if edge not in self._steps:
             sheet, _, name = self.columns.edges[edge].rpartition(".")
             self._steps[edge] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
-        step, is_repeated = self._steps[edge]
-        return f"{step}[{index}]" if is_repeated else step
+        return self._steps[edge]
 
 
 def repeats(*keys: Rows) -> Rows:

@@ -7,14 +7,25 @@ what says nothing, and adds what only one value can be. Everything else is left 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onnxwire.checker._problem import Problem
-from onnxwire.checker.problems import Problems
+import numpy as np
+
+from onnxwire.checker.limits import CHANGES
 from onnxwire.checker.rules.attribute import NAMES, VALUES
 from onnxwire.engine.message import Message
+from onnxwire.errors import ChangedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from onnxwire.checker.facts import FieldRows, Table
+    from onnxwire.checker.problems import Problems
+
+_BATCH = 4096  # numbers of a column that are ints at a time
 
 # What tells the elements of a repeated field apart, by their type.
 _KEYS = {
@@ -28,50 +39,44 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One repair that can be made. There may be a million, so path and message are made when they are read.
+    """One repair that can be made.
 
-    rule: the id of the rule that is broken. above, template, detail: what path and message are made of.
-    siblings, index: the repeated field, and which element of it what is taken out or changed. target: of a message that
-    is not in a repeated field, the message. edit: what changes it, None for what is taken out.
+    rule: the id of the rule that is broken. path: the element that is taken out, or the message that is changed.
+    message: the change, for people.
     """
 
     rule: str
-    above: str
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Remover:
+    """What takes elements out of a repeated field.
+
+    template: what is said of each, of what `detail` tells of it. choose: of the elements and the indices that break the
+    rule, those that can go.
+    """
+
     template: str
-    detail: str
-    siblings: Any = None
-    index: int = 0
-    target: Any = None
-    edit: Callable[[Any], object] | None = None
-
-    @property
-    def path(self) -> str:
-        """Where: the element that is taken out, or the message that is changed."""
-        return f"{self.above}[{self.index}]" if self.target is None else self.above
-
-    @property
-    def message(self) -> str:
-        """The change, for people."""
-        return self.template.format(self.detail)
+    detail: Callable[[Any], str]
+    choose: Callable[[Any, NDArray[Any]], Iterator[int]]
 
 
-# Of a repeated field and the indices in it that break a rule: the indices that can go, each with a detail of what is
-# said of all of them.
-Remover = Callable[[Any, Sequence[int]], Iterator[tuple[int, str]]]
 # Of a message that breaks a rule: what is said, a detail of it, and what changes the message; None where there is no
 # one answer.
 Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
-_removers: dict[str, tuple[str, Remover]] = {}  # each with what is said
+_removers: dict[str, _Remover] = {}
 _editors: dict[str, Editor] = {}
 
 
-def removes(template: str, *rules: str) -> Callable[[Remover], Remover]:
-    """Register a function that finds elements to take out of repeated fields; template: what is said of each."""
+def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callable[[Any], Any]:
+    """Register a function that chooses elements to take out of repeated fields, as of `_Remover`."""
 
-    def register(remover: Remover) -> Remover:
-        _removers.update(dict.fromkeys(rules, (template, remover)))
-        return remover
+    def register(choose: Callable[[Any, NDArray[Any]], Iterator[int]]) -> Any:
+        _removers.update(dict.fromkeys(rules, _Remover(template, detail, choose)))
+        return choose
 
     return register
 
@@ -91,8 +96,17 @@ def fixable() -> set[str]:
     return _removers.keys() | _editors.keys()
 
 
+def _key_of(element: Any) -> str:
+    if not isinstance(element, Message):
+        return str(element)
+    key: str = getattr(element, _KEYS[element.DESCRIPTOR.name])
+    # The two names of the default domain are one.
+    return "" if key == "ai.onnx" and element.DESCRIPTOR.name == "OperatorSetIdProto" else key
+
+
 @removes(
     "remove the entry {0!r}, which is there before in the same words",
+    _key_of,
     "attribute-name-unique",
     "external-key-unique",
     "function-attribute-name-unique",
@@ -104,49 +118,35 @@ def fixable() -> set[str]:
     "quant-annotation-key-unique",
     "quant-annotation-tensor-unique",
 )
-def repeated_entry(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
+def repeated_entry(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
     """An entry that repeats another goes, if all with its key are equal: where they differ, the last may count."""
-    firsts: dict[str, Any] = {}
+    firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(indices)), -1)
     ambiguous: set[str] = set()
-    keys = []
-    for element in siblings:
+    for index, element in enumerate(siblings):
         key = _key_of(element)
-        keys.append(key)
-        if key not in ambiguous and not _is_same(element, firsts.setdefault(key, element)):
+        first = firsts.get(key)
+        if first == -1:
+            firsts[key] = index
+        elif first is not None and key not in ambiguous and element != siblings[first]:
             ambiguous.add(key)
-    for index in indices:
-        if keys[index] not in ambiguous:
-            yield index, keys[index]
-
-
-def _key_of(element: Any) -> str:
-    if not isinstance(element, Message):
-        return str(element)
-    key: str = getattr(element, _KEYS[element.DESCRIPTOR.name])
-    # The two names of the default domain are one.
-    return "" if key == "ai.onnx" and element.DESCRIPTOR.name == "OperatorSetIdProto" else key
-
-
-def _is_same(element: Any, first: Any) -> bool:
-    return element is first or bool(element == first)
+    return (index for index in _numbers(indices) if _key_of(siblings[index]) not in ambiguous)
 
 
 @removes(
     "remove the entry of {0!r}, which is not a value",
+    lambda info: info.name,
     "graph-value-info-known-name",
     "function-value-info-known-name",
 )
-def stale_value_info(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
+def stale_value_info(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
     """An entry that describes no value goes."""
-    for index in indices:
-        yield index, siblings[index].name
+    return _numbers(indices)
 
 
-@removes("remove the local directory {0!r}", "external-key-basepath")
-def base_path(siblings: Any, indices: Sequence[int]) -> Iterator[tuple[int, str]]:
+@removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
+def base_path(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
     """The folder that a loader worked in goes; no reader looks at it."""
-    for index in indices:
-        yield index, siblings[index].value
+    return _numbers(indices)
 
 
 def _set_type(number: int, attribute: Any) -> None:
@@ -160,7 +160,7 @@ _SET_TYPE = {number: functools.partial(_set_type, number) for number in NAMES}
 @edits("attribute-type-present")
 def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
     """An attribute without type gets that of its value, if it has one value and does not refer to another."""
-    present = [VALUES[field.name] for field, _ in attribute.ListFields() if field.name in VALUES]
+    present = [VALUES[name] for name in attribute._present() if name in VALUES]
     if attribute.ref_attr_name or len(present) != 1:
         return None
     return f"set the type of {{0!r}} to {NAMES[present[0]]}", attribute.name, _SET_TYPE[present[0]]
@@ -194,79 +194,167 @@ def _clear_dim_value(dimension: Any) -> None:
     dimension.ClearField("dim_value")
 
 
-def find_fixes(message: Message, problems: Iterable[Problem]) -> list[Fix]:
-    """The repairs that can be made of problems, which `check` found in a message; in their order.
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a table of which a rule is broken, and repaired by a change or by taking them out."""
 
-    Nothing is changed: `apply_fixes` does that, with all of them or some.
+    rule: str
+    table: Table
+    rows: NDArray[np.int32]
+
+
+class Fixes(Collection[Fix]):
+    """Repairs that can be made of a message; each Fix is made when it is read, which is before they are made.
+
+    They are kept as numbers of rows of what `check` found, since a damaged file may need a million.
+    omitted: breaches that were not looked at, since `limits.CHANGES` messages are to be changed already. When the
+    repairs are made, `check` and `find_fixes` find the next.
     """
-    elements = _Elements(message)
-    pending: dict[tuple[str, str], list[int]] = {}
-    fixes: list[Fix] = []
-    for problem in problems.of(fixable()) if isinstance(problems, Problems) else problems:
-        if problem.rule in _removers and problem.path.endswith("]"):
-            above, _, number = problem.path[:-1].rpartition("[")
-            pending.setdefault((problem.rule, above), []).append(int(number))
-        elif problem.rule in _editors:
-            above, siblings, index, target = elements.element(problem.path)
-            found = _editors[problem.rule](target)
-            if found is not None:
-                template, detail, edit = found
-                held = target if siblings is None else None  # else it is asked for again: a million are much memory
-                fixes.append(Fix(problem.rule, above, template, detail, siblings, index, held, edit))
-    taken: dict[str, tuple[Any, set[int]]] = {}
-    for (rule, above), indexes in pending.items():
-        # One object a repeated field, whatever the rule: `apply_fixes` takes all that goes out of it at once.
-        if above not in taken:
-            taken[above] = elements.at(above), set()
-        siblings, gone = taken[above]
-        template, remover = _removers[rule]
-        for index, detail in remover(siblings, indexes):
-            if index not in gone:
-                gone.add(index)
-                fixes.append(Fix(rule, above, template, detail, siblings, index))
-    return fixes
+
+    __slots__ = ("_edits", "_is_applied", "_message", "_removals", "omitted")
+
+    def __init__(self, message: Message, problems: Problems) -> None:
+        self.omitted = 0
+        self._message = message
+        self._is_applied = False
+        self._edits: list[_Rows] = []
+        self._removals: list[_Rows] = []
+        gone: dict[int, NDArray[np.bool_]] = {}  # by table, the rows that are taken out already
+        for rule, table, rows in problems.rows(fixable()):
+            if rule in _editors:
+                self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
+                continue
+            is_gone = gone.setdefault(id(table), np.zeros(table.n, bool))
+            self._removals.append(_Rows(rule, table, self._removable(rule, table, rows[~is_gone[rows]])))
+            is_gone[self._removals[-1].rows] = True
+
+    def _editable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        found = array("i")
+        left = CHANGES - sum(len(some.rows) for some in self._edits)
+        looked = 0
+        for field, siblings in self._fields(table, rows):
+            for row, index in zip(_numbers(field.rows), _numbers(field.indices), strict=True):
+                if len(found) == left:
+                    self.omitted += len(rows) - looked
+                    return np.frombuffer(found, np.int32)
+                looked += 1
+                if _editors[rule](siblings[index]) is not None:
+                    found.append(row)
+        return np.frombuffer(found, np.int32)
+
+    def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        found = array("i")
+        for field, siblings in self._fields(table, rows):
+            chosen = np.fromiter(_removers[rule].choose(siblings, field.indices), np.int32)
+            found.frombytes(field.rows[np.isin(field.indices, chosen)].tobytes())
+        return np.frombuffer(found, np.int32)
+
+    def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:
+        """The fields that rows stand in, with their elements."""
+        views = _Views(self._message, table)
+        for field in table.by_field(rows):
+            yield field, views.elements(field)
+
+    def __len__(self) -> int:
+        return sum(len(some.rows) for some in (*self._edits, *self._removals))
+
+    def __contains__(self, fix: object) -> bool:
+        return any(fix == other for other in self)
+
+    def __iter__(self) -> Iterator[Fix]:
+        """Tell of each repair; raises ChangedError when they have been made."""
+        for some in (*self._edits, *self._removals):
+            if self._is_applied:
+                raise ChangedError("these repairs have been made; read them before that")
+            for field, siblings in self._fields(some.table, some.rows):
+                above = some.table.facts.path(field.type_name, field.owner) if field.field else ""
+                start = f"{above}.{field.field}" if above else field.field
+                for index in _numbers(field.indices):
+                    path = f"{start}[{index}]" if field.field else ""
+                    yield Fix(some.rule, path, self._text(some.rule, siblings[index]))
+
+    def _text(self, rule: str, element: Any) -> str:
+        if rule in _removers:
+            return _removers[rule].template.format(_removers[rule].detail(element))
+        found = _editors[rule](element)
+        return "" if found is None else found[0].format(found[1])
+
+    def apply(self) -> None:
+        """Make the repairs; each repeated field is gone through once."""
+        if self._is_applied:
+            raise ChangedError("these repairs have been made already")
+        self._is_applied = True
+        for some in self._edits:
+            for field, siblings in self._fields(some.table, some.rows):
+                for index in _numbers(field.indices):
+                    element = siblings[index]
+                    found = _editors[some.rule](element)
+                    if found is not None:
+                        found[2](element)
+        for table, rows in self._by_depth():
+            for field, siblings in self._fields(table, rows):
+                stays = np.ones(len(siblings), bool)
+                stays[field.indices] = False
+                siblings._arrange(np.flatnonzero(stays).tolist(), len(siblings))
+
+    def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
+        """What is taken out, by table and from the inside out, so that the way to what is left stays the same."""
+        tables = {id(some.table): some.table for some in self._removals}
+        rows = {
+            number: np.sort(np.concatenate([some.rows for some in self._removals if id(some.table) == number]))
+            for number in tables
+        }
+        depths = {number: table.depth_of(rows[number]) for number, table in tables.items()}
+        for depth in sorted({depth for some in depths.values() for depth in np.unique(some).tolist()}, reverse=True):
+            for number, table in tables.items():
+                yield table, rows[number][depths[number] == depth]
 
 
-def apply_fixes(fixes: Iterable[Fix]) -> None:
-    """Make repairs that one call of `find_fixes` found; each repeated field is gone through once."""
-    gone: dict[int, tuple[Any, set[int]]] = {}
-    for fix in fixes:
-        if fix.edit is not None:
-            fix.edit(fix.siblings[fix.index] if fix.target is None else fix.target)
-        else:
-            gone.setdefault(id(fix.siblings), (fix.siblings, set()))[1].add(fix.index)
-    for siblings, indices in gone.values():
-        n = len(siblings)
-        siblings._arrange([index for index in range(n) if index not in indices], n)
+def _numbers(column: NDArray[Any]) -> Iterator[int]:
+    """The numbers of a column, without a list of as many ints."""
+    if len(column) <= _BATCH:
+        return iter(column.tolist())
+    return (number for start in range(0, len(column), _BATCH) for number in column[start : start + _BATCH].tolist())
 
 
-class _Elements:
-    """The messages and repeated fields that paths name; what a path has in common with the one before is kept."""
+class _Views:
+    """The messages of rows; the last one of each type is kept, since many have the same above them."""
 
-    def __init__(self, message: Message) -> None:
-        self.message = message
-        self.above = ""
-        self.value: Any = message  # the last message that something below was asked of
-        self.field = ""
-        self.siblings: Any = None  # the last repeated field that an element was asked of
+    def __init__(self, message: Message, table: Table) -> None:
+        self._message = message
+        self._facts = table.facts
+        self._last: dict[str, tuple[int, Any]] = {}
 
-    def at(self, path: str) -> Any:
-        """The value at a path, such as graph.node[3].attribute."""
-        if not path:
-            return self.message
-        above, _, step = path.rpartition(".")
-        if above != self.above:
-            self.above, self.value = above, self.at(above)
-        name, bracket, index = step.partition("[")
-        value = getattr(self.value, name)
-        return value[int(index[:-1])] if bracket else value
+    def elements(self, field: FieldRows) -> Any:
+        """The elements of a field by index; a list of the root for what stands in none."""
+        if not field.field:
+            return [self._message]
+        return getattr(self._view(field.type_name, field.owner), field.field)
 
-    def element(self, path: str) -> tuple[str, Any, int, Any]:
-        """A message, with the path of the repeated field that it is in, the field, and its index; None for no field."""
-        if not path.endswith("]"):
-            return path, None, 0, self.at(path)
-        field, _, index = path[:-1].rpartition("[")
-        if field != self.field or self.siblings is None:
-            self.field, self.siblings = field, self.at(field)
-        number = int(index)
-        return self.field, self.siblings, number, self.siblings[number]
+    def _view(self, type_name: str, row: int) -> Any:
+        last = self._last.get(type_name)
+        if last is not None and last[0] == row:
+            return last[1]
+        located = self._facts.columns.locate(type_name, row)
+        if located is None:
+            return self._message
+        above, above_row, edge, index = located
+        name, is_repeated = self._facts.step(edge)
+        view = getattr(self._view(above, above_row), name)
+        if is_repeated:
+            view = view[index]
+        self._last[type_name] = row, view
+        return view
+
+
+def find_fixes(message: Message, problems: Problems) -> Fixes:
+    """The repairs that can be made of problems, which `check` found in a message.
+
+    Nothing is changed: `apply_fixes` does that. To make some of them, have `check` select the rules.
+    """
+    return Fixes(message, problems)
+
+
+def apply_fixes(fixes: Fixes) -> None:
+    """Make repairs that `find_fixes` found, once; raises ChangedError for those that have been made."""
+    fixes.apply()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, overload
@@ -15,7 +15,7 @@ from onnxwire.checker.registry import SEVERITIES, rules
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from onnxwire.checker.facts import Found
+    from onnxwire.checker.facts import Found, Table
     from onnxwire.checker.registry import Rule
 
 _BATCH = 4096  # problems whose offsets are looked up at a time
@@ -85,10 +85,11 @@ class Problems(Sequence[Problem]):
             kept = sum(len(group.rows) for group in same)
             yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
 
-    def of(self, rules: Iterable[str]) -> Iterator[Problem]:
-        """The problems of some rules; others are not made."""
-        wanted = set(rules)
-        return _chain([group for group in self._groups if group.rule.id in wanted])
+    def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
+        """The breaches of some rules, as the id of the rule, a table of the facts, and rows of that."""
+        for group in self._groups:
+            if group.rule.id in rules:
+                yield group.rule.id, group.found.table, group.rows
 
     def __len__(self) -> int:
         return self._n

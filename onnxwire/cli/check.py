@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 import warnings
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from onnxwire.cli.options import add_command, add_progress, add_type, refuse_terminal
 from onnxwire.cli.progress import progress_bar
@@ -19,6 +19,8 @@ from onnxwire.errors import DecodeError, FileError, SourceError
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnxwire.checker.problems import Problems
     from onnxwire.cli.check_report import Reporter
     from onnxwire.engine.message import Message
@@ -150,43 +152,49 @@ def _refuse_stream(path: str) -> None:
 
 
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
-    """Check one file, and repair it if that is wanted; returns the exit status."""
+    """Check one file, after it was repaired if that is wanted; returns the exit status."""
     from onnxwire.checker import check
-    from onnxwire.checker.fixes import apply_fixes, find_fixes
     from onnxwire.checker.registry import SEVERITIES
     from onnxwire.io.load import load
 
     cls = SCHEMA.messages[f"onnx.{options.type}"]
-    source: str | IO[bytes] = sys.stdin.buffer if path == "-" else path
-    with load(source, cls) as message:
-        start = time.perf_counter()
-        problems = check(message, **limits)
-        seconds = time.perf_counter() - start
-        if options.fix:
-            if problems.omitted:
-                problems = check(message, **{**limits, "limit": None})
-            fixes = find_fixes(message, problems)
-            reporter.fixes(path, fixes)
-            if not options.dry_run and (fixes or options.output is not None):
-                path = options.output or path
-                apply_fixes(fixes)
-                # Of a million, the room is needed to write and to check again.
-                del fixes, problems
-                problems = _save_and_check(message, path, options, limits)
-        reporter.add(path, problems, seconds)
+    with load(sys.stdin.buffer if path == "-" else path, cls) as message:
+        is_written = options.fix and _repair(message, path, options, limits, reporter)
+        out = (options.output or path) if is_written else path
+        if out == "-" or not is_written:
+            problems, seconds = _timed(lambda: check(message, **limits))
+    if out != "-" and is_written:
+        problems, seconds = _timed(lambda: check(out, cls, **limits))
+    reporter.add(out, problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
 
-def _save_and_check(message: Message, out: str, options: argparse.Namespace, limits: dict[str, Any]) -> Problems:
-    """Write a message that was repaired; returns the problems that are left."""
+def _timed(call: Callable[[], Problems]) -> tuple[Problems, float]:
+    start = time.perf_counter()
+    return call(), time.perf_counter() - start
+
+
+def _repair(
+    message: Message, path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter
+) -> bool:
+    """Tell of the repairs of a message, and make and write them; returns whether it was written."""
     from onnxwire.checker import check
+    from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
+    from onnxwire.checker.run import choose
     from onnxwire.io.save import LargeFileWarning, save
 
+    rules = {rule.id for rule in choose(limits["select"], limits["ignore"])} & fixable()
+    fixes = find_fixes(message, check(message, **{**limits, "select": rules, "limit": None}))
+    reporter.fixes(path, fixes)
+    if options.dry_run or not (fixes or options.output is not None):
+        return False
+    apply_fixes(fixes)
+    out = options.output or path
     with progress_bar(f"writing {out}", not options.no_progress) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeFileWarning)  # model-protobuf-size says so
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
-    return check(message if out == "-" else out, type(message), **limits)
+    return True
 
 
 def _words(lists: list[str] | None) -> list[str] | None:

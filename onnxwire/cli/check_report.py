@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onnxwire.checker._problem import Problem
-    from onnxwire.checker.fixes import Fix
+    from onnxwire.checker.fixes import Fixes
     from onnxwire.checker.problems import Problems
     from onnxwire.checker.registry import Rule
 
@@ -25,7 +25,7 @@ _SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that ar
 class Reporter(Protocol):
     """The report of the command on each file, in this order: the repairs, then the problems, or a fault instead."""
 
-    def fixes(self, file: str, fixes: list[Fix]) -> None:
+    def fixes(self, file: str, fixes: Fixes) -> None:
         """Tell of repairs, before they are made."""
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
@@ -50,7 +50,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Repo
 
 
 class _Silence:
-    def fixes(self, file: str, fixes: list[Fix]) -> None:
+    def fixes(self, file: str, fixes: Fixes) -> None:
         pass
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
@@ -77,7 +77,7 @@ class _TextReporter:
         self.files = files
         self.totals = dict.fromkeys(_COLORS, 0)
 
-    def fixes(self, file: str, fixes: list[Fix]) -> None:
+    def fixes(self, file: str, fixes: Fixes) -> None:
         if not fixes:
             return
         word = "would repair" if self.is_dry else "repair"
@@ -85,6 +85,10 @@ class _TextReporter:
             self._print(f"{self.paint(safe_text(file), 'bold')}: {self.paint(word, 'green')}")
         for fix in fixes:
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
+        if fixes.omitted:
+            start = "" if self.is_grouped else f"{safe_text(file)}: "
+            again = f"{count_text(len(fixes), 'repair')} at once; --fix again looks at {fixes.omitted:,} more problems"
+            self._print(f"{start}{self.paint(again, 'dim')}")
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         counts = problems.counts()
@@ -163,25 +167,23 @@ class _JsonReporter:
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
-        self.repairs: list[Fix] | None = None
         self.start = "["
+        self.is_begun = False  # the object of a file whose repairs were told
 
-    def fixes(self, file: str, fixes: list[Fix]) -> None:
-        self.repairs = fixes
+    def fixes(self, file: str, fixes: Fixes) -> None:
+        self._begin(file)
+        self._list("fixes", fixes, ("rule", "path", "message"))
+        self.out.write(f', "omitted_fixes": {fixes.omitted}, ' if fixes.omitted else ", ")
+        self.is_begun = True
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         self._begin(file)
-        if self.repairs is not None:
-            self._list("fixes", self.repairs, ("rule", "path", "message"))
-            self.out.write(", ")
-        self.repairs = None
         self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
         if problems.omitted:
             self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:
-        self.repairs = None
         self._begin(file)
         self.out.write(f'"error": {json.dumps(reason)}}}')
 
@@ -189,8 +191,9 @@ class _JsonReporter:
         self.out.write("]\n" if self.start != "[" else "[]\n")
 
     def _begin(self, file: str) -> None:
-        self.out.write(f'{self.start}{{"file": {json.dumps(file)}, ')
-        self.start = ",\n"
+        if not self.is_begun:
+            self.out.write(f'{self.start}{{"file": {json.dumps(file)}, ')
+        self.start, self.is_begun = ",\n", False
 
     def _list(self, name: str, entries: Iterable[Any], fields: tuple[str, ...]) -> None:
         self.out.write(f'"{name}": [')
@@ -207,7 +210,7 @@ class _SarifReporter:
 
         self.writer = SarifWriter(out)
 
-    def fixes(self, file: str, fixes: list[Fix]) -> None:
+    def fixes(self, file: str, fixes: Fixes) -> None:
         pass  # what is repaired is not a result any more
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:

@@ -315,3 +315,54 @@ def test_elements_keep_their_own_edits():
     apply_fixes(find_fixes(message, onnxwire.check(message, ir_version=10)))
     assert [(entry.key, entry.value) for entry in message.metadata_props] == [("k", "v")]
     assert message.graph.node[0].attribute[0].type == AttributeProto.FLOAT
+
+
+def test_entries_go_from_lists_inside_what_stays_after_other_elements_went():
+    # value_info[0] goes, and so does an entry of the metadata of what is value_info[1] before and [0] after.
+    message = ModelProto(ir_version=10, graph=GraphProto(name="g", node=[NodeProto(op_type="A", output=["x"])]))
+    for name in ("stale", "x"):
+        info = message.graph.value_info.add(name=name)
+        info.metadata_props.add(key="k", value="v")
+        info.metadata_props.add(key="k", value="v")
+    message = ModelProto.FromString(message.SerializeToString())
+    fixes = find_fixes(message, onnxwire.check(message, select=["error", "warning"]))
+    assert [fix.path for fix in fixes] == [
+        "graph.value_info[0].metadata_props[1]",
+        "graph.value_info[1].metadata_props[1]",
+        "graph.value_info[0]",
+    ]
+    apply_fixes(fixes)
+    assert [(info.name, len(info.metadata_props)) for info in message.graph.value_info] == [("x", 1)]
+
+
+def test_repairs_are_made_once_and_told_before_that():
+    message = ModelProto(ir_version=10)
+    for _ in range(3):
+        message.metadata_props.add(key="k", value="v")
+    fixes = find_fixes(message, onnxwire.check(message))
+    told = list(fixes)
+    assert len(fixes) == len(told) == 2 and told[0] in fixes
+    apply_fixes(fixes)
+    assert len(message.metadata_props) == 1
+    for again in (lambda: list(fixes), lambda: apply_fixes(fixes)):
+        with pytest.raises(onnxwire.errors.ChangedError, match="have been made"):
+            again()
+
+
+def test_the_repairs_of_a_file_that_can_not_be_written_are_told_beside_the_error(tmp_path, capsys):
+    path = write(tmp_path / "m.onnx", CASES["opset-import-duplicate-entry"][0][0])
+    assert main(["check", str(path), "--fix", "--json", "-o", str(tmp_path / "no" / "out.onnx")]) == 2
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["fixes"] and told["error"]
+
+
+def test_what_is_too_much_for_one_repair_is_repaired_by_the_next(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("onnxwire.checker.fixes.CHANGES", 2)
+    dims = "".join('dim { dim_param: "" } ' for _ in range(5))
+    path = write(tmp_path / "m.onnx", model(f'input {{ name: "x" {shaped(dims)} }}'))
+    for left in (3, 1, 0):
+        found = find_fixes(onnxwire.load(path), onnxwire.check(path, select=["shape-dim-param-empty"]))
+        assert found.omitted == left
+        main(["check", str(path), "--fix"])
+        assert (f"{left} more problems" in capsys.readouterr().out) == bool(left)
+    assert not onnxwire.check(path, select=["shape-dim-param-empty"])
