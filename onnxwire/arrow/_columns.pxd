@@ -25,6 +25,7 @@ cdef struct Values:
     int64_t n
     int64_t capacity         # 0 as long as all values are null
     int64_t nulls
+    int64_t expected         # how many values there will be, as far as that is known
     uint8_t* valid           # a bit a value, NULL as long as none is null
     uint8_t* data            # `width` bytes a value
     uint8_t* text            # of strings that were copied; the data is then n + 1 offsets of int32
@@ -66,6 +67,7 @@ cdef class Columns:
     cdef readonly list names
     cdef bint is_pinned
 
+    cdef void expect(self, int64_t rows) noexcept
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
     cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1
     cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1

@@ -18,6 +18,9 @@ from onnxwire.engine.partial cimport need
 
 from onnxwire.errors import DecodeError, FieldValueError
 
+cdef extern from "advise.h":
+    void* ow_reserve(size_t size) nogil
+
 cdef enum:
     GAP = 1 << 16                # bytes without strings that a stretch may have in it
     ARENA = 1 << 30              # bytes of an arena at most
@@ -51,10 +54,13 @@ cdef int widen(Values* values, int64_t extra) except -1:
     cdef void* moved
     if capacity <= values.capacity:
         return 0
-    capacity += capacity // 2 + 16
+    capacity = max(capacity + capacity // 2 + 16, values.expected)
     if values.capacity == 0 and values.n:
         return make_nulls(values, capacity)
-    moved = realloc(values.data, <size_t>capacity * values.width)
+    if values.data == NULL and values.expected:
+        moved = ow_reserve(<size_t>capacity * values.width)
+    else:
+        moved = realloc(values.data, <size_t>capacity * values.width)
     if moved == NULL:
         raise MemoryError
     values.data = <uint8_t*>moved
@@ -70,8 +76,13 @@ cdef int widen(Values* values, int64_t extra) except -1:
 
 
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
-    """Give memory to values that are all null; what the system zeroes is not touched."""
-    values.data = <uint8_t*>calloc(<size_t>capacity, values.width)
+    """Give memory to values that are all null; where they are the most of it, what the system zeroes is not touched."""
+    if values.n < capacity // 2:
+        values.data = <uint8_t*>ow_reserve(<size_t>capacity * values.width)
+        if values.data != NULL:
+            memset(values.data, 0, <size_t>values.n * values.width)
+    else:
+        values.data = <uint8_t*>calloc(<size_t>capacity, values.width)
     values.valid = <uint8_t*>malloc(<size_t>(capacity + 7) // 8)
     if values.data == NULL or values.valid == NULL:
         raise MemoryError
@@ -209,6 +220,15 @@ cdef class Columns:
         return self.block.rows
 
     # What a walk adds.
+
+    cdef void expect(self, int64_t rows) noexcept:
+        """Tell how many rows come next, so that columns that get values are made as long at once."""
+        cdef Column* column
+        cdef int32_t i
+        for i in range(self.block.n_columns):
+            column = &self.block.columns[i]
+            column.rows.expected = column.rows.n + rows + 1
+            column.items.expected = column.items.n + rows
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string of the document; what is not UTF-8 is copied, with U+FFFD for what is wrong, and counted."""

@@ -25,6 +25,9 @@ from onnxwire.engine.view cimport Cursor, next_usable, table_of
 from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
 
+cdef enum:
+    MANY = 256               # rows whose number is told before
+
 
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
@@ -102,6 +105,8 @@ cdef class Rows(Walk):
                 continue
             # The slot tells how many there are, so that what comes after the last is not gone through.
             element = 0
+            if plan.follows[i].flags & ROW and slots[field.slot].n >= MANY:
+                self.columns.expect(<int64_t>slots[field.slot].n)
             start_at(&cursor, message, &slots[field.slot])
             while element < <int64_t>slots[field.slot].n and self.next_message(&cursor, field, &below, NULL):
                 is_row = plan.follows[i].flags & ROW != 0
