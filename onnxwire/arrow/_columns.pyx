@@ -150,6 +150,7 @@ cdef void shrink(Values* values, int64_t n) noexcept:
             values.capacity = n
 
 
+@cython.final
 @cython.no_gc
 cdef class Columns:
     """The columns of a table.
@@ -232,15 +233,18 @@ cdef class Columns:
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string of the document; what is not UTF-8 is copied, with U+FFFD for what is wrong, and counted."""
-        cdef View view
         need(p, n)
+        if values.n >= values.capacity:
+            widen(values, 1)
         if is_ascii(p, n) or is_utf8(p, n):
-            self.make_view(p, n, &view)
+            if not place(self, p, n, &(<View*>values.data)[values.n]):
+                self.make_view(p, n, &(<View*>values.data)[values.n])
         else:
             self.repaired += 1
             text = (<const char*>p)[:n].decode("utf-8", "replace").encode()
-            self.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
-        return add_view(values, &view)
+            self.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &(<View*>values.data)[values.n])
+        values.n += 1
+        return 0
 
     cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string that does not stand in the document; it is UTF-8."""
@@ -252,29 +256,16 @@ cdef class Columns:
 
     cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
         """Make a view of bytes of the document."""
-        cdef Stretch* stretch = NULL
-        if n <= SHORT:
-            make_short(p, n, view)
+        if place(self, p, n, view):
             return 0
         if n > INT32_MAX:
             raise DecodeError(
                 f"a string of {n:,} bytes, and an Arrow string has {INT32_MAX:,} at most", p - self.document.start, "",
                 self.document.name,
             )
-        if self.last >= 0:
-            stretch = &self.block.stretches[self.last]
-            if p < stretch.p or p - stretch.p > INT32_MAX - <int64_t>n or p - stretch.p > stretch.n + GAP:
-                stretch = NULL
-        if stretch == NULL:
-            self.last = self.add_stretch()
-            stretch = &self.block.stretches[self.last]
-            stretch.p = p
-        if p - stretch.p + <int64_t>n > stretch.n:
-            stretch.n = p - stretch.p + <int64_t>n
-        view.size = <int32_t>n
-        memcpy(view.prefix, p, 4)
-        view.stretch = self.last
-        view.offset = <int32_t>(p - stretch.p)
+        self.last = self.add_stretch()
+        self.block.stretches[self.last].p = p
+        place(self, p, n, view)
         return 0
 
     cdef int make_own_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
@@ -395,6 +386,28 @@ cdef class Columns:
             n = <uint64_t>(<View*>values.data)[i].size
             p = text_of(&self.block, &(<View*>values.data)[i])
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
+
+
+cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
+    """Make a view of bytes that fit in it, or that belong to the stretch that was used last; returns whether they do."""
+    cdef Stretch* stretch
+    cdef uint64_t offset
+    if n <= SHORT:
+        make_short(p, n, view)
+        return True
+    if self.last < 0:
+        return False
+    stretch = &self.block.stretches[self.last]
+    offset = <uint64_t>(p - stretch.p)  # of what stands before it a number beyond all
+    if offset > <uint64_t>stretch.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
+        return False
+    if offset + n > <uint64_t>stretch.n:
+        stretch.n = <int64_t>(offset + n)
+    view.size = <int32_t>n
+    memcpy(view.prefix, p, 4)
+    view.stretch = self.last
+    view.offset = <int32_t>offset
+    return True
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:

@@ -11,6 +11,7 @@ cdef enum:
 
 cdef enum Source:
     NOTHING                  # another column's source fills it
+    TEXT                     # a field of strings or bytes
     FIELD
     TYPE_NAME
     LIST
@@ -34,6 +35,7 @@ cdef enum Source:
 cdef struct Step:
     Source source
     int column               # and those after it that the source fills too
+    int slot                 # of the field
     Field* field
     Field* inner
     int64_t choice

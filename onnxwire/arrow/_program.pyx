@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from onnxwire.engine.table cimport ENUM, TableRef
+from onnxwire.engine.table cimport BYTES, ENUM, STRING, TableRef
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8(object) except NULL
@@ -73,9 +73,12 @@ cdef class Program:
             outer, _, inner = field.partition(".")
             if outer:
                 step.field = field_of(self.wanted, outer)
+                step.slot = step.field.slot
             if inner:
                 step.inner = field_of(step.field.sub, inner)
             step.choice = _CHOICES.get(field, -1)
+            if step.source == FIELD and (step.field.type == STRING or step.field.type == BYTES):
+                step.source = TEXT
             if step.source == FIELD and step.field.type == ENUM:
                 self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
             self.has_uses |= step.source == USES

@@ -9,12 +9,12 @@ from onnxwire._varint cimport (
 from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE, ROW,
-    SIZE, STORAGE, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
+    SIZE, STORAGE, TEXT, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
 )
 from onnxwire.arrow._storage cimport add_storage
 from onnxwire.arrow._types cimport Types, add_type
 from onnxwire.arrow._uses cimport Scope, add_uses, enter
-from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, start_at
+from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, next_element, start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.partial cimport LONG, need
@@ -126,7 +126,9 @@ cdef class Rows(Walk):
     # --- rows
 
     cdef int add_row(self, Message* message, Slot* slots, uint32_t flags) except -1:
-        cdef Step* step
+        cdef Step* step = self.program.steps
+        cdef Step* stop = step + self.program.n_steps
+        cdef Column* columns = self.columns.block.columns
         cdef Column* column
         cdef Values* values
         cdef Slot* slot
@@ -135,13 +137,16 @@ cdef class Rows(Walk):
         cdef Message below
         cdef uint32_t below_flags
         cdef View view
-        cdef int i
-        for i in range(self.program.n_steps):
-            step = &self.program.steps[i]
-            column = &self.columns.block.columns[step.column]
+        while step < stop:
+            column = columns + step.column
             values = &column.rows
-            slot = &slots[step.field.slot] if step.field != NULL else NULL
-            if step.source == FIELD:
+            slot = slots + step.slot
+            if step.source == TEXT:
+                if slot.p == NULL:
+                    add_null(values)
+                else:
+                    self.columns.add_text(values, slot.p, slot.n)
+            elif step.source == FIELD:
                 self.add_field(values, step.field, slot)
             elif step.source == GRAPH:
                 if self.has_graph:
@@ -207,6 +212,7 @@ cdef class Rows(Walk):
                     self.add_field(values, step.inner, &inner[step.inner.slot])
                 else:
                     add_number(values, <int64_t>inner[step.inner.slot].n)
+            step += 1
         return 0
 
     cdef int add_field(self, Values* values, const Field* field, const Slot* slot) except -1:
@@ -239,7 +245,7 @@ cdef class Rows(Walk):
         start_at(&cursor, message, slot)
         if field.size == 0:
             for _i in range(slot.n):
-                if not self.next_element(&cursor, field, &record):
+                if not next_element(self, &cursor, field, &record):
                     break
                 self.columns.add_text(&column.items, record.value, record.n)
             return 0

@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memset, strlen
 from onnxwire._varint cimport WIRE_LEN, Record, read_varint
 from onnxwire.arrow._columns cimport add_null, add_number
 from onnxwire.arrow._program cimport WIDEST
-from onnxwire.arrow._walk cimport start_at
+from onnxwire.arrow._walk cimport next_element, start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.partial cimport need
 from onnxwire.engine.table cimport Field
@@ -96,7 +96,7 @@ cdef int64_t payload_size(Walk walk, const Message* message, const Slot* slots) 
         field = walk.known.string_data
         if slots[field.slot].p != NULL:
             start_at(&cursor, message, &slots[field.slot])
-            while walk.next_element(&cursor, field, &record):
+            while next_element(walk, &cursor, field, &record):
                 total += <int64_t>record.n
         return total
     field = walk.known.dims

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport Record
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport WIDEST, field_of
-from onnxwire.arrow._walk cimport start_at
+from onnxwire.arrow._walk cimport next_element, start_at
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor
 
@@ -49,7 +49,7 @@ cdef int add_uses(Walk walk, Scope scope, Column* column, const Message* message
             continue
         index = 0
         start_at(&cursor, message, &slots[field.slot])
-        while walk.next_element(&cursor, field, &record):
+        while next_element(walk, &cursor, field, &record):
             if record.n:
                 home = scope
                 if k == 0 and home is not None and home.outer is not None:
@@ -127,7 +127,7 @@ cdef int add_names(
         return add_names(walk, names, field.sub, &below, inner, way[0], way[1:])
     start_at(&cursor, message, &slots[field.slot])
     if not way:
-        while walk.next_element(&cursor, field, &record):
+        while next_element(walk, &cursor, field, &record):
             names.add((<const char*>record.value)[:record.n])
         return 0
     while walk.next_message(&cursor, field, &below, inner):

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from onnxwire._varint cimport MAX_DEPTH, Record
+from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length
 from onnxwire.arrow._columns cimport Columns, Values, View
 from onnxwire.arrow._program cimport Known, Plan, Program
 from onnxwire.engine.document cimport Document
@@ -50,7 +50,7 @@ cdef class Walk:
     cdef int child(
         self, Table* table, const Message* message, const Slot* slots, uint32_t flags, const Field* field, Message* out
     ) except -1
-    cdef bint next_element(self, Cursor* cursor, const Field* field, Record* record) except -1
+    cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1
     cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out, Slot* slots) except -1
     cdef int too_deep(self, const uint8_t* p) except -1
     cdef int add_word(self, Values* values, const char* word) except -1
@@ -63,3 +63,15 @@ cdef class Walk:
 cdef inline void start_at(Cursor* cursor, const Message* message, const Slot* slot) noexcept:
     """Stand at the first record of a repeated field."""
     start_records(cursor, message.p, message.end, message.parts, slot.p)
+
+
+cdef inline bint next_element(Walk walk, Cursor* cursor, const Field* field, Record* record) except -1:
+    """The next record of a repeated field of messages or strings, or none."""
+    # Mostly they stand one after another, and a tag is a byte.
+    record.tag = field.number << 3 | WIRE_LEN
+    if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
+        record.value = read_length(cursor.p + 1, cursor.end, &record.n)
+        if record.value != NULL:
+            cursor.p = record.value + record.n
+            return True
+    return walk.find_element(cursor, field, record)

@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
-from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage, read_length
+from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport field_name
 from onnxwire.engine.damage cimport damage_error, decode_error
@@ -82,16 +82,9 @@ cdef class Walk:
                 out.end = out.p + parts.items[0].n
         return 0
 
-    cdef bint next_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
-        """The next record of a repeated field of messages or strings, or none."""
+    cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
+        """The next record of a repeated field of messages or strings, wherever it stands, or none."""
         cdef int found
-        # Mostly they stand one after another, and a tag is a byte.
-        record.tag = field.number << 3 | WIRE_LEN
-        if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
-            record.value = read_length(cursor.p + 1, cursor.end, &record.n)
-            if record.value != NULL:
-                cursor.p = record.value + record.n
-                return True
         while True:
             found = next_record(cursor, field.number, record)
             if found < 0:
@@ -103,7 +96,7 @@ cdef class Walk:
         """The next message of a repeated field, or none. slots: filled if there are some to fill."""
         cdef Record record
         cdef uint32_t flags
-        if not self.next_element(cursor, field, &record):
+        if not next_element(self, cursor, field, &record):
             return False
         out.p = record.value
         out.end = record.value + record.n
