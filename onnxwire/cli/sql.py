@@ -44,13 +44,14 @@ QUERIES = {
         join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input'
         join nodes b on b.graph = i.graph and b.index = i.node where a.op_type = 'Cast' and b.op_type = 'Cast'""",
     "nodes that two outputs share": """
-        with recursive up as (
+        with recursive links as materialized (
+          select distinct i.graph, i.node as reader, o.node as maker from uses i
+          join uses o on o.graph = i.graph and o.name = i.name and o.kind = 'output' where i.kind = 'input'),
+        up as (
           select v.name as output, u.graph, u.node from values v
           join uses u on u.graph = v.graph and u.name = v.name and u.kind = 'output' where v.kind = 'output'
           union
-          select up.output, o.graph, o.node from up
-          join uses i on i.graph = up.graph and i.node = up.node and i.kind = 'input'
-          join uses o on o.graph = i.graph and o.name = i.name and o.kind = 'output')
+          select up.output, l.graph, l.maker from up join links l on l.graph = up.graph and l.reader = up.node)
         select graph, node, list(output) as outputs from up group by graph, node having count(*) > 1""",
     "the longest chains, by the nodes at their heads": """
         with recursive links as (
