@@ -14,12 +14,10 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport load64
+from onnxwire.engine.advise cimport ow_reserve
 from onnxwire.engine.partial cimport need
 
 from onnxwire.errors import DecodeError, FieldValueError
-
-cdef extern from "advise.h":
-    void* ow_reserve(size_t size) nogil
 
 cdef enum:
     GAP = 1 << 16                # bytes without strings that a stretch may have in it

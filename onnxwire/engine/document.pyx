@@ -7,9 +7,6 @@ from cpython.ref cimport Py_XDECREF
 from libc.stdlib cimport calloc, free, realloc
 
 
-cdef extern from "advise.h" nogil:
-    int ow_narrow(const uint8_t* p, const uint8_t* end)
-
 cdef extern from *:
     """
     #ifdef _WIN32
@@ -22,6 +19,7 @@ cdef extern from *:
     """
     int close_descriptor "ow_close"(int descriptor) nogil
 
+from onnxwire.engine.advise cimport ow_narrow
 from onnxwire.engine.partial cimport memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
 

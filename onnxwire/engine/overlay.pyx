@@ -10,8 +10,7 @@ from libc.string cimport memcpy, memmove, memset
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
-cdef extern from "advise.h" nogil:
-    void ow_enlarge(void* p, size_t size)
+from onnxwire.engine.advise cimport ow_enlarge
 
 from onnxwire.errors import FieldValueError
 
