@@ -32,7 +32,7 @@ ROWS = [
         prepare=valid_structure.prepare,
         ours=ours,
         official=official,
-        goal=1,
+        goal=2,
         repeats=15,
     ),
     Row(

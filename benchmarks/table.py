@@ -5,7 +5,7 @@ import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
-from benchmarks.measure import Result
+from benchmarks.measure import Result, Samples
 
 BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows stand beside, where they are installed
 HEADER = ["work", "onnxwire", "official", "ratio", "goal", "met", "our memory", "of it anonymous", "official memory"]
@@ -20,6 +20,14 @@ def show_time(seconds: float | None) -> str:
     if seconds >= 1e-3:
         return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
     return f"{seconds * 1e6:.0f} µs"
+
+
+def show_times(samples: Samples) -> str:
+    """Write the median of the times of a side, and the least and the most."""
+    median = show_time(samples.median("seconds"))
+    if len(samples.seconds) < 2:
+        return median
+    return f"{median} ({show_time(min(samples.seconds))} to {show_time(max(samples.seconds))})"
 
 
 def show_memory(size: float | None) -> str:
@@ -59,12 +67,12 @@ def show_verdict(result: Result) -> str:
 
 def cells_of(result: Result) -> list[str]:
     """Return the text of one line of the table."""
-    other = result.row.note if result.row.official is None else show_time(result.official.median("seconds"))
+    other = result.row.note if result.row.official is None else show_times(result.official)
     if result.skip:
         return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADER) - 2)]
     return [
         result.row.work,
-        show_time(result.ours.median("seconds")),
+        show_times(result.ours),
         f"{result.row.beside}: {other}" if result.row.beside else other,
         show_ratio(result.ratio),
         show_goal(result),
@@ -118,9 +126,9 @@ def machine_line() -> str:
     others = "".join(f", {name} {facts[name]}" for name in BESIDE if name in facts)
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
-        f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians; "
-        "each run is a new process that does the work once, with the file in the page cache. Memory is the peak of the "
-        "resident set above what it was before, pages of the mapped file included."
+        f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians, "
+        "and the least and the most; each run is a new process that does the work once, with the file in the page "
+        "cache. Memory is the peak of the resident set above what it was before, pages of the mapped file included."
     )
 
 
