@@ -1,33 +1,56 @@
-"""The map of `onnxwire view` in headless Chromium, with a model of 100,000 nodes: `python -m benchmarks.view_map`.
+"""The map of `onnxwire view` in headless Chromium: `python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
 
-Prints when the first picture is there after the address was opened, the server's time and memory, how long a group of
-200 nodes takes to open, and what a frame of panning over 2,000 boxes takes. Needs selenium, Chromium and its driver.
-Times of the browser say little on a machine that has other work; processor time of the server is told beside them.
+Prints for each size when the first picture is there after the address was opened, the server's time and memory; and
+when Netron has laid out the same model, where the package netron is installed, or that it has not within the wait.
+Then, for the last size, how long it takes to open a block, to go to the next one and to close it, to open a group of
+200 nodes, and what a frame of panning over 2,000 boxes takes. Needs selenium, Chromium and its driver. Times of the
+browser say little on a machine that has other work; processor time of the server is told beside them.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import importlib.util
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-LAYERS, WIDTH = 100, 1_000
+WIDTH = 1_000  # nodes of a layer
 OPERATORS = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
 WAIT = "return document.getElementById('map-canvas')?.dataset.boxes"
+# In the page, since a question of the driver takes as long as some of what is measured.
+NOTE_FIRST = """
+    const look = () =>
+      document.getElementById('map-canvas')?.dataset.boxes
+        ? (window.firstPicture = performance.now())
+        : requestAnimationFrame(look);
+    requestAnimationFrame(look);
+"""
+NETRON = """
+    if (document.readyState !== 'complete') return null;
+    const text = document.body.className.includes('notification') || document.body.className.includes('alert')
+      ? document.querySelector('#message-text').textContent : '';
+    if (text) document.querySelector('#message-button').click();
+    return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
+"""
 PRESS = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
-    const [began, before] = [performance.now(), canvas.dataset.boxes];
+    const shown = () => canvas.dataset.boxes + document.getElementById('map-card').textContent;
+    const [began, before] = [performance.now(), shown()];
     canvas.dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }));
-    const look = () =>
-      canvas.dataset.boxes === before ? requestAnimationFrame(look) : done(performance.now() - began);
+    const look = () => (shown() === before ? requestAnimationFrame(look) : done(performance.now() - began));
     look();
 """
 TYPE = "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
@@ -53,10 +76,10 @@ PAN = """
 """
 
 
-def write_model(path: Path) -> None:
-    """Write 100 equal layers of five parts of 200 nodes each."""
+def write_model(path: Path, layers: int) -> None:
+    """Write equal layers of five parts of 200 nodes each."""
     nodes, tensors = [], []
-    for layer in range(LAYERS):
+    for layer in range(layers):
         for k in range(WIDTH):
             inputs = [f"h{layer}_{k}"]
             if k % 2 == 0:
@@ -80,56 +103,139 @@ def status(pid: int) -> tuple[float, float]:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(memory.split()[1]) / 1024
 
 
-def measure(path: Path) -> None:
-    """Open the map of the model, and measure."""
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    """A browser of its own, which reaches this machine only."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
+    # Not to wait for what a page asks of others, in vain.
+    options.page_load_strategy = "none"
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,900"):
         options.add_argument(flag)
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def wait_for(driver: Any, script: str) -> Any:
+    """What a script gives, when it gives something."""
+    while not (found := driver.execute_script(script)):
+        time.sleep(0.01)
+    return found
+
+
+@contextlib.contextmanager
+def open_map(driver: Any, path: Path) -> Iterator[int]:
+    """Open the map of the model, and measure that; gives the server's process."""
     command = [sys.executable, "-m", "onnxwire", "view", str(path), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             address = server.stdout.readline().strip()
-            driver.get("about:blank")
-            (cpu, memory), began = status(server.pid), time.perf_counter()
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": NOTE_FIRST})
+            cpu, memory = status(server.pid)
             driver.get(address)
-            while not driver.execute_script(WAIT):
-                time.sleep(0.01)
-            first = time.perf_counter() - began
+            first = wait_for(driver, "return window.firstPicture")
             now = status(server.pid)
-            print(f"first picture: {first:.2f} s, {now[0] - cpu:.2f} s of the server's processor time")
+            print(f"first picture: {first / 1000:.2f} s, {now[0] - cpu:.2f} s of the server's processor time")
             print(f"memory of the server: {now[1] - memory:.0f} MB more than before")
-            time.sleep(3)
-            driver.execute_script("location.hash = 'map=graph/0*50/0'")
-            time.sleep(2)
-            print(f"a group of 200 nodes: {driver.execute_async_script(PRESS, 'Enter'):.0f} ms")
-            for layer in range(1, 10):
-                driver.execute_script("location.hash = 'map=graph.node[' + arguments[0] + ']'", layer * 1000)
-                time.sleep(0.5)
-            driver.execute_script("location.hash = 'map=graph/0'")
-            time.sleep(1)
-            driver.execute_async_script(PRESS, "a")
-            for layer in range(10):
-                for part in range(2):
-                    driver.execute_script("location.hash = arguments[0]", f"map=graph/0/{layer}/{part}")
-                    time.sleep(0.4)
-                    driver.execute_async_script(PRESS, "Enter")
-            for name, key in (("all of them", "0"), ("near", "+")):
-                driver.execute_script(TYPE, key)
-                time.sleep(1)
-                frame = driver.execute_async_script(PAN)
-                print(f"panning {driver.execute_script(WAIT)} boxes, {name}: {frame:.1f} ms a frame (median)")
+            yield server.pid
         finally:
-            driver.quit()
             server.terminate()
 
 
-if __name__ == "__main__":
+def measure_steps(driver: Any, pid: int) -> None:
+    """Open and close blocks and groups, and pan."""
+
+    def go(group: str, wait: float = 1) -> None:
+        driver.execute_script("location.hash = 'map=' + arguments[0]", group)
+        time.sleep(wait)
+
+    def press(key: str) -> tuple[float, float]:
+        cpu = status(pid)[0]
+        return driver.execute_async_script(PRESS, key), (status(pid)[0] - cpu) * 1000
+
+    def tell(what: str, steps: list[tuple[float, float]]) -> None:
+        times, cpu = zip(*steps, strict=True)
+        print(
+            f"{what}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
+            f"{sum(cpu) / len(cpu):.0f} ms of the server's processor time"
+        )
+
+    go("graph/0")
+    opened, closed, moved = [], [], []
+    for _ in range(10):
+        opened.append(press("Enter"))
+        time.sleep(0.3)
+        moved.append(press("]"))
+        time.sleep(0.3)
+        closed.append(press("Enter"))
+        time.sleep(0.3)
+    tell("a block opens", opened)
+    tell("the next block", moved)
+    tell("a block closes", closed)
+    groups = []
+    for block in range(50, 55):
+        go(f"graph/0*{block}/0")
+        groups.append(press("Enter"))
+        time.sleep(0.3)
+    tell("a group of 200 nodes opens", groups)
+    for layer in range(1, 10):
+        go(f"graph.node[{layer * WIDTH}]", 0.5)
+    go("graph/0")
+    press("a")
+    for layer in range(10):
+        for part in range(2):
+            go(f"graph/0/{layer}/{part}", 0.4)
+            press("Enter")
+    for name, key in (("all of them", "0"), ("near", "+")):
+        driver.execute_script(TYPE, key)
+        time.sleep(1)
+        frame = driver.execute_async_script(PAN)
+        print(f"panning {driver.execute_script(WAIT)} boxes, {name}: {frame:.1f} ms a frame (median)")
+
+
+def measure_netron(driver: Any, path: Path, wait: float) -> None:
+    """Have Netron draw the model, and tell how long that takes from where it may begin."""
+    command = [sys.executable, "-c", "import netron; netron.main()", str(path), "--host", "127.0.0.1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            driver.get(server.stderr.readline().split()[-1])
+            began, count = time.perf_counter(), 0
+            while not count and time.perf_counter() - began < wait:
+                time.sleep(0.05)
+                asked, count = driver.execute_script(NETRON) or ("", 0)
+                if asked:  # for consent, and whether to draw so much
+                    began = time.perf_counter()
+            took = time.perf_counter() - began
+            print(f"Netron: {took:.2f} s, {count} boxes" if count else f"Netron: not done after {took:.0f} s")
+        finally:
+            server.terminate()
+
+
+def main() -> None:
+    """Measure models of the sizes that the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.view_map", description=__doc__.partition("\n")[0])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 100_000], help="sizes, in thousands")
+    parser.add_argument("--wait", type=float, default=60, help="seconds that Netron is given a model")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "layers.onnx"
-        write_model(model)
-        measure(model)
+        for nodes in options.nodes:
+            path = Path(folder) / f"{nodes}.onnx"
+            write_model(path, nodes // WIDTH)
+            print(f"{nodes:,} nodes")
+            with browser() as driver, open_map(driver, path) as pid:
+                if nodes == options.nodes[-1]:
+                    measure_steps(driver, pid)
+            if importlib.util.find_spec("netron"):
+                with browser() as driver:
+                    measure_netron(driver, path, options.wait)
+
+
+if __name__ == "__main__":
+    main()

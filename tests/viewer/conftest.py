@@ -1,11 +1,13 @@
 """What several tests of the page begin with."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 from browser import start_driver
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = EXAMPLES / "digits_cnn.onnx"
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +22,15 @@ def path(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     return path
+
+
+@pytest.fixture(scope="session")
+def big_model(tmp_path_factory):
+    """A transformer of more than 4 GiB, with ten equal layers; its weights are holes in the file."""
+    spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = tmp_path_factory.mktemp("big") / "big.onnx"
+    assert module.write_model(path) > 1 << 32
+    yield path
+    path.unlink()

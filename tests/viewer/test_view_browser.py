@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 from pathlib import Path
 
 import onnx
@@ -14,8 +12,7 @@ from onnx import helper
 from view_process import end, serving
 
 pytestmark = needs_browser
-EXAMPLES = Path(__file__).parents[2] / "examples"
-DIGITS = EXAMPLES / "digits_cnn.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
@@ -59,25 +56,14 @@ def test_a_node_is_found_and_its_neighbours_and_weight_are_seen(page):
     assert page.all("#trouble[hidden]")
 
 
-@functools.cache
-def big_writer():
-    spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.write_model
-
-
-def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, tmp_path):
-    path = tmp_path / "big.onnx"
-    assert big_writer()(path) > 1 << 32
-    page = open_page(path)
+def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
+    page = open_page(big_model)
     assert "4.26 GiB, 700 nodes" in page.one("#about").text
     see_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
     assert "of 45,088,768 elements" in page.one("#histogram").text
     memory, anonymous = page.memory()
     assert anonymous < 120
     assert memory < 400
-    path.unlink()
 
 
 def test_nobody_else_is_asked(page):

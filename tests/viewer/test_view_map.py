@@ -317,3 +317,12 @@ def test_a_drawing_without_crossings_is_found():
     layout = lay_out([(10, 10)] * 8, edges)
     left = [layout.x[0] < layout.x[1], layout.x[3] < layout.x[2], layout.x[4] < layout.x[5], layout.x[7] < layout.x[6]]
     assert len(set(left)) == 1
+
+
+def test_chains_hang_right_above_what_takes_them_and_right_below_what_gives_them():
+    # A long chain; a short one that joins it far down, and one that leaves it far up.
+    chain = [(i, i + 1) for i in range(9)]
+    joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])
+    assert joining.rows[9] - joining.rows[11] == joining.rows[11] - joining.rows[10] == 1
+    leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
+    assert leaving.rows[10] - leaving.rows[0] == leaving.rows[11] - leaving.rows[10] == 1

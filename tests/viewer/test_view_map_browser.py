@@ -226,6 +226,24 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     assert anonymous < 400
 
 
+def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, big_model):
+    page = open_map(big_model)
+    page.one("#about", "4.26 GiB, 700 nodes")
+    page.go("map=graph/0/4")
+    page.tells("10 equal blocks layers.0")
+    page.one("#map-card", "2,023,833,800 (3.77 GiB)")
+    first = page.boxes()
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() == first + 6)
+    page.choose("[")
+    page.one("#map-card", "of which layers.9 is open")
+    page.search_for("layers.9 down_proj", "MatMul")
+    page.tells("node MatMul /model/layers.9/mlp/down_proj/MatMul")
+    page.one("#map-card", "in model › layers.9 › mlp")
+    _, anonymous = page.memory()
+    assert anonymous < 120
+
+
 TOP = """
     const canvas = document.getElementById('map-canvas');
     const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.35));

@@ -1,12 +1,13 @@
 // The map: pan, zoom, open and close groups, by mouse and by keys.
 
-import { ask, countText, html, link, nounText, sizeText } from "./api.js";
-import { CanvasPen, SvgPen, operatorsOf, paint, readColors, titleOf } from "./map_paint.js";
+import { ask, html, nounText } from "./api.js";
+import { canOpen, describe, describePath, kindText } from "./map_card.js";
+import { Overview } from "./map_overview.js";
+import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
 
 const STEP = 180; // milliseconds of a movement
 const [SMALLEST, LARGEST] = [0.01, 3];
-const OVERVIEW = [190, 140];
 const MOST_PIXELS = 64e6; // of a picture
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const ease = (t) => t * (2 - t);
@@ -17,7 +18,11 @@ export class MapView {
   constructor(element, { go, trouble }) {
     Object.assign(this, { element, go, trouble });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
-    this.small = html("canvas", { id: "map-overview", "aria-hidden": "true" });
+    this.overview = new Overview((x, y) => {
+      this.camera.x = x - this.width / 2 / this.camera.scale;
+      this.camera.y = y - this.height / 2 / this.camera.scale;
+      this.redraw();
+    });
     this.card = html("aside", { id: "map-card", "aria-label": "What is chosen on the map" });
     this.told = html("p", { id: "map-told", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
@@ -27,7 +32,7 @@ export class MapView {
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "See all (0)", () => this.fit()),
       button("Close all", "Close all groups (c)", () => this.closeAll()),
       button("SVG", "Save what is open as SVG", () => this.save("svg")), button("PNG", "Save what is open as PNG", () => this.save("png")));
-    element.append(this.canvas, bar, this.card, this.small, this.message, this.told,
+    element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.told,
       html("p", { id: "map-keys", class: "unseen" }, "Arrow keys choose a box, Enter opens or closes it, Escape chooses the group around it, + and - zoom, 0 shows all, F shows what is chosen, [ and ] go through equal blocks, A opens them all, P begins or ends a path, C closes all."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
     this.camera = { x: 0, y: 0, scale: 1 };
@@ -85,18 +90,6 @@ export class MapView {
     });
     canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
     canvas.addEventListener("keydown", (event) => this.key(event));
-    const follow = (event) => {
-      if (!event.buttons || !this.overview) return;
-      const { scale, left, top } = this.overview;
-      this.camera.x = event.offsetX / scale + left - this.width / 2 / this.camera.scale;
-      this.camera.y = event.offsetY / scale + top - this.height / 2 / this.camera.scale;
-      this.redraw();
-    };
-    this.small.addEventListener("pointerdown", (event) => {
-      this.small.setPointerCapture(event.pointerId);
-      follow(event);
-    });
-    this.small.addEventListener("pointermove", follow);
   }
 
   /** Show a graph, with a node or group of it chosen: what must be open is opened. */
@@ -191,7 +184,8 @@ export class MapView {
       to.x += is.x + is.width / 2 - was.x - was.width / 2;
       to.y += is.y - was.y;
     }
-    this.drawOverview();
+    this.colors ??= readColors();
+    this.overview.draw(this.scene, this.colors);
     this.camera = to;
     if (!old || isCalm || still.matches) return this.redraw();
     this.move(from, to, before, old);
@@ -238,45 +232,8 @@ export class MapView {
     const zoom = scale * this.density;
     context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
-    this.drawView();
+    this.overview.drawView(this.view(), this.colors, this.width >= 760);
     this.frames += 1;
-  }
-
-  /** The overview: boxes as they are, drawn once a change, and over it what the map shows. */
-  drawOverview() {
-    const { bounds, boxes } = this.scene;
-    const scale = Math.min(OVERVIEW[0] / bounds.width, OVERVIEW[1] / bounds.height);
-    const left = bounds.left - (OVERVIEW[0] / scale - bounds.width) / 2;
-    const top = bounds.top - (OVERVIEW[1] / scale - bounds.height) / 2;
-    this.overview = { scale, left, top };
-    this.colors ??= readColors();
-    const picture = (this.overviewPicture = document.createElement("canvas"));
-    [picture.width, picture.height] = OVERVIEW.map((side) => side * 2);
-    const context = picture.getContext("2d");
-    context.scale(2 * scale, 2 * scale);
-    context.translate(-left, -top);
-    for (const one of boxes) {
-      context.fillStyle = one.inner ? (one.depth % 2 ? this.colors.panel : this.colors.hover) : one.box.lit ? this.colors.accent : this.colors.edge;
-      context.fillRect(one.x, one.y, Math.max(one.width, 1.2 / scale), Math.max(one.height, 1.2 / scale));
-    }
-  }
-
-  drawView() {
-    const { scale, left, top } = this.overview;
-    const view = this.view();
-    const { bounds } = this.scene;
-    const seesAll = view.left <= bounds.left && view.top <= bounds.top && view.right >= bounds.left + bounds.width && view.bottom >= bounds.top + bounds.height;
-    this.small.hidden = seesAll || this.width < 760;
-    if (this.small.hidden) return;
-    const context = this.small.getContext("2d");
-    if (this.small.width !== OVERVIEW[0] * 2) [this.small.width, this.small.height] = OVERVIEW.map((side) => side * 2);
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.small.width, this.small.height);
-    context.drawImage(this.overviewPicture, 0, 0);
-    context.setTransform(2, 0, 0, 2, 0, 0);
-    context.strokeStyle = this.colors.accent;
-    context.lineWidth = 1.5;
-    context.strokeRect((view.left - left) * scale, (view.top - top) * scale, (view.right - view.left) * scale, (view.bottom - view.top) * scale);
   }
 
   resize() {
@@ -296,7 +253,7 @@ export class MapView {
   recolor() {
     this.colors = readColors();
     if (!this.scene) return;
-    this.drawOverview();
+    this.overview.draw(this.scene, this.colors);
     this.redraw();
   }
 
@@ -500,17 +457,6 @@ export class MapView {
     return null;
   }
 
-  /** The groups around a box, for the card: what is chosen may be far below their titles. */
-  trail(one) {
-    const names = [];
-    for (let frame = one.frame; frame !== this.root; ) {
-      const around = this.scene.boxes.find((other) => other.inner === frame);
-      names.unshift(around.title ?? titleOf(around.box));
-      frame = around.frame;
-    }
-    return names.length ? ` in ${names.join(" › ")}` : "";
-  }
-
   setPathEnd(one) {
     if (!this.start || this.start.path === one.box.path) return this.setStart(this.start ? null : one);
     const { path } = this.start;
@@ -542,36 +488,7 @@ export class MapView {
   }
 
   showCard(one) {
-    const box = one?.box;
-    const row = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
-    const children = [];
-    const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
-    if (box) {
-      const ends = this.scene.edges.get(one.frame);
-      const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
-      children.push(html("h2", {}, titleOf(box)), html("p", { class: "note" }, `${kindText(box)}${one.member === undefined ? "" : `, of which ${one.title} is open`}${this.trail(one)}`));
-      children.push(html("dl", {},
-        ...(box.kind === "node" ? row("name", box.label) : []),
-        ...(box.nodes > 1 ? row("nodes", countText(box.nodes)) : []),
-        ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
-        ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
-        ...(box.type ? row("type", box.type) : []),
-        ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
-        ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
-        ...row("takes", types(ends.filter((edge) => edge.to === one.name))),
-        ...row("gives", types(ends.filter((edge) => edge.from === one.name)))));
-      const act = html("p", { class: "group" });
-      if (canOpen(box)) act.append(button(one.inner ? "Close" : box.times ? "Open one" : "Open", () => this.toggle(one), "Enter"));
-      if (box.times && one.inner?.name !== one.name) act.append(button(`Open all ${countText(box.times)}`, () => this.spread(one), "A"));
-      if (one.member !== undefined) act.append(button("‹", () => this.step(one, -1), "["), button("›", () => this.step(one, 1), "]"));
-      if (box.kind === "node") {
-        act.append(link("node", box.path, "Details"));
-        act.append(button(this.start ? (this.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => this.setPathEnd(one), "P"));
-      }
-      children.push(act);
-    }
-    if (this.start) children.push(html("p", { class: "note" }, `A path begins at ${this.start.label}: choose where it ends.`));
-    if (this.route) children.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(this.route.nodes, "node")}`), button("Put out", () => this.light(null))));
+    const children = [...(one ? describe(this, one) : []), ...describePath(this)];
     this.card.replaceChildren(...children);
     this.card.hidden = !children.length;
   }
@@ -602,13 +519,6 @@ export class MapView {
     html("a", { href: address, download: `map.${kind}` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
   }
-}
-
-const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
-
-function kindText(box) {
-  if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
-  return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 
 /** The groups on the way to one by its name: graph, graph/3*7, … and the box that it is. */

@@ -194,7 +194,7 @@ function drawFrame(pen, one, view, colors, isSelected, thin) {
   if (size * view.scale < LEGIBLE) return;
   // The title stays in sight as long as some of its group is.
   const left = pen.context ? Math.max(x, Math.min(view.left, x + width - 280)) : x;
-    pen.text("▾", left + 12, y + 21, 13, colors.soft);
+  pen.text("▾", left + 12, y + 21, 13, colors.soft);
   const title = one.title ?? titleOf(box);
   pen.text(cut(title, 160, 7.6), left + 28, y + 21, size, colors.text, { bold: true });
   const at = left + 40 + Math.min(title.length * 7.8, 162);

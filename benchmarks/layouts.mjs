@@ -1,0 +1,43 @@
+// Lays out the graphs that come as JSON with dagre and elkjs; gives times and the lines of edges as JSON.
+// A graph: {sizes: [[width, height], ...], edges: [[from, to], ...]}.
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+
+const require = createRequire(`${process.cwd()}/`);
+const dagre = require("@dagrejs/dagre");
+const ELK = require("elkjs/lib/elk.bundled.js");
+const elk = new ELK();
+
+function byDagre({ sizes, edges }) {
+  const graph = new dagre.graphlib.Graph({ multigraph: true });
+  graph.setGraph({ nodesep: 22, ranksep: 44, edgesep: 14 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  sizes.forEach(([width, height], i) => graph.setNode(String(i), { width, height }));
+  edges.forEach(([from, to], i) => graph.setEdge(String(from), String(to), {}, String(i)));
+  dagre.layout(graph);
+  return edges.map(([from, to], i) => graph.edge(String(from), String(to), String(i)).points.map(({ x, y }) => [x, y]));
+}
+
+async function byElk({ sizes, edges }) {
+  const found = await elk.layout({
+    id: "root",
+    layoutOptions: { "elk.algorithm": "layered", "elk.direction": "DOWN", "elk.edgeRouting": "POLYLINE" },
+    children: sizes.map(([width, height], i) => ({ id: String(i), width, height })),
+    edges: edges.map(([from, to], i) => ({ id: `e${i}`, sources: [String(from)], targets: [String(to)] })),
+  });
+  return found.edges.map(({ sections: [one] }) =>
+    [one.startPoint, ...(one.bendPoints ?? []), one.endPoint].map(({ x, y }) => [x, y]));
+}
+
+const graphs = JSON.parse(readFileSync(0, "utf8"));
+const results = {};
+for (const [name, layOut] of [["dagre", byDagre], ["elkjs", byElk]]) {
+  for (const graph of graphs) await layOut(graph); // until it is compiled
+  const began = process.cpuUsage();
+  const lines = [];
+  for (const graph of graphs) lines.push(await layOut(graph));
+  const { user, system } = process.cpuUsage(began);
+  results[name] = { seconds: (user + system) / 1e6, lines };
+}
+console.log(JSON.stringify(results));

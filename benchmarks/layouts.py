@@ -1,0 +1,111 @@
+"""The layout of the map beside dagre and elkjs, on the same graphs: `python -m benchmarks.layouts FOLDER`.
+
+FOLDER: where `npm install @dagrejs/dagre elkjs` was done. Prints processor time and crossings of drawn graphs of 200
+boxes and 260 edges, and of the groups of a small transformer. The other two run in Node, each graph a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import onnxwire
+from benchmarks.data import FOLDER, make_once, write_decoder
+from onnxwire.viewer.graph_layout import Layout, lay_out
+from onnxwire.viewer.map import ModelMap
+
+Graph = dict[str, list[Any]]
+Line = list[tuple[float, float]]
+
+
+def drawn_graphs() -> Iterator[Graph]:
+    """Make ten graphs whose edges lead to one of the next boxes, with some longer ones."""
+    for seed in range(10):
+        draw = random.Random(seed)
+        edges = {(i, min(i + draw.randint(1, 8), 199)) for i in range(199)}
+        while len(edges) < 260:
+            start = draw.randrange(190)
+            edges.add((start, draw.randint(start + 1, min(start + 40, 199))))
+        yield {"sizes": [(172.0, 42.0)] * 200, "edges": sorted(edges)}
+
+
+def groups_of(path: Path) -> Iterator[Graph]:
+    """Give all groups of a model as the map draws them, one of each fold."""
+    found = ModelMap(onnxwire.load(path))
+    names = ["graph"]
+    for name in names:
+        answer = found.contents(name)
+        if answer["edges"]:
+            yield {
+                "sizes": [(box["width"], box["height"]) for box in answer["boxes"]],
+                "edges": [(edge["from"], edge["to"]) for edge in answer["edges"]],
+            }
+        for box in answer["boxes"]:
+            if box["number"] is not None and (box["kind"] != "node" or box["opens"]):
+                names.append(f"{name}/{box['number']}" + ("*0" if box.get("times") else ""))
+
+
+def lines_of(graph: Graph, layout: Layout) -> list[Line]:
+    """The lines of edges: from box to box, straight past each row between them."""
+    lines = []
+    for (start, end), bends in zip(graph["edges"], layout.bends, strict=True):
+        step = 1 if layout.rows[end] > layout.rows[start] else -1
+        line: Line = [(layout.x[start], layout.y[start] + step * graph["sizes"][start][1] / 2)]
+        for i, x in enumerate(bends, 1):
+            line += [(x, y) for y in layout.spans[layout.rows[start] + step * i][::step]]
+        lines.append([*line, (layout.x[end], layout.y[end] - step * graph["sizes"][end][1] / 2)])
+    return lines
+
+
+def crossings(graph: Graph, lines: list[Line]) -> int:
+    """How often lines cross, other than those of one box where they begin or end."""
+    pieces = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
+    x0, y0, x1, y1, start, end = np.array(pieces).T[:, :, None]
+
+    def side(x: Any, y: Any) -> Any:
+        """On which side of each piece a point is."""
+        return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
+
+    crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0
+    is_apart = (start != start.T) & (end != end.T)
+    return int((crosses & crosses.T & is_apart).sum()) // 2
+
+
+def main(folder: str) -> None:
+    """Measure both kinds of graphs."""
+    decoder = FOLDER / "layouts.onnx"
+    make_once(
+        decoder,
+        lambda path: write_decoder(path, layers=4, hidden=64, intermediate=160, vocab=512, heads=4, fill="zero"),
+    )
+    script = Path(__file__).with_suffix(".mjs").read_text()
+    for title, graphs in {"drawn graphs": list(drawn_graphs()), "groups of a model": list(groups_of(decoder))}.items():
+        began = time.process_time()
+        layouts = [lay_out(graph["sizes"], graph["edges"]) for graph in graphs]
+        seconds = {"onnxwire": time.process_time() - began}
+        lines = {"onnxwire": [lines_of(graph, layout) for graph, layout in zip(graphs, layouts, strict=True)]}
+        command = ["node", "--input-type=module", "-e", script]
+        ran = subprocess.run(
+            command, input=json.dumps(graphs), stdout=subprocess.PIPE, text=True, cwd=folder, check=True
+        )
+        for name, result in json.loads(ran.stdout).items():
+            seconds[name], lines[name] = result["seconds"], result["lines"]
+        print(f"{len(graphs)} {title}, {sum(len(graph['edges']) for graph in graphs)} edges")
+        for name, found in lines.items():
+            count = sum(crossings(graph, one) for graph, one in zip(graphs, found, strict=True))
+            print(f"  {name}: {seconds[name] * 1000:.0f} ms, {count} crossings")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])

@@ -1,0 +1,63 @@
+// The card of what is chosen on the map: its facts, and what can be done with it.
+
+import { countText, html, link, nounText, sizeText } from "./api.js";
+import { operatorsOf, titleOf } from "./map_paint.js";
+
+export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
+
+export function kindText(box) {
+  if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
+  return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
+}
+
+/** The groups around a box: what is chosen may be far below their titles. */
+function trailOf(scene, one) {
+  const names = [];
+  for (let frame = one.frame; frame !== scene.root; ) {
+    const around = scene.boxes.find((other) => other.inner === frame);
+    names.unshift(around.title ?? titleOf(around.box));
+    frame = around.frame;
+  }
+  return names.length ? ` in ${names.join(" › ")}` : "";
+}
+
+const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
+const row = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
+
+/** What the card shows of a box on the map; the actions are methods of the map. */
+export function describe(map, one) {
+  const { box } = one;
+  const ends = map.scene.edges.get(one.frame);
+  const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
+  const act = html("p", { class: "group" });
+  if (canOpen(box)) act.append(button(one.inner ? "Close" : box.times ? "Open one" : "Open", () => map.toggle(one), "Enter"));
+  if (box.times && one.inner?.name !== one.name) act.append(button(`Open all ${countText(box.times)}`, () => map.spread(one), "A"));
+  if (one.member !== undefined) act.append(button("‹", () => map.step(one, -1), "["), button("›", () => map.step(one, 1), "]"));
+  if (box.kind === "node") {
+    act.append(link("node", box.path, "Details"));
+    act.append(button(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(one), "P"));
+  }
+  return [
+    html("h2", {}, titleOf(box)),
+    html("p", { class: "note" }, `${kindText(box)}${one.member === undefined ? "" : `, of which ${one.title} is open`}${trailOf(map.scene, one)}`),
+    html("dl", {},
+      ...(box.kind === "node" ? row("name", box.label) : []),
+      ...(box.nodes > 1 ? row("nodes", countText(box.nodes)) : []),
+      ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
+      ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
+      ...(box.type ? row("type", box.type) : []),
+      ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
+      ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
+      ...row("takes", types(ends.filter((edge) => edge.to === one.name))),
+      ...row("gives", types(ends.filter((edge) => edge.from === one.name)))),
+    act,
+  ];
+}
+
+/** What the card says of the path that is lit, or that begins somewhere. */
+export function describePath(map) {
+  const parts = [];
+  if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: choose where it ends.`));
+  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Put out", () => map.light(null))));
+  return parts;
+}
