@@ -239,7 +239,7 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     page.one("#map-card", "of which layers.9 is open")
     page.search_for("layers.9 down_proj", "MatMul")
     page.tells("node MatMul /model/layers.9/mlp/down_proj/MatMul")
-    page.one("#map-card", "in model › layers.9 › mlp")
+    page.one("#map-card", "in model \u203a layers.9 \u203a mlp")
     _, anonymous = page.memory()
     assert anonymous < 120
 
