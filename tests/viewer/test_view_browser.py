@@ -86,6 +86,15 @@ def test_a_reload_goes_on_where_it_was(page):
     page.title("Relu")
 
 
+@pytest.mark.parametrize("address", ["model", "graph=graph", "node=graph.node[5]", "tensor=graph.initializer[4]"])
+def test_what_is_not_there_is_not_shown(page, address):
+    page.driver.execute_script("location.hash = arguments[0]", address)
+    page.one("#details .card")
+    lines = page.one("#details").text.splitlines()
+    assert lines
+    assert not {"null", "undefined", "false"} & set(lines)
+
+
 def test_another_tab_has_no_key(page):
     page.driver.switch_to.new_window("tab")
     page.driver.get(page.address)

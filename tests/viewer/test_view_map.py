@@ -13,6 +13,8 @@ from onnx import TensorProto, helper
 import onnxwire
 from onnxwire.errors import PathError
 from onnxwire.viewer.graph_layout import lay_out
+from onnxwire.viewer.map_columns import MapColumns
+from onnxwire.viewer.map_groups import Groups
 from onnxwire.viewer.queries import Queries
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -204,6 +206,26 @@ def test_what_is_not_there_is_a_path_error(ask):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
         ask(queries)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_parts_end_where_residual_blocks_do_though_all_of_them_take_one_more_value(has_mask):
+    # Without the mask each block's end is an articulation point of the graph; with it next to none is.
+    nodes = [helper.make_node("Mask", ["h0"], ["mask"])] if has_mask else []
+    ends = set()
+    for block in range(60):
+        inner = f"h{block}"
+        for k in range(6 + block % 5):
+            taken = [inner, "mask"] if has_mask and k == 2 else [inner]
+            inner = f"t{block}_{k}"
+            nodes.append(helper.make_node(f"Op{len(nodes)}", taken, [inner]))
+        nodes.append(helper.make_node(f"Op{len(nodes)}", [f"h{block}", inner], [f"h{block + 1}"]))
+        ends.add(len(nodes))
+    _, parts = Groups(MapColumns(onnxwire.ModelProto.FromString(
+        helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString()
+    ))).find("graph")  # fmt: skip
+    assert [part.kind for part in parts] == ["run"] * 6
+    assert {int(part.rows[-1]) + 1 for part in parts} <= ends
 
 
 def test_a_graph_without_nodes_is_empty():

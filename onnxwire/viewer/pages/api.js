@@ -64,6 +64,11 @@ function fill(element, attributes, children) {
 
 /** An HTML element; text of the model goes in as text, never as markup. */
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+/** Put other children into an element; what is null or false is left out. */
+export const replace = (element, ...children) => {
+  element.replaceChildren();
+  return fill(element, {}, children);
+};
 export const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 

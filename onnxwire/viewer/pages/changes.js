@@ -1,6 +1,6 @@
 // The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
 
-import { ask, countText, html, link, nounText, send, sendFile, sizeText } from "./api.js";
+import { ask, countText, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
 import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit.js";
 
 /** Put the bar into the header. */
@@ -137,7 +137,7 @@ export async function showChanges(details, isCurrent) {
     const isMade = session.first + i < session.done;
     return html("li", { class: isMade ? "" : "undone" }, html("span", {}, one.text), isMade ? "" : html("span", { class: "note" }, "  undone"));
   });
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
@@ -170,7 +170,7 @@ function whereTo(path) {
 }
 
 export async function showDifference(details, isCurrent) {
-  details.replaceChildren(html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
+  replace(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
   const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));
   if (!isCurrent()) return;
   if (answer.error) {
@@ -182,7 +182,7 @@ export async function showDifference(details, isCurrent) {
     html("td", { class: "mono", title: row.change }, signs[row.change]),
     html("td", {}, `${row.kind} ${row.name}`, row.part && html("span", { class: "note" }, ` ${row.part}`)),
     html("td", { class: "mono" }, row.old ?? ""), html("td", { class: "mono" }, row.new ?? "")));
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, "Compared with the file"), html("span", { class: "sub" }, answer.is_whole ? nounText(rows.length, "difference") : `the first ${nounText(rows.length, "difference")}`)),
     html("section", { class: "card" }, rows.length
       ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "what"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)

@@ -1,6 +1,6 @@
 // A message as a tree of its fields: types, values, offsets, bytes; of a model too. Children are asked for when opened.
 
-import { ask, countText, html, link } from "./api.js";
+import { ask, countText, html, link, replace } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { adder, change, editable, iconButton, openInline, session, told } from "./edit.js";
 
@@ -12,7 +12,7 @@ export async function showFields(path, details, isCurrent) {
   if (!isCurrent()) return;
   const body = html("div", { class: "tree", role: "tree", "aria-label": "Fields" });
   const bytes = html("div");
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, crumbs(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of what still stands in the file") : ""),
     goTo(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),

@@ -1,6 +1,6 @@
 // A node: the graph around it, its inputs and outputs, its attributes.
 
-import { ask, countText, familyOf, html, link, nameParts, nounText, svg } from "./api.js";
+import { ask, countText, familyOf, html, link, nameParts, nounText, replace, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit.js";
 import { fieldsButton } from "./fields.js";
@@ -12,7 +12,7 @@ export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
   const picture = html("div", { class: "drawing" });
-  const steps = html("div", { class: "group", role: "group", "aria-label": "FarReads from the node" });
+  const steps = html("div", { class: "group", role: "group", "aria-label": "Steps from the node" });
   const set = async (count) => {
     hops = count;
     picture.replaceChildren(draw(await ask("around", { path, hops })));
@@ -27,7 +27,7 @@ export async function showNode(path, details, isCurrent) {
     );
   paintSteps();
   picture.append(draw(drawing));
-  details.replaceChildren(
+  replace(details,
     html(
       "div",
       { class: "head" },

@@ -1,6 +1,6 @@
 // The model as a whole, or one of its graphs.
 
-import { ask, countText, familyOf, html, link, nounText, shapeText, sizeText } from "./api.js";
+import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { adder, editable, metadataAdder, problemsCard, session } from "./edit.js";
 import { fieldsButton } from "./fields.js";
@@ -21,7 +21,7 @@ export async function showOverview(details, isCurrent) {
     ["doc", summary.doc_string || session.is_editable ? field("doc", summary.doc_string, "doc_string") : ""],
     ...summary.metadata_props.map((entry, i) => [entry.key, editable(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
   ].filter(([, value]) => value);
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, summary.file.split(/[\\/]/).pop()), html("span", { class: "actions" }, fieldsButton(""))),
     problemsCard(""),
     html("div", { class: "pair" },
@@ -73,7 +73,7 @@ function largest(rows) {
 
 /** A graph or function that was chosen in the outline. */
 export async function showGraph(row, details) {
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),
     problemsCard(row.path),
     html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "tensors"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),

@@ -1,6 +1,6 @@
 // A tensor: what it is, how its values are spread, a picture of a slice of it, its bytes.
 
-import { ask, countText, html, link, nounText, numberText, shapeText, sizeText, svg } from "./api.js";
+import { ask, countText, html, link, nounText, numberText, replace, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { dropCard } from "./changes.js";
 import { editable, problemsCard, session } from "./edit.js";
@@ -15,7 +15,7 @@ export async function showTensor(path, details, isCurrent) {
   const spread = html("section", { class: "card", id: "histogram", "aria-label": "Histogram" });
   const picture = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
   const hasValues = tensor.data_type !== "STRING";
-  details.replaceChildren(
+  replace(details,
     html("div", { class: "head" }, html("h1", {}, renamable(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
     problemsCard(path),
     facts(tensor),
