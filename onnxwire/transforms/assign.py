@@ -30,6 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+
 TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
 """The int32 fields that hold a number of TensorProto.DataType."""
 VALUES = {
@@ -267,6 +269,25 @@ def _mapped(path: str) -> memoryview:
         raise SourceError.from_os_error(error, path) from None
 
 
+def read_npy(path: str) -> np.ndarray[Any, Any]:
+    """The array of an .npy file, mapped. Raises SourceError, and EditError for another file."""
+    import numpy as np
+
+    try:
+        with np.errstate(over="ignore"):  # of sizes that no file has
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise SourceError.from_os_error(error, path) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile's, tokenize's and what else numpy lets pass
+        raise EditError(f"{path} is no .npy file: {error}") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise EditError(f"{path} holds several arrays; save the one as .npy")
+    return array
+
+
 def _set_tensor(found: Found, text: str) -> None:
     """Set a tensor to what is in an .npy file, or some of its elements to a number."""
     import numpy as np
@@ -276,15 +297,7 @@ def _set_tensor(found: Found, text: str) -> None:
 
     tensor: TensorProto = found.value
     if found.index is None:
-        path = text[1:]
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except OSError as error:
-            raise SourceError.from_os_error(error, path) from None
-        except ValueError as error:
-            raise EditError(f"{path} is no .npy file: {error}") from None
-        if not isinstance(array, np.ndarray):
-            raise EditError(f"{path} holds several arrays; save the one as .npy")
+        array = read_npy(text[1:])
     else:
         array = tensor.numpy(writable=True)
         value: Any = text if array.dtype == object else _number(text, _element_of(array), "is not a number")

@@ -12,7 +12,15 @@ from onnxwire.analysis.scopes import defined_names
 from onnxwire.bridges.safetensors import from_safetensors, take_tensor
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError
-from onnxwire.messages import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxwire.messages import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 from onnxwire.tensor.dtypes import BY_NAME
 from onnxwire.transforms.assign import add_element, remove, set_value
 from onnxwire.transforms.bypass import bypass
@@ -101,6 +109,8 @@ def rename_value(path: str, name: str, new: str) -> Change:
 
     def run(model: ModelProto) -> str:
         scope = path
+        if not isinstance(resolve(model, scope).value, GraphProto | FunctionProto):
+            raise EditError(f"{path or 'the model'} is neither a graph nor a function")
         # A graph in an attribute sees the values of those around it.
         while name not in defined_names(resolve(model, scope).value) and ".attribute[" in scope:
             scope = scope.rpartition(".attribute[")[0].rpartition(".node[")[0]

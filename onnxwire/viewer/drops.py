@@ -14,6 +14,7 @@ from typing import Any
 
 from onnxwire.bridges.safetensors import list_tensors
 from onnxwire.errors import EditError, Error
+from onnxwire.transforms.assign import read_npy
 
 LARGEST = 1 << 36
 """Bytes of one dropped file."""
@@ -112,10 +113,12 @@ class Drops:
                     }
                     drop.tensors.update(shown)
                 else:
-                    _look_at_npy(path)
-        except BaseException:
+                    read_npy(path)
+        except BaseException as error:
             if os.path.exists(path):
                 os.unlink(path)
+            if isinstance(error, OSError):
+                raise EditError(f"{name} could not be kept: {error.strerror or error}") from None
             raise
         self._drops[id] = drop
         return drop
@@ -132,12 +135,3 @@ class Drops:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-
-
-def _look_at_npy(path: str) -> None:
-    import numpy as np
-
-    try:
-        np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise EditError(f"{path} is no .npy file: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
@@ -180,10 +181,21 @@ def test_a_dropped_file_is_copied_though_it_is_kept_below_the_model(edits, tmp_p
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), np.ones(3))
 
 
+def npy(header):
+    """A file that begins as numpy's do, with whatever a header."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
         ("x.npy", b"no array", "no .npy file"),
+        ("x.npy", b"", "no .npy file"),
+        ("x.npy", b"PK\3\4 and no archive", "no .npy file"),
+        ("x.npy", b"PK\5\6" + bytes(18), "several arrays"),
+        ("x.npy", npy("{'descr': '<f4', 'shape': (1,)"), "no .npy file"),
+        ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 70,)})), "no .npy file"),
+        ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 32, 1 << 32)})), "no .npy file"),
         ("x.safetensors", b"\xff" * 8, "header"),
         ("x.pt", b"", "neither"),
         ("../../x", b"", "neither"),
@@ -201,6 +213,14 @@ def test_a_file_that_does_not_arrive_whole_is_refused(edits):
         edits.drops.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="not taken"):
         edits.drops.add("x.npy", 1 << 60, lambda count: b"")
+
+
+def test_a_disk_that_is_full_meanwhile_is_told(edits):
+    def read(count):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EditError, match=r"x\.npy could not be kept: No space left"):
+        edits.drops.add("x.npy", 100, read)
 
 
 def test_marked_nodes_become_a_model(edits, tmp_path):
@@ -226,6 +246,9 @@ def test_a_change_that_fails_changes_nothing(edits):
         ("set", {"path": "", "value": "x"}),
         ("rename_value", {"path": "graph", "name": "image", "new": "relu"}),
         ("rename_value", {"path": "graph", "name": "nothing", "new": "x"}),
+        ("rename_value", {"path": "graph.node[2]", "name": "image", "new": "x"}),
+        ("rename_value", {"path": "graph.node[2].name", "name": "image", "new": "x"}),
+        ("rename_value", {"path": "", "name": "image", "new": "x"}),
         ("rename_node", {"path": "graph.node[4]", "name": "node_conv2d"}),
         ("add_attribute", {"path": "graph.node[2]", "name": "pads", "type": "INT", "value": "1"}),
         ("add_attribute", {"path": "graph.node[2]", "name": "x", "type": "INT", "value": "1.5"}),
