@@ -217,6 +217,25 @@ def test_rows_are_those_of_the_messages(table, strings):
     same(without(rows_of(data, table, strings=strings), "offset", "size"), wanted)
 
 
+def test_rows_of_a_long_graph_are_those_of_the_messages():
+    """Columns of a megabyte: full ones, ones that get a value late, and lists that are longer than expected."""
+    count = 70_000
+    nodes = [
+        span(3, b"a name that is not short %d" % index)
+        + span(4, b"Add")
+        + b"".join(span(1, b"a value that is not short %d" % (index - back)) for back in range(index % 5))
+        + (span(6, b"early") if index == 300 else b"")
+        + (span(7, b"late") if index == count - 1 else b"")
+        for index in range(count)
+    ]
+    data = span(7, b"".join(span(1, node) for node in nodes))
+    found = rows_of(data, "nodes")
+    same(without(found, "offset", "size"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
+    table = pa.table(onnxwire.to_arrow(data, "nodes"))
+    table.validate(full=True)
+    same(table.to_pylist(), found)
+
+
 @given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
 def test_rows_of_any_sound_graph_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
