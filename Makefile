@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize docs site dist release clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize sanitize-threads docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -92,6 +92,11 @@ dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on pro
 sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
+
+sanitize-threads: $(VENV)/tested  ## readers beside editors on a build with ThreadSanitizer, and for SECONDS=600 at random
+	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
+	    tests/engine tests/test_varint.py
+	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
 docs: $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -24,11 +24,13 @@ if sys.platform == "win32":
     compile_args, link_args = ["/O2"], []
 if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
-if os.environ.get("ONNXWIRE_SANITIZE"):
-    compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1"]
+sanitized = os.environ.get("ONNXWIRE_SANITIZE")
+if sanitized:
+    sanitizers = "-fsanitize=thread" if sanitized == "thread" else "-fsanitize=address,undefined"
+    compile_args += [sanitizers, "-fno-sanitize-recover=undefined", "-g", "-O1"]
     compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs go the long ways too
-    link_args += ["-fsanitize=address,undefined"]
-    if os.environ["ONNXWIRE_SANITIZE"] == "coverage":  # for libFuzzer, by clang
+    link_args += [sanitizers]
+    if sanitized == "coverage":  # for libFuzzer, by clang
         compile_args += ["-fsanitize=fuzzer-no-link"]
 if os.environ.get("ONNXWIRE_TRACE"):  # so that sys.settrace sees each line
     compile_args += ["-O1", "-DCYTHON_TRACE_NOGIL=1", "-DCYTHON_USE_SYS_MONITORING=0"]

@@ -48,7 +48,7 @@ SECONDS = 20  # that a program may take
 MEMORY = 6 << 30
 ROUNDS = 20  # that an editor makes while it is read
 OWN = (onnxwire.Error, Planned, StopIteration, Skipped)
-IS_SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+IS_SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
 
 
 class Finding(Exception):
@@ -260,7 +260,7 @@ class Outcome:
     def cause(self) -> str:
         """The report of the sanitizer or the interpreter in one line."""
         found = re.search(
-            r"ERROR: AddressSanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
+            r"(?:Address|Thread)Sanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
         )
         frame = re.search(r"#\d+ \S+ in (__pyx\w+)", self.errors)
         return " ".join([*(part for part in (found.groups() if found else ()) if part), frame[1] if frame else ""])

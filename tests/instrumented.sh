@@ -3,6 +3,7 @@
 # interpreter's name: `instrumented.sh KIND PYTHON ARGUMENTS`. The kinds:
 #   sanitize   ASan and UBSan, by gcc, with small limits (`onnxwire/engine/thresholds.h`)
 #   coverage   the same by clang, and counters of edges for libFuzzer (the package atheris)
+#   threads    ThreadSanitizer, by gcc, with small limits
 #   trace      each line is reported to sys.settrace
 # Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
 # is without them. Their reports go where pytest does not catch them.
@@ -23,6 +24,10 @@ sanitize)
     export ONNXWIRE_SANITIZE=1
     preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
     ;;
+threads)
+    export ONNXWIRE_SANITIZE=thread
+    preload=$(gcc -print-file-name=libtsan.so)
+    ;;
 coverage)
     export ONNXWIRE_SANITIZE=coverage CC="${CLANG:-clang}"
     preload=$("$python" -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so
@@ -34,5 +39,6 @@ esac
 "$python" setup.py -q build_ext --inplace
 # Python's own allocator hides overruns inside its arenas.
 LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=1 \
-    UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=$target${PYTHONPATH:+:$PYTHONPATH} \
+    UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \
+    PYTHONMALLOC=malloc PYTHONPATH=$target${PYTHONPATH:+:$PYTHONPATH} \
     exec "$python" "$@"

@@ -1,0 +1,162 @@
+"""Many threads read a model while one edits it: each reads values that were there, and the edits come out whole."""
+
+import sys
+import threading
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxwire
+
+N_READERS = 4
+STEPS = 400
+NUMBERS = 20_000  # so many that they are decoded while other threads run
+
+
+def encoded_model() -> bytes:
+    graph = onnx.GraphProto(name="main")
+    for i in range(60):
+        node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])
+        node.attribute.add(name="kernel_shape", type=7, ints=[3, 3])
+        node.attribute.add(name="body", type=5).g.node.add(name=f"node {i}", op_type="Relu", input=[f"x {i}"])
+        graph.initializer.add(name=f"w {i}", data_type=7, dims=[NUMBERS], int64_data=range(NUMBERS if i < 3 else 5))
+    return onnx.ModelProto(ir_version=13, graph=graph, producer_name="node 0").SerializeToString()
+
+
+DATA = encoded_model()
+
+
+def change(model, step: int, chance: Random) -> None:
+    """Make one edit, by what both runtimes have."""
+    nodes = model.graph.node
+    node = chance.choice(nodes)
+    tensor = model.graph.initializer[chance.randrange(3)]
+    match chance.randrange(14):
+        case 0:
+            node.name = f"node {step}"
+        case 1:
+            node.input.append(f"x {step}")
+        case 2:
+            node.input[:] = [f"w {step}"] * chance.randrange(4)
+        case 3:
+            nodes.add(name=f"node {step}", op_type="Conv").attribute.add(name="body").g.name = "main"
+        case 4:
+            del nodes[len(nodes) // 2]
+        case 5:
+            node.CopyFrom(type(node)(name=f"node {step}", op_type="Relu", output=["y 1"]))
+        case 6:
+            node.ClearField("attribute")
+        case 7:
+            node.MergeFrom(nodes[0])
+        case 8:
+            nodes.insert(0, nodes[-1])
+        case 9:
+            nodes.reverse()
+        case 10:
+            tensor.int64_data.append(7)
+        case 11:
+            tensor.int64_data[:] = range(NUMBERS)
+        case 12:
+            tensor.CopyFrom(model.graph.initializer[2])
+        case 13:
+            tensor.ParseFromString(tensor.SerializeToString())
+
+
+def change_often(model, seed: int) -> None:
+    chance = Random(seed)
+    for step in range(STEPS):
+        change(model, step, chance)
+
+
+def is_name(name: str) -> bool:
+    kind, _, number = name.partition(" ")
+    return name == "" or (kind in ("node", "x", "w", "y") and number.isdigit())
+
+
+def read_fields(model) -> bool:
+    names = []
+    for node in model.graph.node:
+        names += [node.name, *node.input, *node.output]
+        for attribute in node.attribute:
+            names += [inner.name for inner in attribute.g.node]
+            if not set(attribute.ints) <= {3}:
+                return False
+    return all(map(is_name, names))
+
+
+def read_held(model) -> bool:
+    """Through views and sequences that others have, too."""
+    nodes = list(model.graph.node)
+    inputs = [node.input for node in nodes]
+    return all(is_name(node.name) and node.op_type in ("Conv", "Relu", "") for node in reversed(nodes)) and all(
+        is_name(name) for names in inputs for name in names
+    )
+
+
+def read_numbers(model) -> bool:
+    for tensor in model.graph.initializer[:3]:
+        array = np.asarray(tensor.int64_data)
+        if len(array) and array[-1] not in (NUMBERS - 1, 7):
+            return False
+        if len(tensor.int64_data) > 2 and tensor.int64_data[1] != 1:
+            return False
+    return True
+
+
+def read_encoding(model) -> bool:
+    return read_fields(onnxwire.ModelProto.FromString(model.SerializeToString()))
+
+
+def read_whole(model) -> bool:
+    copy = onnxwire.ModelProto()
+    copy.CopyFrom(model)
+    return isinstance(copy == model, bool) and str(model).startswith("ir_version: 13\n")
+
+
+READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
+
+
+def test_the_gil_is_on():
+    """It guards the engine, so no module tells a Python that can do without (free-threaded builds) to leave it off."""
+    assert getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_readers_beside_an_editor_read_what_was_there_and_do_not_disturb_it(seed):
+    model = onnxwire.load(DATA)
+    is_over = threading.Event()
+    failures: list[object] = []
+    counts = dict.fromkeys(READS, 0)
+
+    def work(first: int) -> None:
+        try:
+            while not is_over.is_set():
+                for read in READS[first:] + READS[:first]:
+                    try:
+                        if not read(model):
+                            failures.append(read)
+                        counts[read] += 1
+                    except onnxwire.errors.ChangedError:
+                        pass  # elements came or went while it read
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    readers = [threading.Thread(target=work, args=(i,)) for i in range(N_READERS)]
+    try:
+        for reader in readers:
+            reader.start()
+        change_often(model, seed)
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+        sys.setswitchinterval(interval)
+    assert failures == []
+    assert all(counts.values())
+    official = onnx.ModelProto.FromString(DATA)
+    change_often(official, seed)
+    assert onnx.ModelProto.FromString(model.SerializeToString()) == official
