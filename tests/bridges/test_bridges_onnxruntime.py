@@ -324,7 +324,7 @@ def test_what_is_not_a_model_is_refused():
 
 
 def test_what_protobuf_can_not_read_is_refused(monkeypatch):
-    monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)
+    monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # it is 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
         onnxwire.inference_session(HOLDERS["Constant"])
     onnxwire.inference_session(HOLDERS["initializer"])

@@ -229,6 +229,11 @@ def test_what_names_nothing_is_refused(tmp_path):
 # --- engines
 
 
+def divide(monkeypatch, models):
+    """Make a task of so many models, as 64, the usual number, are more than the folder has."""
+    monkeypatch.setattr(module, "_MANY", models)
+
+
 @pytest.fixture
 def reference(zoo, tmp_path):
     catalog.build([zoo], tmp_path / "reference", hash=True, check=True, workers=1)
@@ -237,7 +242,7 @@ def reference(zoo, tmp_path):
 
 @pytest.mark.parametrize("many", [2, 64])
 def test_any_number_of_processes_gives_the_same_files(zoo, tmp_path, reference, monkeypatch, many):
-    monkeypatch.setattr(module, "_MANY", many)
+    divide(monkeypatch, many)
     catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2)
     assert everything(tmp_path / "out") == reference
     names = {p.relative_to(tmp_path / "reference") for p in (tmp_path / "reference").rglob("*.parquet")}
@@ -245,7 +250,7 @@ def test_any_number_of_processes_gives_the_same_files(zoo, tmp_path, reference, 
 
 
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(zoo, tmp_path, reference, monkeypatch):
-    monkeypatch.setattr(module, "_MANY", 1)
+    divide(monkeypatch, 1)
     killed = []
 
     def kill_one(done, total):
@@ -272,7 +277,7 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
 def test_a_worker_that_ends_in_the_middle_is_made_up_for(zoo, tmp_path, monkeypatch):
     onnx.save(simple_model(1), zoo / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)
-    monkeypatch.setattr(module, "_MANY", 2)
+    divide(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert (zoo / "fragile.died").exists()
     assert (summary.read, summary.failures) == (11, {})
@@ -284,7 +289,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
         "import os, sys\n"
         "from onnxwire.catalog import build\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
-        "module._MANY, module._GROUP = 2, 2\n"
+        "module._MANY, module._GROUP = 2, 2\n"  # the folder has fewer models than the usual task or group
         "def stop(done, total):\n"
         "    if done > total / 2: os._exit(9)\n"
         "if __name__ == '__main__':\n"
@@ -303,7 +308,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
 
 def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(module, "_MANY", 1)
+    divide(monkeypatch, 1)
     killed = []
 
     def kill_one(done, total):
@@ -328,7 +333,7 @@ def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     (zoo / "below" / "m3.onnx").rename(zoo / "below" / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)
-    monkeypatch.setattr(module, "_MANY", 2)
+    divide(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", engine="ray", hash=True, check=True)
     assert (zoo / "below" / "fragile.died").exists()
     (zoo / "below" / "fragile.onnx").rename(zoo / "below" / "m3.onnx")

@@ -233,7 +233,7 @@ def test_a_terminal_is_given_no_binary_file(folder):
 
 
 def test_a_model_too_large_for_others_is_warned_of_in_one_line(folder, monkeypatch, capsys):
-    monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)
+    monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)  # it is 2 GiB
     monkeypatch.chdir(folder)
     assert main(["pack", "m.onnx", "-o", "out.onnx"]) == 0
     out, text = capsys.readouterr()

@@ -32,6 +32,7 @@ from onnxwire.io.atomic_file import AtomicFile
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY = 65534
+NAMELESS = getattr(os, "O_TMPFILE", -1)  # flags of a file without a name
 MIB = 1 << 20
 SHM = Path("/dev/shm")
 
@@ -80,10 +81,21 @@ def public() -> Iterator[Path]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of making the new file, where the system has both."""
     if request.param == "named":
-        monkeypatch.setattr(AtomicFile, "_open_nameless", refuse(errno.EOPNOTSUPP))
+        open_nameless(monkeypatch, refuse(errno.EOPNOTSUPP))
     elif sys.platform != "linux":
         pytest.skip("needs Linux")
     return str(request.param)
+
+
+def open_nameless(monkeypatch: pytest.MonkeyPatch, act: Callable[..., int]) -> None:
+    """Do this instead where the system is asked for a file without a name."""
+    system_open = os.open
+
+    def opened(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        is_nameless = flags & NAMELESS == NAMELESS
+        return (act if is_nameless else system_open)(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", opened)
 
 
 def refuse(code: int) -> Callable[..., Any]:
@@ -400,10 +412,8 @@ def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old: Path) -> None:
 
 @linux
 def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(self: AtomicFile, folder: str, mode: int) -> None:
-        self._descriptor = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is nobody's: EIO
-
-    monkeypatch.setattr(AtomicFile, "_open_nameless", failing)
+    memory = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is nobody's: EIO
+    open_nameless(monkeypatch, lambda *arguments, **options: memory)
     with pytest.raises(SaveError, match=r"Input/output error; the disk fails.*; the old file is as it was") as caught:
         save(old, b"new")
     assert caught.value.errno == errno.EIO

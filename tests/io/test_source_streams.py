@@ -33,7 +33,7 @@ def test_a_device_without_end_is_read_up_to_a_bound(mmap):
 
 @pytest.mark.parametrize("way", ["path", "file"])
 def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(source, "PIPE_LIMIT", 1 << 21)
+    monkeypatch.setattr(source, "PIPE_LIMIT", 1 << 21)  # it is 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:

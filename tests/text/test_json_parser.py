@@ -435,7 +435,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
     for module in (window, json_reader):
-        monkeypatch.setattr(module, "CHUNK", 10_000)
+        monkeypatch.setattr(module, "CHUNK", 10_000)  # so that what is kept of more would be seen
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

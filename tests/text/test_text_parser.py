@@ -577,7 +577,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(window, "CHUNK", 10_000)
+    monkeypatch.setattr(window, "CHUNK", 10_000)  # so that what is kept of more would be seen
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000
