@@ -46,7 +46,7 @@ def prepare_onnx_ir() -> None:
 
 
 def outline(model: Any) -> list[Any]:
-    """What a function made of a model: its operator sets, and how many nodes and types it has."""
+    """The model that a function made: its operator sets, and how many nodes and types it has."""
     graph = model.graph
     return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
 

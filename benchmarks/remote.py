@@ -14,7 +14,7 @@ from benchmarks import list_initializers, weights
 from benchmarks.row import Row
 
 PATH = list_initializers.PATH
-PIECE = 1 << 23
+CHUNK = 1 << 23
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ def official() -> Callable[[], object]:
         with tempfile.TemporaryDirectory(dir=PATH.parent) as folder:
             copy = Path(folder) / PATH.name
             with urllib.request.urlopen(address) as answer, copy.open("wb") as file:
-                shutil.copyfileobj(answer, file, PIECE)
+                shutil.copyfileobj(answer, file, CHUNK)
             return listed(onnx.load(str(copy)))
 
     return operation
@@ -127,9 +127,9 @@ def get_ranges() -> Callable[[], object]:
     with onnxwire.load(f"{address}/{PATH.name}") as model:
         found = [info for info in onnxwire.tensors(model) if info.path.startswith("graph.initializer")]
         spans = [(info.offset, info.nbytes) for info in found if info.offset is not None]
-    starts = [start for offset, size in spans for start in range(offset, offset + size, PIECE)]
+    starts = [start for offset, size in spans for start in range(offset, offset + size, CHUNK)]
     ends = [
-        min(start + PIECE, offset + size) for offset, size in spans for start in range(offset, offset + size, PIECE)
+        min(start + CHUNK, offset + size) for offset, size in spans for start in range(offset, offset + size, CHUNK)
     ]
 
     def operation() -> object:

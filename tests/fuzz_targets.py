@@ -1,4 +1,4 @@
-"""What coverage-guided fuzzing runs on bytes of its own making: one function a target, which raises where we are wrong.
+"""The targets of coverage-guided fuzzing: one function each, which takes any bytes and raises where we are wrong.
 
 `tests/corpus/TARGET/` holds the inputs that reached something new, `test_corpus.py` runs each of them, and the loop
 that finds more is `fuzz_coverage.py`.
@@ -41,7 +41,7 @@ def decode(data: bytes) -> None:
 
 
 def encode(data: bytes) -> None:
-    """What was read is written: unchanged as it stands, else as officially, and copies are equal to it."""
+    """A message that was read is written: unchanged as it stands, else as officially, and copies are equal to it."""
     ours, official = chosen(data)
     try:
         message = ours.FromString(data[1:])
@@ -298,7 +298,7 @@ def run(name: str, data: bytes) -> None:
 
 
 def seeds(name: str) -> list[bytes]:
-    """What a target begins with beside its corpus: bundled models, or the forms that they have."""
+    """The inputs that a target begins with beside its corpus: bundled models, or the forms that they have."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "simple"
     models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
     index = bytes([TYPES.index("onnx.ModelProto")])

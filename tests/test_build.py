@@ -1,4 +1,4 @@
-"""What a build from source says where it can't be made."""
+"""The errors of a build from source that can't be made."""
 
 import os
 import shutil

@@ -16,7 +16,7 @@ def operator_of(node: NodeProto) -> str:
 
 
 def describe_call(node: NodeProto) -> str:
-    """What a node does, in one line: Add(x, y) -> z."""
+    """The call that a node makes, in one line: Add(x, y) -> z."""
     return f"{operator_of(node)}({', '.join(node.input)}) -> {', '.join(node.output)}"
 
 

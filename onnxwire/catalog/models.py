@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
-    """What a model was when it was read, and what was done; the journal has it as a list.
+    """The state of a model when it was read, and what was done; the journal has it as a list.
 
     size, mark: of its file, as of FileState. hashed, checked: whether payloads were hashed and the rules run.
     files: the states of its external files by their locations, None of one that is missing.

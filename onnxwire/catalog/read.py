@@ -46,7 +46,7 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
     return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
 
 
-_PIECE = 1 << 22  # bytes of a payload that are read and hashed at a time
+_CHUNK = 1 << 22  # bytes of a payload that are read and hashed at a time
 _ROWS = 4096  # of a table that are Python objects at a time
 _AT_ONCE = 8  # models on servers that are read at once, most of the time of which is waiting
 
@@ -65,7 +65,7 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
 
 
 class Result(namedtuple("Result", ("tables", "files"))):
-    """What was read of some models: tables with a row at least, and the states of external files by model.
+    """The result of reading some models: tables with a row at least, and the states of external files by model.
 
     The states, by location, are as of `file_states`, and from before the models were read.
     """
@@ -229,11 +229,11 @@ def _hash(tensor: Any) -> str | None:
                 digest.update(chunk)
             return str(digest.hexdigest())
         # Read rather than mapped: what is cut meanwhile is an error then, not the end of the process.
-        buffer = memoryview(bytearray(min(size, _PIECE)))
-        for first in range(0, size, _PIECE):
-            piece = buffer[: size - first]
-            file.read_into(start + first, piece)
-            digest.update(piece)
+        buffer = memoryview(bytearray(min(size, _CHUNK)))
+        for first in range(0, size, _CHUNK):
+            chunk = buffer[: size - first]
+            file.read_into(start + first, chunk)
+            digest.update(chunk)
         return str(digest.hexdigest())
     except SourceError as error:
         if tensor._document.memory is not None and not isinstance(error, FileNotFoundError):

@@ -47,7 +47,7 @@ _UNKNOWN = np.dtype(
 
 
 class Found:
-    """Places where a rule is broken, and what is said of each; a rule yields these.
+    """Rows that break a rule, and what is said of each; a rule yields these.
 
     table: the sheet or list; rows: which rows of it; template, columns: the message is the template, filled with what
     each column says of the row. A column is indexed by row number: an array, a dict, a `Texts`, or a function of it.

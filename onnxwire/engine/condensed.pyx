@@ -25,7 +25,7 @@ cdef class Condensed:
 
 
 cdef Condensed condense(Overlay overlay):
-    """What an overlay has, with the same values; None where it has more than bytes and values of fields."""
+    """The condensed form of an overlay, of the same values; None where it has more than bytes and values of fields."""
     cdef size_t head = (<size_t>(<PyTypeObject*>Condensed).tp_basicsize + 7) & ~<size_t>7
     cdef uint32_t n = 0
     cdef uint32_t i

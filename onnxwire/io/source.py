@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PIPE_LIMIT = 1 << 31  # bytes that are read of a pipe or socket, which are held in memory
 DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 
 
 def open_document(
@@ -116,8 +116,8 @@ def _read_stream(read: Callable[[int], bytes], name: str, mode: int) -> bytearra
     """Read a pipe, socket or device to its end, which may never come."""
     limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
     data = bytearray()
-    while piece := read(_PIECE):
-        data += piece
+    while chunk := read(_CHUNK):
+        data += chunk
         if len(data) > limit:
             what = "pipe" if limit == PIPE_LIMIT else "device"
             reason = f"a {what} is read up to {limit:,} bytes, and this one has more; write them to a file first"

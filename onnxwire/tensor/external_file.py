@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.partial import PartialMemory
 
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 
 _WINDOWS = sys.platform == "win32"
 
@@ -120,9 +120,9 @@ class ExternalFile:
         from hashlib import sha1
 
         digest = sha1(usedforsecurity=False)
-        piece = memoryview(bytearray(min(_PIECE, self.size)))
-        for offset in range(0, self.size, _PIECE):
-            part = piece[: self.size - offset]
+        chunk = memoryview(bytearray(min(_CHUNK, self.size)))
+        for offset in range(0, self.size, _CHUNK):
+            part = chunk[: self.size - offset]
             self.read_into(offset, part)
             digest.update(part)
         return digest.hexdigest()
@@ -191,6 +191,6 @@ else:
     def _read_at(descriptor: int, out: memoryview, offset: int) -> int:
         with _POSITION:
             os.lseek(descriptor, offset, os.SEEK_SET)
-            data = os.read(descriptor, min(len(out), _PIECE))
+            data = os.read(descriptor, min(len(out), _CHUNK))
         out[: len(data)] = data
         return len(data)

@@ -52,7 +52,7 @@ class Drop:
             raise EditError(str(error).replace(self.path, self.name)) from None
 
     def describe(self) -> dict[str, Any]:
-        """What the page is told: id, name, form, and the first thousand tensors."""
+        """The row that the page is told: id, name, form, and the first thousand tensors."""
         names = list(self.tensors)[:_LISTED]
         return {
             "id": self.id,

@@ -315,7 +315,7 @@ def _copy(message: Message) -> Message:
 
 
 def _with_warnings(call: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """What a call returns, and what it warned of."""
+    """The result of a call, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call()
@@ -331,6 +331,6 @@ class _Tally:
 
 
 def _key(problem: Problem) -> str:
-    """What a problem is, wherever the elements before it moved it, and whatever numbers are told of it."""
+    """The identity of a problem, wherever elements before it moved it, and whatever numbers are told of it."""
     text = re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
     return re.sub(r"(?<![\w.'/])\d[\d,]*(?![\w'/])", "0", text)

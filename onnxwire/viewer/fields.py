@@ -209,7 +209,7 @@ def _label_of(field: FieldDescriptor) -> str:
 
 
 def _named(message: Message) -> str:
-    """What tells a message from others: its texts, or else its first numbers."""
+    """The values that tell a message from others: its texts, or else its first numbers."""
     singular = [field for field in message.DESCRIPTOR.fields if not field.is_repeated and field.message_type is None]
     there = [field for field in singular if field.type != field.TYPE_BYTES and message.HasField(field.name)]
     texts = [field for field in there if field.type == field.TYPE_STRING and field.name != "doc_string"]

@@ -221,7 +221,7 @@ class Groups:
         ]
 
     def _label(self, row: int, first: int, last: int) -> str:
-        """What a block is called: by the scopes that it begins and ends with, or by its first operator."""
+        """The name of a block: by the scopes that it begins and ends with, or by its first operator."""
         labels = self.columns.scopes.label
         if first < 0:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
@@ -250,7 +250,7 @@ class Groups:
         return rank[inverse.reshape(-1)], first[by_first], np.where(found < 0, -1, found)
 
     def _signatures(self, rows: Array, item: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """What each item is by its operators, wiring and shapes, as a hash; and how many values cross before each.
+        """Hashes of the operators, wiring and shapes of each item; and how many values cross before each.
 
         The types of weights count, and of what leads from a node of an item to another; what comes from outside or goes
         there often has none at the first and last of several layers. Nodes are compared in the order of the graph.

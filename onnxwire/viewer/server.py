@@ -109,7 +109,7 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
     "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
 }
-"""What may be sent with POST, as JSON: the arguments and their types. A file is sent to `drop` as it is."""
+"""The questions that may be sent with POST, as JSON: arguments and their types. A file is sent to `drop` as it is."""
 
 
 class Server(ThreadingHTTPServer):
@@ -148,7 +148,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def queries(self) -> FieldQueries:
-        """What answers questions about the present state."""
+        """The object that answers questions about the present state."""
         if self.edits is not None and self.edits.message is not self._queries.message:
             # Two threads may make two, which is no harm.
             self._queries = type(self._queries)(self.edits.message)
@@ -236,7 +236,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(lambda: self._act(edits, name, body))
 
     def _action(self) -> str:
-        """What is to be done, the last part of the address."""
+        """The name of the question, the last part of the address."""
         return self.path.partition("?")[0].removeprefix("/api/")
 
     def _refusal_of_sent(self) -> tuple[HTTPStatus, str] | None:

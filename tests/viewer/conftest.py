@@ -1,4 +1,4 @@
-"""What several tests of the page begin with."""
+"""Fixtures of the tests of the page."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `onnxwire view --edit` does to a message, by plain calls: the same as the functions that everybody has."""
+"""The changes that `onnxwire view --edit` makes to a message, by plain calls: as by the functions of everybody."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.cache import RangeCache
     from onnxwire.io.remote.stores import Reader
 
-PIECE = 1 << 23  # bytes of one request: fewer, and requests cost more than bytes; more, and a retry costs much
+CHUNK = 1 << 23  # bytes of one request: fewer, and requests cost more than bytes; more, and a retry costs much
 AT_ONCE = 16  # requests that are under way at once
 NEAR = 1 << 15  # bytes between two ranges that are read along, which takes no longer than another request
 FIRST = 1 << 16  # bytes that are read to open a file
@@ -156,7 +156,7 @@ class RemoteFile:
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
         """Bytes of the file one chunk after another, some of them read ahead, none of them kept."""
-        step = PIECE * 4
+        step = CHUNK * 4
         for first in range(start, end, step):
             chunk = memoryview(bytearray(min(step, end - first)))
             self.read_into(first, chunk)
@@ -186,7 +186,7 @@ class RemoteFile:
     async def _read_all(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
         """Read pieces, some at once; the first error ends all."""
         # Of short ranges, such as guesses, all at once.
-        is_short = sum(end - start for start, end in pieces) <= PIECE
+        is_short = sum(end - start for start, end in pieces) <= CHUNK
         waiting = iter(pieces)
 
         async def work() -> None:
@@ -249,4 +249,4 @@ def _joined(ranges: list[Range]) -> list[Range]:
 
 
 def _pieces(ranges: list[Range]) -> list[Range]:
-    return [(first, min(first + PIECE, end)) for start, end in ranges for first in range(start, end, PIECE)]
+    return [(first, min(first + CHUNK, end)) for start, end in ranges for first in range(start, end, CHUNK)]
