@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxwire.checker._facts import Facts as Columns
 from onnxwire.checker.operators import operators as standard_operators
+from onnxwire.messages import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Rows = NDArray[Any]
 
-LATEST_IR_VERSION = 14
+LATEST_IR_VERSION = max(Version.values())
 EMPTY = 0  # the id of the empty string, which an absent one has too
 
 # Flags of a row.

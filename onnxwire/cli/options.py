@@ -80,6 +80,13 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
 
 
+def add_external_root(parser: argparse.ArgumentParser) -> None:
+    """Add --external-root."""
+    parser.add_argument(
+        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
+    )
+
+
 def refuse_terminal(output: str | None) -> None:
     """Raise SaveError where a binary file would be written to a terminal."""
     if output == "-" and sys.stdout.isatty():

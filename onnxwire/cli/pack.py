@@ -9,7 +9,7 @@ import sys
 from typing import IO, Any
 
 from onnxwire.analysis.sizes import parse_size
-from onnxwire.cli.options import add_command, add_progress, refuse_terminal
+from onnxwire.cli.options import add_command, add_external_root, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
 from onnxwire.io.index import tensors
@@ -93,9 +93,7 @@ def _add_parser(commands: Any, name: str, description: str, examples: str) -> ar
     stdout = "; - for stdout" if name == "pack" else ""
     parser.add_argument("file", metavar="MODEL")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout}")
-    parser.add_argument(
-        "--external-root", metavar="DIR", help="another folder that MODEL's weights may be in, beside its own"
-    )
+    add_external_root(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr what was written")
     add_progress(parser)
     return parser

@@ -15,7 +15,7 @@ from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import Found, IndexItem, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
-from onnxwire.cli.options import add_command, add_progress, add_type
+from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import location_of
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
@@ -67,9 +67,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="lines of the histogram; by default 16")
     parser.add_argument("--no-stats", action="store_true", help="of a tensor only the type, location and some values")
-    parser.add_argument(
-        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
-    )
+    add_external_root(parser)
     add_progress(parser)
     add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
     add_color(parser)

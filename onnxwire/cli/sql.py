@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.output import refuse_same
+from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.errors import QueryError, SaveError
 from onnxwire.messages import SCHEMA
@@ -159,11 +159,8 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, ending: 
         text = out.getvalue()
         sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
         return
-    try:
-        with open(options.output, "w", encoding="utf-8", newline="") as file:
-            file.write(out.getvalue())
-    except OSError as error:
-        raise SaveError.from_os_error(error, options.output) from None
+    with open_text_output(options.output) as file:
+        file.write(out.getvalue())
 
 
 def _cell(value: Any) -> Any:

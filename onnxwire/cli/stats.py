@@ -13,7 +13,7 @@ from typing import Any
 from onnxwire.analysis.listing import Row, filter_key, tensor_rows
 from onnxwire.analysis.statistics import TensorStatistics, measure_all
 from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
-from onnxwire.cli.options import add_command, add_output, add_progress, add_type
+from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type
 from onnxwire.cli.output import open_output, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import add_selection, arrange, row_test
@@ -66,9 +66,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--bins", metavar="N", type=_bins, help="ranges of the histograms of --json and --plot")
     add_selection(parser)
     parser.add_argument("--threads", metavar="N", type=_threads, help="how many work; by default one a core")
-    parser.add_argument(
-        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
-    )
+    add_external_root(parser)
     add_progress(parser)
     add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
     add_color(parser)

@@ -63,6 +63,7 @@ cdef class Document:
     cdef readonly object root           # class of the message that the whole document is, set once; or None
     cdef Text* texts                    # TEXTS short strings that were made last, or NULL as long as few were
     cdef uint8_t n_texts                # those that were made until then
+    cdef uint64_t wide                  # bits (`bit_of`) of the tables of messages whose slots are kept
     cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
     # The edits: start of a message -> its Overlay, or Condensed. A message's first byte is no other's, so it tells
     # which one it is; that of a further piece of a message leads to the address at which the piece ends.

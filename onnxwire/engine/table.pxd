@@ -64,7 +64,6 @@ cdef struct Table:
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner
     bint has_closed_runs     # has a repeated closed enum, in whose packed runs unknown values may hide
-    bint wide                # some message of this table had so many records that its slots are worth keeping
     PyObject* dead[DEAD]
     int n_dead
 
@@ -89,6 +88,11 @@ cdef inline Field* find_sparse_field(const Table* table, uint32_t number) noexce
     if low < table.n_fields and table.fields[low].number == number:
         return &table.fields[low]
     return NULL
+
+
+cdef inline uint64_t bit_of(const Table* table) noexcept nogil:
+    """A bit for the table among those of its schema; one of more than 64 shares it with others."""
+    return <uint64_t>1 << (<size_t>table // sizeof(Table) & 63)
 
 
 cdef inline bint has_value(const Field* field, int32_t value) noexcept nogil:

@@ -23,7 +23,7 @@ from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_ov
 from onnxwire.engine.overlay_index cimport overlay_at
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
-    SINT64, STRING, UINT32, UINT64, TableRef, find_field, has_value,
+    SINT64, STRING, UINT32, UINT64, TableRef, bit_of, find_field, has_value,
 )
 
 cdef extern from "Python.h":
@@ -300,7 +300,7 @@ cdef int refresh(View self) except -1:
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
             return 0
         document = <Document>self.document
-    if table.wide and is_long(self, KEEP_BYTES):
+    if document.wide & bit_of(table) and is_long(self, KEEP_BYTES):
         kept = document.cached(SLOTS, self.start)
         if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
             memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
@@ -325,8 +325,7 @@ cdef int refresh(View self) except -1:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
     if records >= KEEP_RECORDS and is_long(self, KEEP_BYTES):
-        # From now on messages of the table look into the cache, a lookup each; the flag never goes back.
-        table.wide = True
+        document.wide |= bit_of(table)
         tail.table = table
         tail.flags = self.flags
         kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
-from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import RepeatedSpan
@@ -126,6 +126,12 @@ def _rounded(values: Sequence[float], digits: int) -> list[float]:
 def format_plainly(values: Sequence[Any]) -> list[str]:
     """Numbers as Python prints them."""
     return list(map(str, values))
+
+
+def enum_format(enum: EnumDescriptor, written: Callable[[str], str] = str) -> Format:
+    """Values of an enum by their names, and by their numbers where they have none; written: a name as it is printed."""
+    names = {number: written(value.name) for number, value in enum.values_by_number.items()}
+    return lambda values: [names.get(value) or str(value) for value in values]
 
 
 def format_bools(values: Sequence[bool]) -> list[str]:

@@ -20,6 +20,7 @@ from onnxwire.text.fields import (
     LongValue,
     byte_count,
     check_arguments,
+    enum_format,
     format_bools,
     format_plainly,
     present_fields,
@@ -96,11 +97,6 @@ _FORMATS: dict[int, Format] = {
     FieldDescriptor.TYPE_FIXED64: _quote_plainly,
     FieldDescriptor.TYPE_SFIXED64: _quote_plainly,
 }
-
-
-def _enum_format(enum: EnumDescriptor) -> Format:
-    names = {number: encode_basestring_ascii(value.name) for number, value in enum.values_by_number.items()}
-    return lambda values: [names.get(value) or str(value) for value in values]
 
 
 class _JsonPrinter:
@@ -196,7 +192,7 @@ class _JsonPrinter:
         if field.enum_type is None:
             form = _FORMATS.get(field.type, format_plainly)
         else:
-            form = self.enum_formats.get(field.enum_type) or _enum_format(field.enum_type)
+            form = self.enum_formats.get(field.enum_type) or enum_format(field.enum_type, encode_basestring_ascii)
             self.enum_formats[field.enum_type] = form
         if not field.is_repeated:
             self.write(form(values)[0])

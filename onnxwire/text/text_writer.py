@@ -18,7 +18,6 @@ from onnxwire.engine.descriptor import (
     WIRE_START_GROUP,
     WIRE_VARINT,
     Descriptor,
-    EnumDescriptor,
     FieldDescriptor,
 )
 from onnxwire.engine.document import Document
@@ -30,6 +29,7 @@ from onnxwire.text.fields import (
     LongValue,
     byte_count,
     check_arguments,
+    enum_format,
     format_bools,
     format_plainly,
     present_fields,
@@ -188,7 +188,7 @@ class _TextPrinter:
             return self.formats.get(field.type, format_plainly)
         form = self.formats.get(field.enum_type)
         if form is None:
-            form = self.formats[field.enum_type] = _enum_format(field.enum_type)
+            form = self.formats[field.enum_type] = enum_format(field.enum_type)
         return form
 
     # --- unknown fields, as protoc prints them
@@ -243,11 +243,6 @@ class _TextPrinter:
             self.write(f"{indent}}}\n")
         else:
             self._print_payload(f"{indent}{number}", FieldDescriptor.TYPE_BYTES, _long_value(document, value, after))
-
-
-def _enum_format(enum: EnumDescriptor) -> Format:
-    names = {number: value.name for number, value in enum.values_by_number.items()}
-    return lambda values: [names.get(value) or str(value) for value in values]
 
 
 def _is_message(document: Document, start: int, end: int, left: int) -> bool:

@@ -140,7 +140,10 @@ def test_answers_are_written_to_files(tmp_path, capsys):
 
     for ending in ("parquet", "csv", "json"):
         out = tmp_path / f"answer.{ending}"
-        assert main(["sql", str(DIGITS), "select index, op_type from nodes", "-o", str(out)]) == 0
+        out.write_text("old")
+        with out.open() as before:
+            assert main(["sql", str(DIGITS), "select index, op_type from nodes", "-o", str(out)]) == 0
+            assert before.read() == "old"
     assert pyarrow.parquet.read_table(tmp_path / "answer.parquet").num_rows == 17
     assert len((tmp_path / "answer.csv").read_text().splitlines()) == 18
     assert json.loads((tmp_path / "answer.json").read_text())[0]["op_type"] == "Shape"

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from check_case import model, nested, node, value
+from wire import varint
 
 import onnxwire
 from onnxwire import GraphProto, ModelProto, NodeProto
@@ -259,22 +260,14 @@ def test_severities_are_those_of_the_table():
 
 
 def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
-    tensor_head = b"\x4a" + _varint(1 << 31)  # raw_data
-    tensor = b"\x2a" + _varint(len(tensor_head) + (1 << 31)) + tensor_head
+    tensor_head = b"\x4a" + varint(1 << 31)  # raw_data
+    tensor = b"\x2a" + varint(len(tensor_head) + (1 << 31)) + tensor_head
     path = tmp_path / "big.onnx"
     with path.open("wb") as file:
-        file.write(b"\x08\x08\x3a" + _varint(len(tensor) + (1 << 31)) + tensor)
+        file.write(b"\x08\x08\x3a" + varint(len(tensor) + (1 << 31)) + tensor)
         file.truncate(file.tell() + (1 << 31))
     (problem,) = onnxwire.check(path, select="model-protobuf-size")
     assert "2,147,483,647" in problem.message
-
-
-def _varint(number):
-    out = b""
-    while number >= 0x80:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 def test_an_edit_that_leaves_the_size_as_it_was_is_seen(tmp_path):

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import commands
 import numpy as np
 import onnx
 import pytest
@@ -13,7 +14,6 @@ from onnx import helper, numpy_helper
 
 import onnxwire
 from onnxwire.analysis.statistics import Histogram
-from onnxwire.cli import main
 from onnxwire.cli.show import histogram_lines
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -22,20 +22,11 @@ WEIGHTS = {tensor.name: numpy_helper.to_array(tensor) for tensor in MODEL.graph.
 
 
 def run(capsys, *arguments: object) -> str:
-    """The output of a command that succeeds."""
-    status = main(["show", *map(str, arguments)])
-    done = capsys.readouterr()
-    assert (status, done.err) == (0, "")
-    return done.out
+    return commands.output(capsys, "show", *arguments)
 
 
 def complaint(capsys, *arguments: object) -> str:
-    """The error of a command that does not succeed."""
-    status = main(["show", *map(str, arguments)])
-    done = capsys.readouterr()
-    assert (status, done.out) == (2, "")
-    assert done.err.startswith("onnxwire: ") and done.err.count("\n") == 1
-    return done.err
+    return commands.complaint(capsys, "show", *arguments)
 
 
 def fields(text: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import commands
 import numpy as np
 import onnx
 import pytest
@@ -26,20 +27,11 @@ WEIGHTS = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for ten
 
 
 def run(capsys, *arguments: object, status: int = 0) -> str:
-    """The output of a command."""
-    assert main(["stats", *map(str, arguments)]) == status
-    done = capsys.readouterr()
-    assert done.err == ""
-    return done.out
+    return commands.output(capsys, "stats", *arguments, status=status)
 
 
 def complaint(capsys, *arguments: object) -> str:
-    """The error of a command that does not succeed."""
-    status = main(["stats", *map(str, arguments)])
-    done = capsys.readouterr()
-    assert (status, done.out) == (2, "")
-    assert done.err.startswith("onnxwire: ") and done.err.count("\n") == 1
-    return done.err
+    return commands.complaint(capsys, "stats", *arguments)
 
 
 @pytest.fixture

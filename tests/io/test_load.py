@@ -378,17 +378,11 @@ def sparse_model(path: Path, gigabytes: int) -> int:
     payload = gigabytes << 30
     tensor = onnx.TensorProto(dims=[payload], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
 
-    def length(n: int) -> bytes:
-        out = b""
-        while n > 127:
-            out, n = out + bytes([n & 127 | 128]), n >> 7
-        return out + bytes([n])
-
-    raw = tensor + b"\x4a" + length(payload)
+    raw = tensor + b"\x4a" + varint(payload)
     after = onnx.GraphProto(doc_string="after").SerializeToString()
-    graph = b"\x2a" + length(len(raw) + payload) + raw
+    graph = b"\x2a" + varint(len(raw) + payload) + raw
     with path.open("wb") as file:
-        file.write(b"\x08\x08\x3a" + length(len(graph) + payload + len(after)) + graph)
+        file.write(b"\x08\x08\x3a" + varint(len(graph) + payload + len(after)) + graph)
         file.seek(payload, os.SEEK_CUR)
         file.write(after + onnx.ModelProto(domain="end").SerializeToString())
     return payload

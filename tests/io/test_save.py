@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import helper
+from wire import varint
 
 import onnxwire
 
@@ -229,14 +230,6 @@ def sparse_model(path: Path, n_bytes: int) -> int:
         file.seek(n_bytes, os.SEEK_CUR)
         file.write(tail)
     return len(start) + n_bytes + len(tail)
-
-
-def varint(value: int) -> bytes:
-    digits = []
-    while value > 127:
-        digits.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*digits, value])
 
 
 @linux

@@ -30,7 +30,6 @@ _SPARSE = (11, 12)
 _TYPES = (13, 14)
 
 _FEW = 8  # attributes of a node
-_TYPE_NUMBER = 20
 
 
 class Populated:
@@ -60,7 +59,9 @@ class Populated:
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
     """Attributes that have no type but a number that is none: rows, numbers."""
     unknown, attributes = facts.unknown_fields, facts.AttributeProto
-    records = np.flatnonzero(unknown.under("AttributeProto") & (unknown.number == _TYPE_NUMBER) & (unknown.wire == 0))
+    records = np.flatnonzero(
+        unknown.under("AttributeProto") & (unknown.number == AttributeProto.TYPE_FIELD_NUMBER) & (unknown.wire == 0)
+    )
     records = records[~attributes.has("type")[unknown.row[records]]]
     return unknown.row[records], unknown.value[records]
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker.facts import CLASH, EMPTY, Facts, Found, repeats
+from onnxwire.checker.payload_values import products
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.values import Values
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Rows, Sheet
-
-_LARGEST = float(1 << 62)  # products up to it are exact in 64 bits
 
 
 class Shardings:
@@ -133,14 +132,11 @@ def _any_of(parents: Rows, is_so: Rows, n: int) -> Rows:
     return result
 
 
-def _products(n: int, parents: Rows, factors: Rows) -> tuple[Rows, Rows]:
-    """The product of the factors of each of n parents, and whether it is within 64 bits; factors are not negative."""
-    result, rough = np.ones(n, np.int64), np.ones(n)
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.multiply.at(result, parents, factors)
-        np.multiply.at(rough, parents, factors.astype(float))
-    is_zero = _any_of(parents, factors == 0, n)
-    return np.where(is_zero, 0, result), is_zero | (rough <= _LARGEST)
+def _products(n: int, parents: Rows, factors: Rows) -> Rows:
+    """The product of the factors of each of n parents; -1 where that is 2**63 or more, or a factor is negative."""
+    counts = np.bincount(parents, minlength=n)
+    result: Rows = products(counts, np.cumsum(counts) - counts, factors[np.argsort(parents, kind="stable")])
+    return result
 
 
 def _children(sheet: Sheet, field: str) -> Rows:
@@ -422,10 +418,10 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Found]:
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     parents, given = parts.parent[rows], parts.dim_value[rows]
     is_known = _all_of(parents, parts.has("dim_value")[rows] & (given >= 0), dims.n)
-    product, is_exact = _products(dims.n, parents, np.maximum(given, 0))
+    product = _products(dims.n, parents, np.maximum(given, 0))
     size = facts.derive(Shardings).size
     yield dims.at(
-        is_known & (size >= 0) & ~(is_exact & (product == size)),
+        is_known & (size >= 0) & (product != size),
         "the dim_values of axis {0} do not make up its size, which is {1}; correct them or leave them out",
         dims.axis,
         size,
@@ -440,14 +436,13 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Found]:
         return
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     counts = np.maximum(parts.num_shards[rows], 0)
-    of_axis, is_exact = _products(dims.n, parts.parent[rows], counts)
+    of_axis = _products(dims.n, parts.parent[rows], counts)
     is_cut = _all_of(parts.parent[rows], counts > 0, dims.n)
     axes = _children(dims, "ShardingSpecProto.sharded_dim")
-    of_spec, is_small = _products(specs.n, dims.parent[axes], of_axis[axes])
-    is_small &= ~_any_of(dims.parent[axes], ~is_exact[axes], specs.n)
+    of_spec = _products(specs.n, dims.parent[axes], of_axis[axes])
     is_known = _all_of(dims.parent[axes], is_cut[axes], specs.n)
     yield specs.at(
-        is_known & (specs.device > 0) & ~(is_small & (of_spec == specs.device)),
+        is_known & (specs.device > 0) & (of_spec != specs.device),
         "the parts of {0!r} are not as many as the {1} entries in its device list; correct num_shards or the list",
         specs.texts(specs.tensor_name),
         specs.device,

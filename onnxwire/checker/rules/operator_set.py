@@ -13,10 +13,10 @@ from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import checks, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
 from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.messages import OperatorProto
 
 _MAGIC = "ONNXOPSET"
-_STATUS = 3  # numbers of fields: OperatorProto.status, and FunctionProto.since_version, which was withdrawn
-_SINCE_VERSION = 2
+_SINCE_VERSION = 2  # the number of a field of FunctionProto, which was withdrawn
 _VARINT = 0
 
 # Identifiers with dots between; in a prerelease numbers have no leading zeros.
@@ -161,7 +161,9 @@ def status_valid(facts: Facts) -> Iterator[Found]:
     unknown = facts.unknown_fields
     if unknown.n:
         yield unknown.at(
-            unknown.under("OperatorProto") & (unknown.number == _STATUS) & (unknown.wire == _VARINT),
+            unknown.under("OperatorProto")
+            & (unknown.number == OperatorProto.STATUS_FIELD_NUMBER)
+            & (unknown.wire == _VARINT),
             "status {0} is neither EXPERIMENTAL (0) nor STABLE (1); set one of them",
             unknown.value,
         )

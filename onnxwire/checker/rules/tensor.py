@@ -10,6 +10,7 @@ import numpy as np
 from onnxwire.checker.facts import Facts, Found
 from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, is_filled, type_names
 from onnxwire.checker.registry import rule
+from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
 
@@ -319,9 +320,8 @@ def segment_unsupported(facts: Facts) -> Iterator[Found]:
 def data_location_valid(facts: Facts) -> Iterator[Found]:
     """The elements are in the message or in a file."""
     unknown = facts.unknown_fields
-    number = 14
     yield unknown.at(
-        unknown.under("TensorProto") & (unknown.number == number) & (unknown.wire == 0),
+        unknown.under("TensorProto") & (unknown.number == TensorProto.DATA_LOCATION_FIELD_NUMBER) & (unknown.wire == 0),
         "data_location is {0}, which is neither DEFAULT (0) nor EXTERNAL (1); remove it or set it to one of them",
         unknown.value,
     )
