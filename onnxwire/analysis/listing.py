@@ -179,7 +179,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
             return comparison == "!="
         if isinstance(found, int | float) and comparison not in ("~", "!~"):
             if number is None:
-                raise PathError(f"{key} is a number, and {value!r} is none; write it as 4096, 64K or 2G", text)
+                raise PathError(f"{key} is a number, and {value!r} is not one; write it as 4096, 64K or 2G", text)
             return _COMPARE[comparison](found, number)
         shown = "" if found is None else str(found)
         if comparison in ("<", "<=", ">", ">="):

@@ -234,7 +234,9 @@ def _index_of(root: Message, path: str, found: Found, name: str) -> int:
         )
     key = _key_of(descriptor)
     if key is None:
-        raise _error(root, path, f"a {descriptor.name} has no name, so [{name}] is none; write its index, such as [0]")
+        raise _error(
+            root, path, f"a {descriptor.name} has no name, so [{name}] finds none; write an index, such as [0]"
+        )
     names = [getattr(element, key) for element in found.value]
     indexes = [index for index, known in enumerate(names) if known == name]
     if not indexes:

@@ -210,7 +210,7 @@ def _entry(row: object, base: int) -> Entry | str:
         return "dtype, shape or data_offsets is missing, or none such"
     data_type = _DATA_TYPES.get(dtype)
     if data_type is None:
-        return f"the dtype {_shown(dtype)} is none that ONNX has"
+        return f"the dtype {_shown(dtype)} is not one that ONNX has"
     count = data_type.bits
     for dim in shape:
         # A number that grew with each dim would take longer and longer.

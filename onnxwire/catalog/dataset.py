@@ -159,7 +159,7 @@ class Dataset:
 def files_of(folder: str) -> dict[str, list[str]]:
     """The files of each table of a catalog, as its journal lists them; of `problems` where models were checked.
 
-    Raises SourceError for a folder that is no catalog.
+    Raises SourceError for a folder that is not a catalog.
     """
     try:
         with open(os.path.join(folder, JOURNAL), "rb") as file:

@@ -205,7 +205,7 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
         if sign and what in refused and count.isdecimal():
             refused[what].append(int(count))
         elif note not in ("deprecated", "attributes..."):
-            raise _fault(row, f"{note!r} is none of deprecated, attributes..., inputs!=N, outputs!=N")
+            raise _fault(row, f"{note!r} is not one of deprecated, attributes..., inputs!=N, outputs!=N")
     return Signature(
         *key,
         _parameters(row, inputs, variables),

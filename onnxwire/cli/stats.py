@@ -75,7 +75,7 @@ def add_parser(commands: Any) -> None:
 
 def _picture(text: str) -> str:
     if not text.lower().endswith(_PICTURES):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of the forms there are; end it in .html, .png or .svg")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of the forms there are; end it in .html, .png or .svg")
     return text
 
 

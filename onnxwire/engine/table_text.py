@@ -131,7 +131,7 @@ class _Reader:
             key, _, value = line.partition(":")
             self.head[key] = value.strip()
             if self.head["syntax"] not in SYNTAXES:
-                raise ValueError(f"syntax {value.strip()!r} is none of {', '.join(SYNTAXES)}")
+                raise ValueError(f"syntax {value.strip()!r} is not one of {', '.join(SYNTAXES)}")
 
     def _start_section(self, words: list[str]) -> None:
         retired = words[:1] == ["retired"]
@@ -213,7 +213,7 @@ def _field_row(cells: dict[str, str], line: int) -> FieldRow:
     number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
-        raise ValueError(f"type {cells['type']!r} is none of {', '.join(TYPES)} (message and enum with a name)")
+        raise ValueError(f"type {cells['type']!r} is not one of {', '.join(TYPES)} (message and enum with a name)")
     if cells["label"] not in ("optional", "repeated"):
         raise ValueError(f"label {cells['label']!r} is neither optional nor repeated")
     if cells["packed"] not in ("", "packed"):

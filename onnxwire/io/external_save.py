@@ -314,7 +314,7 @@ class Relocation:
         try:
             return self._folder(file.folder)
         except OSError as error:
-            advice = "it is to be a folder, and is none, or a link; choose another name"
+            advice = "it must be a folder, and not a link; choose another name"
             raise SaveError.from_os_error(error, self._path(file.folder), advice) from None
 
     def publish(self) -> None:

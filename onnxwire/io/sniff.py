@@ -66,7 +66,7 @@ def foreign_format(document: Document) -> str | None:
 
 
 def type_mismatch(message: Message) -> str | None:
-    """Say why a root message, though its bytes decode, is none of its type; None where it may well be."""
+    """Say why a root message, though its bytes decode, is not of its type; None where it may well be."""
     document, asked = message._document, message.DESCRIPTOR
     foreign = foreign_format(document)
     if foreign is not None:

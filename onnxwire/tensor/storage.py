@@ -33,7 +33,7 @@ def data_type_of(tensor: TensorFields) -> DataType:
     """A tensor's data type; raises TensorError where it is none."""
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None:
-        found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is none of ONNX's"
+        found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is not one of ONNX's"
         raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
     return data_type
 
@@ -58,14 +58,14 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
 def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
     """How many elements are stored, and as which shape: all, or those of a segment.
 
-    Raises TensorError for dims that no array can have, and a segment that is none of its elements.
+    Raises TensorError for dims that no array can have, and a segment that is not within its elements.
     """
     count, shape = count_elements(tensor, data_type), tuple(tensor.dims)
     if not tensor.HasField("segment"):
         return count, shape
     begin, end = tensor.segment.begin, tensor.segment.end
     if not 0 <= begin <= end <= count:
-        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is none of the {count:,} elements")
+        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is not within its {count:,} elements")
     return end - begin, (end - begin,)
 
 

@@ -37,7 +37,7 @@ def from_json(
     that an enum does not have, such as those of a newer ONNX.
     Returns a new message. Beside it, memory holds a small part of the text and one copy of one value, or a few of a
     string that is not ASCII or of base64 with anything but base64 in it.
-    Raises DecodeError with line and column for a text that is none of such a message, or nested 100 deep or more;
+    Raises DecodeError with line and column for a text that is not of such a message, or nested 100 deep or more;
     nothing is returned then. Raises TypeError for what is neither text nor a message class.
     Source: protobuf.dev/programming-guides/json, where json_format.Parse does not depart from it; a field that is there
     under both of its names is refused, as by protobuf's C++.
@@ -641,7 +641,7 @@ class _JsonParser:
 
 def _reason(error: JSONDecodeError) -> str:
     """Why json's scanner refuses a string."""
-    return f"the string is none of JSON: {error.msg}"
+    return f"the string is not valid JSON: {error.msg}"
 
 
 def _converter_of(field: Any) -> Callable[[Any], Any]:

@@ -41,7 +41,7 @@ def from_text(
     those of a newer ONNX, and the numbers that `onnxwire dump` prints instead of their names.
     Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
     Fields that are retired or reserved are skipped, as by protobuf's C++, with a RetiredFieldWarning.
-    Raises DecodeError with line and column for a text that is none of such a message, or nested more than 100 deep;
+    Raises DecodeError with line and column for a text that is not of such a message, or nested more than 100 deep;
     nothing is returned then. Raises TypeError for what is neither text nor a message class.
     Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it, but for
     the escape `\\?` and for retired fields.
@@ -569,7 +569,7 @@ class _TextParser:
             try:
                 data = _unescape(buf[start:end])
             except (UnicodeDecodeError, UnicodeEncodeError) as error:
-                raise self._error(f"the string has an escape that is none ({error.reason})", frame, entry) from None
+                raise self._error(f"the string has an invalid escape ({error.reason})", frame, entry) from None
             if not is_cut:
                 window.pos = end + 1
                 if not out.tell():

@@ -198,7 +198,7 @@ def _parse(field: FieldDescriptor, text: str) -> object:
     if field.enum_type is not None:
         if text in field.enum_type.values_by_name:
             return field.enum_type.values_by_name[text].number
-        return _number(text, int, f"is none of {', '.join(field.enum_type.values_by_name)}")
+        return _number(text, int, f"is not one of {', '.join(field.enum_type.values_by_name)}")
     if field.name in TYPE_FIELDS and (text.upper() in TensorProto.DataType.keys()):  # noqa: SIM118
         return TensorProto.DataType.Value(text.upper())
     if field.type == field.TYPE_BOOL:

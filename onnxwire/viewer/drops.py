@@ -124,7 +124,7 @@ class Drops:
         return drop
 
     def get(self, id: str) -> Drop:
-        """A file that was dropped; EditError where there is none of that id."""
+        """A file that was dropped; EditError where there is not one of that id."""
         if id not in self._drops:
             raise EditError("this file is not there any more; drop it again")
         return self._drops[id]

@@ -275,7 +275,7 @@ class Edits:
             self._refuse_stale(revision)
             model = self.message
             if not isinstance(model, ModelProto):
-                raise EditError("parts of a model can be extracted, and this is none")
+                raise EditError("parts of a model can be extracted, and this is not one")
             target = self._target(path)
             if self.file and os.path.exists(target) and os.path.samefile(target, self.file):
                 raise EditError("this is the file that is open; choose another name for the part")

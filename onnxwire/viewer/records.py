@@ -95,7 +95,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     found = resolve(root, path).value
     span = found._span if isinstance(found, Message) else None
     if span is None:
-        raise PathError("it does not stand in the file as a message: it was edited, or is none", path, document.name)
+        raise PathError("it does not stand in the file as a message: it was edited, or is not one", path, document.name)
     fields = found.DESCRIPTOR.fields_by_number
     offset, end = span
     counts: dict[int, int] = {}

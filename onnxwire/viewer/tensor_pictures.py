@@ -31,7 +31,7 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     tensor: of numbers; complex ones count by magnitude. bins: of the histogram, as for `measure`. whole: read all
     elements; without it, of a tensor of more than 2,097,152 elements 64 blocks at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as `measure` has them,
-    and how many elements were read of how many. What there is none of, because nothing is finite, is None.
+    and how many elements were read of how many. What there is not one of, because nothing is finite, is None.
     Raises TensorError for strings and for a tensor whose parts do not fit together.
     """
     import numpy as np
@@ -90,7 +90,7 @@ def heat_map(
     added = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
-        raise tensor_error(tensor, f"the axes {rows} and {columns} are no two of its {len(shape)}")
+        raise tensor_error(tensor, f"the axes {rows} and {columns} are not two of its {len(shape)}")
     indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if axis not in (rows, columns) and not 0 <= index < max(length, 1):

@@ -304,7 +304,7 @@ def test_operators_of_a_company_are_held_to_its_own_table(tmp_path):
         ("a.b\tF\t1\tX:T\tY:T\t" + " ".join(f"a{i}:INT" for i in range(65)), "at most 64"),
         ("a.b\tF\t1\tX:T\tY:T\t\tT", "is not a type variable"),
         ("a.b\tF\t1\tX:T\tY:T\t\tT=@none", "has no row above"),
-        ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is none of deprecated"),
+        ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is not one of deprecated"),
     ],
 )
 def test_a_table_that_is_none_is_refused_with_the_line(tmp_path, row, reason):

@@ -116,7 +116,7 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
     [
         (["--filter", "size>1"], "size>1: there is no size to compare; there are name, type, shape, bytes,"),
         (["--filter", "bytes"], "bytes: this is not a condition; write a key, a comparison and a value, such as"),
-        (["--filter", "bytes>many"], "bytes is a number, and 'many' is none"),
+        (["--filter", "bytes>many"], "bytes is a number, and 'many' is not one"),
         (["--filter", "name~("], "this is not a regular expression"),
         (["-E", "("], "this is not a regular expression"),
         (["--sort", "size"], "there is no size to sort by; there are name, type,"),

@@ -192,7 +192,7 @@ def test_the_result_goes_to_stdout(capfdbinary):
         ("graph.node[0].input[0][0]=x", "a part of a text or of bytes can't be set"),
         ("tensor:features.0.bias.raw_data[0]=x", "a part of a text or of bytes can't be set"),
         ("graph.node[0].input[0:1]=x", "a slice can't be set"),
-        ("node:node_conv2d.attribute[group].type=NO", "'NO' is none of UNDEFINED, FLOAT, INT"),
+        ("node:node_conv2d.attribute[group].type=NO", "'NO' is not one of UNDEFINED, FLOAT, INT"),
         ("tensor:features.0.bias=@absent.npy", "absent.npy: No such file"),
         (f"tensor:features.0.bias=@{DIGITS}", "is no .npy file"),
         ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),

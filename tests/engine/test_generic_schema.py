@@ -1,4 +1,4 @@
-"""A table that is none of ONNX loads at run time, and reads as the official runtime reads the same schema."""
+"""A table that is not of ONNX loads at run time, and reads as the official runtime reads the same schema."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ FAULTS = {
     '{"graph": {"node": [null]}}': "graph.node[0]: line 1, column 21: null can't be an element of a repeated field",
     "{} {}": "line 1, column 4: expected the end of the text, found an object",
     "\ufeff{}": "line 1, column 1: expected an object, found a byte order mark",
-    '{"domain": "a\n"}': "domain: line 1, column 12: the string is none of JSON: Invalid control character at",
+    '{"domain": "a\n"}': "domain: line 1, column 12: the string is not valid JSON: Invalid control character at",
     '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has half of a surrogate pair, which is not text"),
     '{"graph": {"initializer": [{"rawData": "a"}]}}': (
         "graph.initializer[0].raw_data: line 1, column 40: the string is not valid base64 (Invalid base64-encoded "

@@ -177,7 +177,7 @@ def type_valid(facts: Facts) -> Iterator[Found]:
     )
     yield attributes.at(
         np.unique(rows),
-        "the type of attribute {0!r} is {1}, which is none; set `type` to that of its value",
+        "the type of attribute {0!r} is {1}, which is not a type; set `type` to that of its value",
         attributes.texts(attributes.name),
         lookup(attributes.n, rows, numbers),
     )

@@ -308,7 +308,7 @@ def map_key_range(facts: Facts) -> Iterator[Found]:
     types = np.where(_is_key_type(facts), maps.key_type, 0)[keys.parent]
     yield keys.at(
         (keys.value < least[types]) | (keys.value > most[types]),
-        "the key {0} is none of {1}; correct it, or the key_type",
+        "the key {0} is not one of {1}; correct it, or the key_type",
         keys.value,
         lambda row: name_of(int(types[row])),
     )

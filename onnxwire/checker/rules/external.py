@@ -435,7 +435,7 @@ def key_known(facts: Facts) -> Iterator[Found]:
     known = [facts.find(key) for key in (*_KEYS, "basepath")]
     yield entries.at(
         facts.derive(External).is_entry & ~np.isin(entries.key, known),
-        f"the key {{0!r}} is none of {', '.join(_KEYS)}; it means nothing, so remove it",
+        f"the key {{0!r}} is not one of {', '.join(_KEYS)}; it means nothing, so remove it",
         entries.texts(entries.key),
     )
 

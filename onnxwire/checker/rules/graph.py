@@ -557,7 +557,7 @@ def annotation_key_known(facts: Facts) -> Iterator[Found]:
     known = [facts.find(key) for key in _QUANTIZATION_KEYS]
     yield entries.at(
         _quantization_entries(facts) & ~np.isin(entries.key, known),
-        f"the key {{0!r}} is none of {' and '.join(_QUANTIZATION_KEYS)}",
+        f"the key {{0!r}} is not one of {' and '.join(_QUANTIZATION_KEYS)}",
         entries.texts(entries.key),
     )
 

@@ -242,6 +242,6 @@ def image_key_known(facts: Facts) -> Iterator[Found]:
     rows, keys = facts.derive(_folded)
     yield entries.at(
         rows[np.array([key not in _IMAGE_KEYS for key in keys], bool)],
-        f"the key {{0!r}} is none of {', '.join(_IMAGE_VALUES)}; correct it or give it a prefix of your own",
+        f"the key {{0!r}} is not one of {', '.join(_IMAGE_VALUES)}; correct it or give it a prefix of your own",
         entries.texts(entries.key),
     )

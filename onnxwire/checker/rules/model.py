@@ -42,7 +42,7 @@ def ir_version_known(facts: Facts) -> Iterator[Found]:
     models = facts.ModelProto
     yield models.at(
         (models.ir_version < 0) | (models.ir_version > LATEST_IR_VERSION),
-        f"ir_version {{0}} is none of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
+        f"ir_version {{0}} is not one of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
         models.ir_version,
     )
 

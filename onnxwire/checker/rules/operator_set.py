@@ -42,7 +42,7 @@ def ir_version(facts: Facts) -> Iterator[Found]:
     yield sets.at(sets.ir_version == 0, "ir_version is missing; set it to the version the set is written for")
     yield sets.at(
         (sets.ir_version < 0) | (sets.ir_version > LATEST_IR_VERSION),
-        f"ir_version {{0}} is none of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
+        f"ir_version {{0}} is not one of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
         sets.ir_version,
     )
 

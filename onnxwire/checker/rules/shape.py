@@ -116,6 +116,6 @@ def dim_denotation_known(facts: Facts) -> Iterator[Found]:
     known = [EMPTY, *(facts.find(word) for word in _DENOTATIONS)]
     yield dims.at(
         ~np.isin(dims.denotation, known),
-        f"denotation {{0!r}} is none of {', '.join(_DENOTATIONS)}",
+        f"denotation {{0!r}} is not one of {', '.join(_DENOTATIONS)}",
         dims.texts(dims.denotation),
     )

@@ -45,7 +45,7 @@ def _elem_type(facts: Facts, name: str, what: str) -> Iterator[Found]:
     yield tensors.at(tensors.elem_type == 0, f"the {what} type has no element type; set elem_type")
     yield tensors.at(
         (tensors.elem_type != 0) & ~np.isin(tensors.elem_type, _DATA_TYPES),
-        f"elem_type {{0}} is none of 1 to {max(_DATA_TYPES)}; use a number of TensorProto.DataType",
+        f"elem_type {{0}} is not one of 1 to {max(_DATA_TYPES)}; use a number of TensorProto.DataType",
         tensors.elem_type,
     )
 
@@ -132,7 +132,7 @@ def denotation_known(facts: Facts) -> Iterator[Found]:
     known = [EMPTY, *(facts.find(word) for word in _DENOTATIONS)]
     yield types.at(
         ~np.isin(types.denotation, known),
-        f"denotation {{0!r}} is none of {', '.join(_DENOTATIONS)}; use one of them or leave it out",
+        f"denotation {{0!r}} is not one of {', '.join(_DENOTATIONS)}; use one of them or leave it out",
         types.texts(types.denotation),
     )
 

@@ -78,7 +78,7 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     if address.scheme not in _SCHEMES:
         raise SourceError(
             errno.EPROTONOSUPPORT,
-            f"{address.scheme}:// is none of {', '.join(_SCHEMES)}; give a file system of fsspec with store=",
+            f"{address.scheme}:// is not one of {', '.join(_SCHEMES)}; give a file system of fsspec with store=",
             address.shown,
         )
     known = _frozen({"root": address.root, "options": options or {}, "process": os.getpid(), **os.environ})
