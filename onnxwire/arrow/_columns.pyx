@@ -387,7 +387,7 @@ cdef class Columns:
 
 
 cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of bytes that fit in it, or that belong to the stretch that was used last; returns whether they do."""
+    """Make a view of bytes that fit in it or belong to the stretch that was used last; returns whether they do."""
     cdef Stretch* stretch
     cdef uint64_t offset
     if n <= SHORT:
