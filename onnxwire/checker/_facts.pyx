@@ -209,8 +209,8 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
     return 0
 
 
-cdef int add_numbers(
-    Facts self, Sheet* sheet, int32_t row, Field* field, const uint8_t* p, const uint8_t* end
+cdef Outcome add_numbers(
+    Facts self, Sheet* sheet, int32_t row, const Field* field, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
     """Add the numbers of a packed run to the field's list; those of varints only, as the listed ones are."""
     cdef Run* run = &(<Run*>sheet.columns[field.slot])[row]
@@ -229,113 +229,128 @@ cdef int add_numbers(
     return SOUND
 
 
+cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
+    """Add a string to the field's list."""
+    cdef Run* run = &(<Run*>sheet.columns[slot])[row]
+    cdef int32_t id = intern(&self.texts, record.value, record.n)
+    if run.n == 0:
+        run.first = sheet.lists[slot].n
+    if id < 0 or add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, id):
+        return TOO_MUCH
+    run.n += 1
+    return SOUND
+
+
+cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
+    """Add a row for a message in a field; where a singular field has one, this is a further part of it."""
+    cdef Sheet* sub = sheet.subs[slot]
+    cdef bint is_repeated = sheet.kinds[slot] == CHILDREN
+    cdef int32_t index = 0
+    cdef int32_t child
+    cdef Run* run
+    if sheet.depth[row] >= MAX_DEPTH:
+        return DAMAGED
+    if is_repeated:
+        index = (<Run*>sheet.columns[slot])[row].n
+    elif sheet.present[row] >> slot & 1:
+        child = (<int32_t*>sheet.columns[slot])[row]
+        return TOO_MUCH if add_part(self, sub, child, record.value, record.n) else SOUND
+    child = add_row(sub, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
+    if child < 0:
+        return TOO_MUCH
+    # The row that was added may have moved this sheet's own columns, so they are looked up again.
+    if is_repeated:
+        run = &(<Run*>sheet.columns[slot])[row]
+        if run.n == 0:
+            run.first = child
+        run.n += 1
+    else:
+        (<int32_t*>sheet.columns[slot])[row] = child
+    return SOUND
+
+
+cdef void count_record(
+    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* after
+) noexcept nogil:
+    """Count a record of a field whose values are measured, not read; after: the end of the record."""
+    cdef Records* records = &(<Records*>sheet.columns[field.slot])[row]
+    if records.records == 0:
+        records.first = record.start - self.document.start
+    records.records += 1
+    records.size += after - record.value
+    if field.type == BYTES or record.tag & 7 != WIRE_LEN:
+        records.items += records.items >= 0
+    elif field.wire == WIRE_VARINT:
+        records.items = -1
+    else:
+        records.items += record.n // field.size
+
+
+cdef Outcome store_value(
+    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* after
+) noexcept nogil:
+    """Put the value of a record into the field's column; after: the end of the record."""
+    cdef uint32_t slot = field.slot
+    cdef Column kind = sheet.kinds[slot]
+    cdef int32_t id
+    if kind == NUMBER:
+        if field.type == INT32 or field.type == ENUM:
+            (<int64_t*>sheet.columns[slot])[row] = <int32_t>record.n
+        else:
+            (<int64_t*>sheet.columns[slot])[row] = <int64_t>record.n
+    elif kind == TEXT:
+        id = intern(&self.texts, record.value, record.n)
+        if id < 0:
+            return TOO_MUCH
+        (<int32_t*>sheet.columns[slot])[row] = id
+    elif kind == SPAN:
+        (<Slot*>sheet.columns[slot])[row].p = <const uint8_t*>(record.value - self.document.start)
+        (<Slot*>sheet.columns[slot])[row].n = record.n
+    elif kind == CHILD or kind == CHILDREN:
+        return add_child(self, sheet, row, slot, record)
+    elif kind == LIST:
+        if field.type == STRING or field.type == BYTES:
+            return add_text(self, sheet, row, slot, record)
+        return add_numbers(self, sheet, row, field, record.value, after)
+    else:
+        count_record(self, sheet, row, field, record, after)
+    return SOUND
+
+
 cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Fill a row from one span."""
-    cdef const Table* table = sheet.table
-    cdef const uint8_t* base = self.document.start
-    cdef const uint8_t* value
     cdef Record record
     cdef Field* field
-    cdef Sheet* sub
-    cdef Run* run
-    cdef Records* records
-    cdef uint64_t n
-    cdef uint32_t bit
     cdef uint32_t i
-    cdef uint32_t slot
-    cdef int wire, outcome
-    cdef int32_t child, id
-    cdef Column kind
+    cdef int wire
+    cdef Outcome outcome
     while p < end:
         p = read_record(p, end, MAX_DEPTH - sheet.depth[row], &record)
         if p == NULL:
             return DAMAGED
         wire = record.tag & 7
-        value = record.value
-        n = record.n
-        if wire == WIRE_LEN and n >= FAR and p < end:
+        if wire == WIRE_LEN and record.n >= FAR and p < end:
             advise_far(&self.document.far, p)
-        field = find_field(table, record.tag >> 3)
+        field = find_field(sheet.table, record.tag >> 3)
         if (
             field == NULL
             or (wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size))
-            or (field.closed and has_value(field, <int32_t>n) == 0)
+            or (field.closed and has_value(field, <int32_t>record.n) == 0)
         ):
             if add_unknown(self, sheet, row, &record):
                 return TOO_MUCH
             continue
-        slot = field.slot
-        kind = sheet.kinds[slot]
-        if sheet.columns[slot] == NULL and make_column(sheet, slot):
+        if sheet.columns[field.slot] == NULL and make_column(sheet, field.slot):
             return TOO_MUCH
-        bit = <uint32_t>1 << slot
         for i in range(field.n_peers):
             if sheet.present[row] >> field.peers[i] & 1:
                 sheet.present[row] &= ~(<uint32_t>1 << field.peers[i])
                 sheet.flags[row] |= CLASH
                 forget(sheet, row, field.peers[i])
-        if kind == NUMBER:
-            if field.type == INT32 or field.type == ENUM:
-                (<int64_t*>sheet.columns[slot])[row] = <int32_t>n
-            else:
-                (<int64_t*>sheet.columns[slot])[row] = <int64_t>n
-        elif kind == TEXT:
-            id = intern(&self.texts, value, n)
-            if id < 0:
-                return TOO_MUCH
-            (<int32_t*>sheet.columns[slot])[row] = id
-        elif kind == SPAN:
-            (<Slot*>sheet.columns[slot])[row].p = <const uint8_t*>(value - base)
-            (<Slot*>sheet.columns[slot])[row].n = n
-        elif kind == CHILD or kind == CHILDREN:
-            sub = sheet.subs[slot]
-            if sheet.depth[row] >= MAX_DEPTH:
-                return DAMAGED
-            if kind == CHILD:
-                if sheet.present[row] & bit:
-                    if add_part(self, sub, (<int32_t*>sheet.columns[slot])[row], value, n):
-                        return TOO_MUCH
-                    continue
-                child = add_row(sub, value, n, row, sheet.edges[slot], 0, sheet.depth[row] + 1)
-                # The row that was added may have moved this sheet's own columns, so they are looked up again.
-                if child >= 0:
-                    (<int32_t*>sheet.columns[slot])[row] = child
-            else:
-                child = add_row(
-                    sub, value, n, row, sheet.edges[slot], (<Run*>sheet.columns[slot])[row].n, sheet.depth[row] + 1
-                )
-                run = &(<Run*>sheet.columns[slot])[row]
-                if run.n == 0:
-                    run.first = child
-                run.n += 1
-            if child < 0:
-                return TOO_MUCH
-        elif kind == LIST:
-            run = &(<Run*>sheet.columns[slot])[row]
-            if field.type != STRING and field.type != BYTES:
-                outcome = add_numbers(self, sheet, row, field, value, p)
-                if outcome != SOUND:
-                    return <Outcome>outcome
-            else:
-                id = intern(&self.texts, value, n)
-                if run.n == 0:
-                    run.first = sheet.lists[slot].n
-                if id < 0 or add_element(&sheet.lists[slot], row, run.n, value - base, id):
-                    return TOO_MUCH
-                run.n += 1
-        else:
-            records = &(<Records*>sheet.columns[slot])[row]
-            if records.records == 0:
-                records.first = record.start - base
-            records.records += 1
-            records.size += p - value
-            if field.type == BYTES or wire != WIRE_LEN:
-                records.items += records.items >= 0
-            elif field.wire == WIRE_VARINT:
-                records.items = -1
-            else:
-                records.items += n // field.size
-        sheet.present[row] |= bit
+        outcome = store_value(self, sheet, row, field, &record, p)
+        if outcome != SOUND:
+            return outcome
+        sheet.present[row] |= <uint32_t>1 << field.slot
     return SOUND
 
 
