@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize sanitize-threads docs site dist release clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize sanitize-threads processors docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -97,6 +97,9 @@ sanitize-threads: $(VENV)/tested  ## readers beside editors on a build with Thre
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
+
+processors:  ## the loops of the C headers on this processor, and on aarch64 and s390x under qemu where it is installed
+	sh tests/processors/run.sh
 
 docs: $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py
