@@ -40,9 +40,9 @@ CLASH, MERGED, UNKNOWN = 1, 2, 4
 IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 
 _OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
-_NUMPY = {"TEXT": "<i4", "NUMBER": "<i8", "CHILD": "<i4"}
+_NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}  # as C has them, whatever the byte order
 _UNKNOWN = np.dtype(
-    [("start", "<i8"), ("value", "<i8"), ("row", "<i4"), ("number", "<i4"), ("sheet", "<i2"), ("wire", "<i2")],
+    [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
 )
 
@@ -215,30 +215,30 @@ class Sheet(Table):
     def first(self, field: str) -> Rows:
         """The row of the first element of a repeated field, in its sheet or list; meaningless where there is none."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
-        return np.frombuffer(payload, "<i4").reshape(-1, 2)[:, 0]
+        return np.frombuffer(payload, "i4").reshape(-1, 2)[:, 0]
 
     def span(self, field: str) -> tuple[Rows, Rows]:
         """Offset and length of a bytes field's value."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
-        both = np.frombuffer(payload, "<i8").reshape(-1, 2)
+        both = np.frombuffer(payload, "i8").reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
     def records(self, field: str) -> tuple[Rows, Rows, Rows, Rows]:
         """Of a repeated field that is payload: offset of the first record, records, elements (-1: unknown), bytes."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
-        four = np.frombuffer(payload, "<i8").reshape(-1, 4)
+        four = np.frombuffer(payload, "i8").reshape(-1, 4)
         return four[:, 0], four[:, 1], four[:, 2], four[:, 3]
 
     def _own(self, name: str) -> Rows:
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
-        return np.frombuffer(payload, "<" + dtype)
+        return np.frombuffer(payload, dtype)
 
     def _field(self, name: str) -> Rows:
         payload, kind = self.facts.columns.field_column(self.type_name, name)
         if kind in _NUMPY:
             return np.frombuffer(payload, _NUMPY[kind])
         if kind in ("CHILDREN", "LIST"):
-            return np.frombuffer(payload, "<i4").reshape(-1, 2)[:, 1]
+            return np.frombuffer(payload, "i4").reshape(-1, 2)[:, 1]
         if kind == "SPAN":
             return self.span(name)[1]
         return self.records(name)[1]
@@ -264,7 +264,7 @@ class Sheet(Table):
     def offset_of(self, rows: Rows | slice) -> Rows:
         """Where messages begin."""
         payload, _ = self.facts.columns.own_column(self.type_name, "start")
-        return (np.frombuffer(payload, "<u8")[rows] - np.uint64(self.facts.columns.base)).astype(np.int64)
+        return (np.frombuffer(payload, "u8")[rows] - np.uint64(self.facts.columns.base)).astype(np.int64)
 
 
 class List(Table):
@@ -282,7 +282,7 @@ class List(Table):
 
     def _column(self, what: str) -> Rows:
         payload, dtype = self.facts.columns.list_column(self.owner, self.field, what)
-        return np.frombuffer(payload, "<" + dtype)
+        return np.frombuffer(payload, dtype)
 
     def path(self, row: int) -> str:
         """The path of an element from the root."""

@@ -139,7 +139,7 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
 
     kind: as of `decode_packed`.
     """
-    dtype = np.dtype("<i8" if kind in ("int64", "uint64") else "<i4")
+    dtype = np.dtype("i8" if kind in ("int64", "uint64") else "i4")
     starts = np.cumsum(portion.lengths) - portion.lengths
     counts = np.add.reduceat(portion.data < 0x80, starts, dtype=np.int64)
     numbers = np.frombuffer(decode_packed(portion.data.data, kind), dtype)
