@@ -10,13 +10,13 @@ import onnxwire
 from onnxwire._varint import decode_packed, packed_levels
 
 DTYPES = {
-    "int64": "<i8",
-    "uint64": "<u8",
-    "int32": "<i4",
-    "uint32": "<u4",
+    "int64": "i8",
+    "uint64": "u8",
+    "int32": "i4",
+    "uint32": "u4",
     "bool": "?",
-    "sint64": "<i8",
-    "sint32": "<i4",
+    "sint64": "i8",
+    "sint32": "i4",
 }
 
 
@@ -69,7 +69,7 @@ def test_runs_of_any_length_end_where_they_end(size: int) -> None:
     numbers = [(i * 0x9E3779B97F4A7C15 >> (i % 64)) & (1 << 64) - 1 for i in range(size)]
     data = b"".join(varint(number) for number in numbers)
     for level in packed_levels():
-        assert np.frombuffer(decode_packed(data, "uint64", level), "<u8").tolist() == numbers
+        assert np.frombuffer(decode_packed(data, "uint64", level), "u8").tolist() == numbers
 
 
 @pytest.mark.parametrize("offset", range(0, 140, 3))
