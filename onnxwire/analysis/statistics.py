@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,8 @@ BLOCK = 1 << 16
 """Elements that are looked at together: few enough that what is computed of them stays in the processor's cache."""
 MOST_TENSORS = 100_000
 """Tensors that are measured together. No model has as many, but a damaged file may, in two bytes each."""
+MOST_OF_PATHS = 1 << 24
+"""Letters of all their paths together: in graphs nested thirty deep a tensor of two bytes has a path of 750."""
 _TASK = 64 * BLOCK  # elements that a thread takes at a time
 _EXACT = 1 << 46  # integers below it have sums of a block that an int64 holds
 
@@ -140,12 +141,16 @@ def measure_all(
     thread, one at a time.
     The result does not depend on the number of threads. Payloads are read, not mapped, each once, or twice with bins.
     Returns one entry a tensor, in the order of the document. Raises TensorError for the first one that is damaged, and
-    where there are more than MOST_TENSORS.
+    where there are more than MOST_TENSORS or their paths are longer than MOST_OF_PATHS together.
     """
-    found = list(islice(find_tensors(source) if isinstance(source, Message) else source, MOST_TENSORS + 1))
-    if len(found) > MOST_TENSORS:
-        reason = f"there are more than {MOST_TENSORS:,} tensors, the limit of those that are measured together"
-        raise TensorError(f"{reason}; choose some by a pattern or a condition")
+    found: list[tuple[str, TensorProto]] = []
+    letters = 0
+    for path, tensor in find_tensors(source) if isinstance(source, Message) else source:
+        letters += len(path)
+        if len(found) == MOST_TENSORS or letters > MOST_OF_PATHS:
+            reason = f"there are more than {MOST_TENSORS:,} tensors, or {MOST_OF_PATHS:,} letters in their paths, which is"
+            raise TensorError(f"{reason} the limit of those that are measured together; choose some")
+        found.append((path, tensor))
     numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]
     results = iter(_Pass(numeric, bins, threads, progress).run())
     return [

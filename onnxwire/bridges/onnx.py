@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     """The argument of a function: a message of the official package, one of onnxwire, or the encoding."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
+_FIELDS = frozenset(FIELDS)
 # Nobody reads a location that begins so as a file's; the official checker lets it pass.
 MARK = "#onnxwire"
 
@@ -118,10 +119,11 @@ class Frame:
         token = secrets.token_hex(16)  # what no model can have written down before
         empty: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(model), find_tensors(self.copy), strict=True):
-            if is_external(source) and not takes_external and path not in kept:
+            is_remote = is_external(source)
+            if is_remote and not takes_external and path not in kept:
                 continue
             stays_in = path in kept or _size(source) < threshold
-            if stays_in and is_external(source):
+            if stays_in and is_remote:
                 # What can't be had is left as it is, for the function to judge.
                 with suppress(Error):
                     take_in(tensor)
@@ -154,6 +156,8 @@ class Frame:
     def fill(self, made: object) -> ModelProto:
         """Put the payloads into what a function made of the model; returns it as a message of onnxwire."""
         model = self._as_ours(made)
+        if not self._taken and not self._read:
+            return model
         for path, tensor in find_tensors(model):
             location = _location(tensor)
             if location in self._taken:
@@ -222,11 +226,11 @@ def _size(tensor: TensorProto) -> int:
 
 
 def _holds_elements(tensor: TensorProto) -> bool:
-    return bool(tensor._payload("raw_data")) or any(getattr(tensor, field) for field in FIELDS)
+    return bool(tensor._payload("raw_data")) or not _FIELDS.isdisjoint(tensor._present())
 
 
 def _location(tensor: Any) -> str:
-    return next(iter(locations_of(tensor)), "")
+    return next(iter(locations_of(tensor)), "") if tensor.external_data else ""
 
 
 def _misfit(tensor: TensorProto, left: TensorProto) -> str:
