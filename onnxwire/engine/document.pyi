@@ -9,6 +9,7 @@ class Document:
     """The bytes that views look into."""
 
     files: Any  # an object with a `close`, or None
+    trail: Any  # of `field_path`
     @property
     def root(self) -> Any: ...
     @property

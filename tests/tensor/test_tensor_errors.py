@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxwire
-from onnxwire import TensorProto
+from onnxwire import GraphProto, ModelProto, TensorProto
+from onnxwire.errors import TensorError
 
 T = stored_tensors.DATA_TYPES
 BIG = 10**18
@@ -293,3 +294,25 @@ def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(dat
     assert peak_of(use_everything, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
         stored_tensors.same_array(array, official_array(data))
+
+
+def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeypatch):
+    from onnxwire.engine import field_path
+
+    reads = []
+    read_record = field_path.read_record
+    monkeypatch.setattr(field_path, "read_record", lambda *args: (reads.append(1), read_record(*args))[1])
+    names = [f"w{i}" for i in range(200)]
+    graph = GraphProto(initializer=[TensorProto(name=name, data_type=1, dims=[2], raw_data=b"1") for name in names])
+    model = ModelProto.FromString(ModelProto(graph=graph).SerializeToString())
+
+    def path_of(tensor):
+        with pytest.raises(TensorError) as caught:
+            tensor.numpy()
+        return caught.value.path
+
+    assert [path_of(tensor) for tensor in model.graph.initializer] == [f"graph.initializer[{i}]" for i in range(200)]
+    assert len(reads) < 4 * len(names)  # from the front each time they would be a hundred times as many
+    assert [path_of(model.graph.initializer[i]) for i in (7, 199, 8)] == [
+        f"graph.initializer[{i}]" for i in (7, 199, 8)
+    ]

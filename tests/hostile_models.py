@@ -1,0 +1,314 @@
+"""Hostile models by name: each a function that makes one of about so many bytes. `TEXTS` and `JSONS` are texts."""
+
+from __future__ import annotations
+
+from onnxwire import ModelProto
+
+
+def varint(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def record(number, data):
+    """A field of bytes, text or a message."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def fields(*path):
+    """The field numbers along a path of names from a ModelProto, and the message that it ends in."""
+    descriptor, numbers = ModelProto.DESCRIPTOR, []
+    for name in path:
+        field = descriptor.fields_by_name[name]
+        numbers.append(field.number)
+        descriptor = field.message_type
+    return numbers, descriptor
+
+
+def wrap(numbers, data):
+    for number in reversed(numbers):
+        data = record(number, data)
+    return data
+
+
+def repeated(path, element=b""):
+    """A model with so many times the same element of a repeated field."""
+
+    def make(size):
+        numbers, _ = fields(*path)
+        one = record(numbers[-1], element)
+        return wrap(numbers[:-1], one * max(size // len(one), 1))
+
+    return make
+
+
+def numbered(path, make_element):
+    """A model with elements of a repeated field that each get a number."""
+
+    def make(size):
+        numbers, _ = fields(*path)
+        out, index = bytearray(), 0
+        while len(out) < size:
+            out += record(numbers[-1], make_element(index))
+            index += 1
+        return wrap(numbers[:-1], bytes(out))
+
+    return make
+
+
+def nested(step, inner=b"", limit=1 << 60):
+    """A message in itself by a path of fields, as deep as there is room for."""
+
+    def make(size):
+        data, depth = inner, 0
+        while len(data) < size and depth < limit:
+            for number in reversed(step):
+                data = record(number, data)
+            depth += 1
+        return record(7, record(1, data)) if step[0] != 7 else data
+
+    return make
+
+
+def name(index):
+    return f"{index:x}".encode()
+
+
+def node(inputs=(), outputs=(), *rest):
+    return b"".join([*(record(1, n) for n in inputs), *(record(2, n) for n in outputs), *rest])
+
+
+def graph_attribute(graph):
+    return record(5, record(6, graph))
+
+
+def tensor(own=b"", dims=b"", data=b""):
+    return record(8, own) + (record(1, dims) if dims else b"") + b"\x10\x01" + record(9, data)
+
+
+def shape(dims):
+    """An input of a shape."""
+    return record(7, record(11, record(1, b"x") + record(2, record(1, b"\x08\x01" + record(2, dims)))))
+
+
+def many_names(size, count=None):
+    """One node with very many inputs and outputs."""
+    half = [name(index) for index in range(max(size // 10, 1))]
+    return record(7, record(1, node(half, [b"o" + n for n in half])))
+
+
+def fan_out(size):
+    """One value that every node takes, and one that makes it; it and all that they make are outputs."""
+    nodes = b"".join(record(1, node([b"v"], [name(i)])) for i in range(size // 12))
+    return record(7, record(1, node([], [b"v"])) + nodes + record(12, record(1, b"v")))
+
+
+def outer_inputs(size):
+    """A node whose subgraph takes very many values from outside, and nodes that make these."""
+    count = size // 24
+    inner = record(1, node([name(i) for i in range(count)], [b"out"])) + record(12, record(1, b"out"))
+    nodes = b"".join(record(1, node([], [name(i)])) for i in range(count))
+    return record(7, nodes + record(1, node([], [b"y"], graph_attribute(inner))) + record(12, record(1, b"y")))
+
+
+def own_sparse(size):
+    """Subgraphs with sparse initializers of their own."""
+    inner = record(15, record(1, tensor(b"s"))) + record(1, node([b"s"], [b"t"])) + record(12, record(1, b"t"))
+    one = record(1, node([], [b"y"], graph_attribute(inner)))
+    return record(7, one * (size // len(one)))
+
+
+def pieces(size):
+    """A graph that comes in very many pieces, which are to be merged."""
+    one = record(7, record(1, node([b"a"], [b"b"])))
+    return one * (size // len(one))
+
+
+def bushes(size):
+    """Graphs nested thirty deep with very many tensors at the bottom: long paths."""
+    data = record(5, b"") * (size // 2)
+    for _ in range(30):
+        data = record(1, node([], [], graph_attribute(data)))
+    return record(7, data)
+
+
+MODELS = {
+    "nothing": lambda size: b"",
+    "zeros": lambda size: b"\x08\x00" * (size // 2),
+    "unknown varints": lambda size: varint(1000 << 3) + b"\x01" + (varint(1000 << 3) + b"\x01") * (size // 4),
+    "unknown records": lambda size: record(1000, b"") * (size // 4),
+    "unknown groups": lambda size: (varint(1000 << 3 | 3) + varint(1000 << 3 | 4)) * (size // 6),
+    "nested groups": lambda size: varint(1000 << 3 | 3) * (size // 6) + varint(1000 << 3 | 4) * (size // 6),
+    "cut": lambda size: record(7, b"\x0a\x00" * (size // 2))[:-1],
+    "bytes 0xff": lambda size: b"\xff" * size,
+    "one long name": lambda size: record(7, record(1, record(3, b"n" * size))),
+    "long names": numbered(["graph", "node"], lambda i: record(3, b"n" * 1000)),
+    "a long text": lambda size: record(6, b"\n\x1b" * (size // 2)),
+    "not UTF-8": lambda size: record(7, record(1, record(3, b"\xff" * size))),
+    "many names": many_names,
+    "fan-out": fan_out,
+    "outer inputs": outer_inputs,
+    "own sparse initializers": own_sparse,
+    "pieces": pieces,
+    "deep tensors": bushes,
+    "a chain": numbered(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
+    "a reversed chain": numbered(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
+    "cycles": numbered(["graph", "node"], lambda i: node([name(i ^ 1)], [name(i)])),
+    "a node that takes its own output": numbered(["graph", "node"], lambda i: node([b"a"], [b"a"])),
+    "one value made by all": numbered(["graph", "node"], lambda i: node([name(i)], [b"x"])),
+    "one value taken by all": numbered(["graph", "node"], lambda i: node([b"x"], [name(i)])),
+    "an input taken by all": lambda size: record(7, record(11, record(1, b"x")) + record(1, node([b"x"])) * (size // 5)),  # noqa: E501
+    "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], record(3, b"n"))),
+    "suffixes": numbered(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
+    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),  # noqa: E501
+    "empty subgraphs": repeated(["graph", "node"], graph_attribute(b"")),
+    "graphs of one attribute": lambda size: record(7, record(1, record(5, record(11, b"") * (size // 2)))),
+    "tensors of one attribute": lambda size: record(7, record(1, record(5, record(10, b"") * (size // 2)))),
+    "a tensor an attribute": repeated(["graph", "node", "attribute"], record(5, b"")),
+    "small tensors": repeated(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
+    "named tensors": numbered(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
+    "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + record(6, b"text")),
+    "wide strings": lambda size: record(
+        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))  # noqa: E501
+    ),
+    "wide dims": lambda size: record(7, record(5, record(1, b"\x01" * size))),
+    "huge dims": numbered(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
+    "a shape without data": numbered(["graph", "initializer"], lambda i: tensor(name(i), varint(1 << 40))),
+    "typed data": lambda size: record(7, record(5, b"\x10\x07" + record(1, varint(size)) + record(7, b"\x01" * size))),
+    "external tensors": repeated(
+        ["graph", "initializer"], b"\x10\x01\x70\x01" + record(13, record(1, b"location") + record(2, b"none"))
+    ),
+    "values of one type": repeated(["graph", "value_info"], record(1, b"v") + record(2, record(1, b"\x08\x01"))),
+    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),  # noqa: E501
+    "untyped inputs": numbered(["graph", "input"], lambda i: record(1, name(i))),
+    "untyped initializers": numbered(["graph", "initializer"], lambda i: record(8, name(i))),
+    "metadata": numbered(["metadata_props"], lambda i: record(1, name(i)) + record(2, b"v")),
+    "one key": repeated(["metadata_props"], record(1, b"k") + record(2, b"v")),
+    "opsets": repeated(["opset_import"], b"\x10\x01"),
+    "functions of one name": repeated(["functions"], record(1, b"f")),
+    "functions that call one another": numbered(
+        ["functions"], lambda i: record(1, name(i)) + record(7, record(4, name(i + 1)))
+    ),
+    "a function that calls itself": lambda size: record(
+        25, record(1, b"f") + record(7, record(4, b"f")) * (size // 5)
+    ),
+    "many functions' inputs": lambda size: record(25, record(4, b"") * (size // 2)),
+    "bindings": lambda size: record(20, record(3, record(1, b"k") + record(2, b"v")) * (size // 8)),
+    "annotations": repeated(["graph", "quantization_annotation"], record(1, b"x") + record(2, record(1, b"k"))),
+    "sizes of -1": lambda size: shape(record(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of sizes": lambda size: shape(record(1, b"\x12\x00") * (size // 4)),
+    "shapes of an empty name": repeated(
+        ["graph", "input"], record(2, record(1, record(2, record(1, b"\x12\x00"))))
+    ),
+    "graphs nested": nested([1, 5, 6]),
+    "graphs nested thirty deep": nested([1, 5, 6], record(1, node([b"x"], [b"y"])) * 100, 30),
+    "types nested": lambda size: record(7, record(11, record(2, nested([4, 1])(size)))),
+    "attributes of ints": repeated(["graph", "node", "attribute"], record(8, b"\x01\x02\x03")),
+    "ints": lambda size: record(7, record(1, record(5, b"\xa0\x01\x07" + record(8, b"\x01" * size)))),
+    "texts": lambda size: record(7, record(1, record(5, record(9, b"") * (size // 2)))),
+}  # fmt: skip
+
+
+def _empty_kinds():
+    """Every repeated field of messages, however it is reached, with empty elements only."""
+    seen = set()
+    waiting = [()]
+    while waiting:
+        path = waiting.pop(0)
+        _, descriptor = fields(*path)
+        for field in (descriptor or ModelProto.DESCRIPTOR).fields if not path or descriptor else ():
+            if field.message_type is None or len(path) > 4:
+                continue
+            if field.is_repeated and field.full_name not in seen:
+                seen.add(field.full_name)
+                MODELS[f"empty {'.'.join([*path, field.name])}"] = repeated([*path, field.name])
+            if field.message_type.full_name not in seen:
+                seen.add(field.message_type.full_name)
+                waiting.append((*path, field.name))
+
+
+_empty_kinds()
+
+
+def times(text):
+    """A text in three parts, with bars between, of which the second is there as often as there is room."""
+
+    def make(size):
+        before, part, after = (piece.encode() for piece in text.split("|"))
+        return before + part * (size // len(part)) + after
+
+    return make
+
+
+def nested_text(opening, inner, closing):
+    def make(size):
+        depth = size // (len(opening) + len(closing))
+        return (opening * depth + inner + closing * depth).encode()
+
+    return make
+
+
+TEXTS = {
+    "nothing": lambda size: b"",
+    "blanks": lambda size: b" " * size,
+    "comments": lambda size: b"#\n" * (size // 2),
+    "empty nodes": times("graph {|node{}|}"),
+    "empty graphs merged": times("|graph{}|"),
+    "empty tensors": times("graph {|initializer{}|}"),
+    "empty metadata": times("|metadata_props{}|"),
+    "graphs nested": nested_text("graph{node{attribute{g{", "", "}}}}"),
+    "types nested": lambda size: (
+        b"graph{input{type{" + nested_text("sequence_type{elem_type{", "", "}}")(size) + b"}}}"
+    ),
+    "open braces": lambda size: b"graph{" * (size // 6),
+    "a list of numbers": times("graph{initializer{int64_data:[0|,1|]}}"),
+    "numbers one by one": times("graph{initializer{|int64_data:1 |}}"),
+    "floats": times("graph{initializer{float_data:[0|,1e9|]}}"),
+    "a long number": lambda size: b"ir_version: " + b"1" * size,
+    "a long fraction": lambda size: b"graph{node{attribute{f: 0." + b"1" * size + b"}}}",
+    "a long name": lambda size: b"graph{name:'" + b"n" * size + b"'}",
+    "escapes": times("graph{doc_string:'|\\n|'}"),
+    "wide escapes": times("graph{doc_string:'|\\U0001F600|'}"),
+    "octal bytes": times("graph{initializer{raw_data:'|\\377|'}}"),
+    "strings side by side": times("graph{name:|'' |}"),
+    "names of a node": times("graph{node{|input:'' |}}"),
+    "unknown fields": times("|nosuch:1 |"),
+    "unknown messages": times("|nosuch{} |"),
+    "unknown messages nested": nested_text("nosuch{", "", "}"),
+    "an open string": lambda size: b"graph{name:'" + b"n" * size,
+    "a long word": lambda size: b"n" * size,
+    "not UTF-8": lambda size: b"graph{name:'" + b"\xff" * size + b"'}",
+}  # fmt: skip
+
+JSONS = {
+    "nothing": lambda size: b"",
+    "blanks": lambda size: b" " * size + b"{}",
+    "empty nodes": times('{"graph":{"node":[{}|,{}|]}}'),
+    "empty tensors": times('{"graph":{"initializer":[{}|,{}|]}}'),
+    "empty metadata": times('{"metadataProps":[{}|,{}|]}'),
+    "graphs nested": nested_text('{"graph":{"node":[{"attribute":[{"g":', "{}", "}]}]}}"),
+    "arrays nested": nested_text("[", "", "]"),
+    "unknown objects nested": nested_text('{"nosuch":', "0", "}"),
+    "unknown arrays nested": lambda size: b'{"nosuch":' + nested_text("[", "", "]")(size) + b"}",
+    "open brackets": lambda size: b'{"nosuch":' + b"[" * size,
+    "numbers": times('{"graph":{"initializer":[{"int64Data":[0|,1|]}]}}'),
+    "numbers as strings": times('{"graph":{"initializer":[{"int64Data":[0|,"1"|]}]}}'),
+    "floats": times('{"graph":{"initializer":[{"floatData":[0|,1e9|]}]}}'),
+    "a long number": lambda size: b'{"irVersion":' + b"1" * size + b"}",
+    "a long fraction": lambda size: b'{"irVersion":1.' + b"0" * size + b"}",
+    "a long exponent": lambda size: b'{"irVersion":1e' + b"9" * size + b"}",
+    "a long name": lambda size: b'{"graph":{"name":"' + b"n" * size + b'"}}',
+    "escapes": times('{"graph":{"docString":"|\\n|"}}'),
+    "wide escapes": times('{"graph":{"docString":"|\\ud83d\\ude00|"}}'),
+    "half pairs": times('{"graph":{"docString":"|\\ud83d|"}}'),
+    "base64": times('{"graph":{"initializer":[{"rawData":"|AAAA|"}]}}'),
+    "names of a node": times('{"graph":{"node":[{"input":[""|,""|]}]}}'),
+    "unknown fields": times('{"x":0|,"x":0|}'),
+    "one field again": times('{"producerName":""|,"producerName":""|}'),
+    "nulls": times('{"graph":null|,"graph":null|}'),
+    "an open string": lambda size: b'{"graph":{"name":"' + b"n" * size,
+    "not UTF-8": lambda size: b'{"graph":{"name":"' + b"\xff" * size + b'"}}',
+}  # fmt: skip
