@@ -148,7 +148,9 @@ def measure_all(
     for path, tensor in find_tensors(source) if isinstance(source, Message) else source:
         letters += len(path)
         if len(found) == MOST_TENSORS or letters > MOST_OF_PATHS:
-            reason = f"there are more than {MOST_TENSORS:,} tensors, or {MOST_OF_PATHS:,} letters in their paths, which is"
+            reason = (
+                f"there are more than {MOST_TENSORS:,} tensors, or {MOST_OF_PATHS:,} letters in their paths, which is"
+            )
             raise TensorError(f"{reason} the limit of those that are measured together; choose some")
         found.append((path, tensor))
     numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]

@@ -14,7 +14,10 @@ _LONGEST = 40
 
 
 class _Level:
-    """A message on the way to a byte, from `first` to `end`: the record that leads on, and those before it by number."""
+    """A message on the way to a byte, from `first` to `end`.
+
+    start: of the record that leads on; counts: of the records before it, by number.
+    """
 
     __slots__ = ("counts", "end", "first", "start")
 

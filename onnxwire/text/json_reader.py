@@ -494,7 +494,11 @@ class _JsonParser:
         self.window.pos += 1
 
     def _skip_string(self) -> None:
-        position = self.window.position(self.window.pos)
+        _, end = self._string(CHUNK // 2)
+        if end >= 0:
+            self.window.pos = end
+            return
+        position = self.window.position(self.window.pos)  # a count of lines, too much for each short string
         try:
             for _ in self._pieces():
                 pass
