@@ -70,7 +70,7 @@ def test_what_once_grew_too_fast_does_not():
 LARGE = {
     500_000: {
         "graphs of one attribute": ["rename values", "page: around"],
-        "deep tensors": ["apply", "statistics", "stats"],
+        "deep tensors": ["statistics", "stats"],
         "empty graph.initializer": ["catalog"],
     },
     2_000_000: {"one key": ["check --fix quietly"], "empty names of sizes": ["check --fix quietly"]},
