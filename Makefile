@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize sanitize-threads processors docs site dist release clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads processors docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,10 @@ fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize
 
 fuzz-lines: $(VENV)/tested  ## the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
+
+tests-by-module: $(VENV)/tested  ## write the table of CONTRIBUTING.md that says which tests cover which module
+	$(PIP) install coverage
+	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python $(CURDIR)/tools/tests_by_module.py
 
 hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000

@@ -65,3 +65,14 @@ def test_every_page_that_a_page_links_to_is_there() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_tests_names_modules_and_files_that_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Tests by module")[2]
+    rows = re.findall(r"^\| ([a-z/]*) \| (.+) \| (.+) \|$", text, re.M)[1:]
+    modules = [room + name for room, names, _ in rows for name in names.split(", ")]
+    assert len(modules) > 100
+    assert [name for name in modules if not list((ROOT / "onnxwire").glob(f"{name}.p*"))] == []
+    assert {
+        file for *_, files in rows for file in files.split(", ") if not (ROOT / "tests" / f"{file}.py").exists()
+    } == set()
