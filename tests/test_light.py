@@ -23,8 +23,12 @@ def python(code: str, *arguments: object) -> str:
 
 
 def test_import_brings_neither_numpy_nor_protobuf_nor_onnx() -> None:
-    # Only what the import itself brings: an editable install has brought a few modules before.
-    code = "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before))"
+    # Only what the import itself brings: an editable install has brought a few modules before, and where Python turns
+    # the GIL on, its warning brings some.
+    code = (
+        "import sys, warnings; warnings.simplefilter('ignore'); before = set(sys.modules)\n"
+        "import onnxwire; print(sorted(set(sys.modules) - before))"
+    )
     loaded = python(code)
     for name in ("numpy", "ml_dtypes", "google", "onnx", "re", "argparse", "inspect", "typing", "dataclasses"):
         assert f"'{name}'" not in loaded
@@ -47,7 +51,7 @@ def test_views_are_light() -> None:
     for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
         assert not gc.is_tracked(view)
         assert not hasattr(view, "__dict__")
-    assert sys.getsizeof(model.opset_import[0]) <= 80 + 2 * 16
+    assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 
 def test_a_parent_keeps_no_child() -> None:
