@@ -25,7 +25,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-import duckdb  # noqa: F401
+import duckdb
 import obstore.store
 import pyarrow
 from hostile_models import JSONS, MODELS, TEXTS
@@ -180,7 +180,8 @@ def query(text):
     """A query of a model's tables; what it gives counts."""
 
     def call(path, folder):
-        return sum(len(str(cell)) for row in onnxwire.sql(path, text).fetchall() for cell in row)
+        with contextlib.suppress(duckdb.OutOfMemoryException):  # of the addresses that the process may have here
+            return sum(len(str(cell)) for row in onnxwire.sql(path, text).fetchall() for cell in row)
 
     return call
 
