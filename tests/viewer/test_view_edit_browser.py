@@ -330,7 +330,10 @@ const tries = {{
   "file": () => fetch("{target}/api/drop?name=x.npy", {{ method: "POST", mode: "no-cors", body: new Blob(["x"]) }}),
   "frame": async () => {{
     const page = document.getElementById("page");
-    return page.contentDocument ? page.contentDocument.body.textContent : "closed";
+    const text = () => page.contentDocument?.body?.textContent;
+    // Before anything came, a frame is an empty page of this site.
+    while (page.contentDocument && !text()) await new Promise((done) => setTimeout(done, 50));
+    return text() ?? "closed";
   }},
 }};
 (async () => {{
