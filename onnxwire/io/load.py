@@ -6,6 +6,7 @@ import os
 
 from onnxwire.engine.message import Message, root_view
 from onnxwire.errors import DecodeError
+from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.source import open_document, refuse_empty
 from onnxwire.messages import ModelProto
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from onnxwire.engine.document import Document
-    from onnxwire.io.external_files import Data, ExternalFiles
+    from onnxwire.io.external_files import Data
     from onnxwire.io.source import Source
 
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
@@ -70,8 +71,6 @@ def files_beside(source: Source, document: Document, **options: Any) -> External
         from onnxwire.io.remote.document import RemoteFiles
 
         return RemoteFiles(document.memory.source, **options)  # type: ignore[arg-type]
-    from onnxwire.io.external_files import ExternalFiles
-
     path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
     status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
     return ExternalFiles(path, model=status, **options)
