@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #if defined(__linux__)
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -43,8 +43,6 @@ static inline void *ow_reserve(size_t size) {
     return p;
 }
 #else
-#include <stdlib.h>
-
 static inline void ow_enlarge(void *p, size_t size) {
     (void)p;
     (void)size;
