@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _PADDING = 1 << 21  # zeros between payloads: fewer than the largest alignment in use, that of huge pages
 _OLD = ".old"  # after a temporary name: the only copy of something, which no save takes for stale
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime takes any .. for a way out of the folder
 _LONGEST = 100  # characters of a tensor's name in a file's name
 
 

@@ -140,7 +140,7 @@ def test_a_file_and_a_folder_do_not_replace_each_other(tmp_path, name, data):
 NASTY = [
     "", "a", "A", "a_2", "a/b", "a\\b", "..", "../a", "/a", ".", "-", " ", "a\0b", "a\nb", "ä", "\u00e9", "e\u0301",
     "ß", "SS", "\u017f", "K", "\u212a", "\u202e", "n" * 500, "𝄞" * 100, "a.", ".a", "CON", "{name}", "tensor",
-    "graph.initializer[0]", "graph.initializer_0_",
+    "graph.initializer[0]", "graph.initializer_0_", "0..0", "a...b",
 ]  # fmt: skip
 
 
