@@ -1,8 +1,8 @@
 """Writes the table of CONTRIBUTING.md that says which test files cover a module: `make tests-by-module`.
 
-The tests run under coverage.py, with their file's name as the context, in the folder of a build that reports the lines
-of Cython's modules too (`tests/instrumented.sh trace`). Lines that importing reaches do not count. What was measured is
-left in `build/.coverage` of that folder, for coverage.py's own reports.
+The tests run under coverage.py, with their file's name as the context, also of the processes that they start, in the
+folder of a build that reports the lines of Cython's modules too (`tests/instrumented.sh trace`). Lines that importing
+reaches do not count. What was measured is left in `build/.coverage` of that folder, for coverage.py's own reports.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import os
 import pkgutil
 import subprocess
 import sys
-import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,13 +23,16 @@ from coverage import Coverage, CoverageData
 PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
 BEGIN, END = "<!-- made by `make tests-by-module` -->\n", "<!-- until here -->\n"
 DATA = "build/.coverage"
+FILE = "ONNXWIRE_TEST_FILE"
 CONFIG = f"""\
 [run]
 source = onnxwire
 parallel = true
-data_file = {DATA}
+patch = subprocess
+context = ${{{FILE}}}
+data_file = {Path(DATA).resolve()}
 """
-IMPORTED = "import"  # the context of what importing reaches
+IMPORTED = "import"  # the context of what importing reaches, beside its file's
 # What starts browsers or clusters takes minutes, and reaches little that other tests of the same module do not.
 LEFT_OUT = "not browser and not dask and not test_ray"
 SECONDS = "ONNXWIRE_TEST_SECONDS"
@@ -70,43 +72,34 @@ def run_tests(files: list[str], seconds: str) -> None:
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)])
     # The tracer in C, as Cython's modules report to sys.settrace and not to sys.monitoring.
     environ = os.environ | {"COVERAGE_CORE": "ctrace", "PYTHONPATH": path, SECONDS: seconds}
+
     # Each in a process of its own, as some tests take the tracer away. Whether they pass is not the question here: some
     # count steps, which tracing adds to.
+    def run(file: str) -> None:
+        subprocess.run([*command, "-k", LEFT_OUT, file], env=environ | {FILE: file})
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda file: subprocess.run([*command, "-k", LEFT_OUT, file], env=environ), files))
+        list(pool.map(run, files))
     subprocess.run([*coverage, "combine", "-q", "--rcfile=coverage.ini"], check=True)
 
 
 # This module is a plugin of pytest there.
-_spent: Counter[str] = Counter()  # seconds of CPU, by file
-_begun = [0.0]
-
-
 def pytest_sessionstart() -> None:
     """Import all there is, in a context of its own."""
     import onnxwire
 
-    Coverage.current().switch_context(IMPORTED)
+    coverage = Coverage.current()
+    coverage.switch_context(IMPORTED)
     for module in pkgutil.walk_packages(onnxwire.__path__, "onnxwire."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    coverage.switch_context("")
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    """Go over to the context of a test's file."""
-    Coverage.current().switch_context(nodeid.partition("::")[0])
-    _begun[0] = time.process_time()
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup() -> None:
     """Skip the tests of a file that took its time: walks over megabytes take long where each line is reported."""
-    if _spent[item.nodeid.partition("::")[0]] > float(os.environ[SECONDS]):
+    if sum(os.times()[:4]) > float(os.environ[SECONDS]):
         pytest.skip("the time of its file is over")
-
-
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Add up the time."""
-    _spent[nodeid.partition("::")[0]] += time.process_time() - _begun[0]
 
 
 # --- the table
@@ -132,8 +125,8 @@ def reached_lines(data: CoverageData) -> dict[str, dict[str, Lines]]:
     for file in data.measured_files():
         by_context: dict[str, Lines] = defaultdict(set)
         for line, contexts in data.contexts_by_lineno(file).items():
-            if IMPORTED not in contexts:
-                for context in filter(None, contexts):
+            if not any(context.endswith(f"|{IMPORTED}") for context in contexts):
+                for context in contexts:
                     by_context[context].add((file, line))
         if by_context:
             module = Path(file).relative_to(package).with_suffix("").as_posix()
