@@ -174,6 +174,7 @@ _LONGEST_KEY = 1 << 16
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile("[-+.0-9A-Za-z]*+")
+_COMMA = re.compile(r"[ \t\n\r]*+,[ \t\n\r]*+")
 
 _DECODER = JSONDecoder(object_pairs_hook=tuple)  # objects are tuples of pairs; a key may be there twice
 
@@ -279,6 +280,30 @@ class _JsonParser:
 
     # --- messages that don't, and those with faults
 
+    def _read_messages(self, repeated: Any, entry: _Entry, depth: int) -> None:
+        """Append the messages that lie in the window, or one that does not or needs a closer look."""
+        window = self.window
+        if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
+            window.more()
+        if not entry.table:
+            self._fill_table(entry.table, entry.field.message_type)
+        n = n_filled = len(repeated)
+        buf, end = window.buf, window.pos
+        try:
+            while True:
+                value, end = _DECODER.raw_decode(buf, end)
+                self._fill_message(value, repeated.add(), entry.table, depth)
+                window.pos = end
+                n_filled += 1
+                comma = _COMMA.match(buf, end)
+                if comma is None:
+                    return
+                end = comma.end()
+        except (ValueError, KeyError, RecursionError):
+            del repeated[n_filled:]
+        if n_filled == n:
+            self._read_message(repeated.add(), entry.table, depth)
+
     def _read_message(self, message: Any, table: _Table, depth: int) -> None:
         """Read an object into a message, in which there is nothing yet."""
         window = self.window
@@ -380,7 +405,7 @@ class _JsonParser:
             if self._is_null():
                 raise self._error("null can't be an element of a repeated field")
             if entry.is_message:
-                self._read_message(repeated.add(), entry.table, depth + 1)
+                self._read_messages(repeated, entry, depth + 1)
             elif not self._read_batch(values, entry):
                 values += self._read_scalar(entry)
             if len(values) >= BATCH:
@@ -395,13 +420,17 @@ class _JsonParser:
                 return
 
     def _read_batch(self, values: list[Any], entry: _Entry) -> bool:
-        """Read the numbers that lie in the window."""
+        """Read the numbers or strings that lie in the window; False where the next needs a closer look."""
         window = self.window
-        if self.has_fault or entry.field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+        if self.has_fault:
             return False
         if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
             window.more()
         buf, start = window.buf, window.pos
+        if entry.field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+            with suppress(ValueError):
+                self._read_strings(values, entry)
+            return window.pos > start
         end = buf.find("]", start)
         if end < 0:
             end = buf.rfind(",", start)
@@ -416,6 +445,19 @@ class _JsonParser:
         values += numbers
         window.pos = end
         return bool(numbers)
+
+    def _read_strings(self, values: list[Any], entry: _Entry) -> None:
+        """Read strings to the end of the array; raises ValueError for one that is cut, unusual or wrong."""
+        window = self.window
+        buf, end = window.buf, window.pos
+        while True:
+            value, end = _DECODER.raw_decode(buf, end)
+            values.append(entry.convert(value))
+            window.pos = end
+            comma = _COMMA.match(buf, end)
+            if comma is None:
+                return
+            end = comma.end()
 
     def _read_scalar(self, entry: _Entry) -> tuple[Any, ...]:
         """Read a number, string, bytes, bool or enum; returns the one value, or none of an enum that is ignored."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import io
 import json
 from pathlib import Path
@@ -44,13 +45,17 @@ def convert_pairs(parser, js, message, path, convert=json_format._Parser._Conver
     return convert(parser, js, message, path)
 
 
-READERS = Readers(
-    onnxwire.from_json,
-    json_format.Parse,
+MENDS = (
     mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value),
     mock.patch.object(json_format._Parser, "_ConvertFieldValuePair", convert_pairs),
 )
+READERS = Readers(onnxwire.from_json, json_format.Parse, *MENDS)
 official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
+check_ignoring_unknown = Readers(
+    functools.partial(onnxwire.from_json, ignore_unknown=True),
+    functools.partial(json_format.Parse, ignore_unknown_fields=True),
+    *MENDS,
+).check
 
 
 @pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
@@ -255,6 +260,36 @@ def test_a_fault_after_many_numbers_has_its_position(fault, pieces):
     is_number = fault[:2] in ("1 ", "1:", "1,")
     assert is_number or str(caught.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING[1], text) is None
+
+
+ELEMENTS = [
+    "{}", '{"oneInt32": 1}', '{"one_int32":null}', '{"children":[{},{"oneString":"],{"}]}', '""', "[]", '{"child":{}}',
+    '{"manyString":["", "a,b", "\\u00e9"]}',
+]  # fmt: skip
+WRONG = ["null", "5", '"a"', "[{}]", '{"nosuch":1}', '{"oneInt32":1,"oneInt32":1}', "{", "", '{"oneInt32":"x"}']
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=60),
+    st.sampled_from([",", ", ", " ,\n\t", ",\r\n"]),
+    st.none() | st.tuples(st.integers(0, 59), st.sampled_from(WRONG)),
+)
+def test_arrays_of_messages_are_those_of_the_official_runtime(pieces, elements, comma, wrong):
+    if wrong:
+        elements.insert(*wrong)
+    text = f'{{"children":[{comma.join(elements)}]}}'
+    assert check(EVERYTHING, text) is not bool(wrong)
+    check_ignoring_unknown(EVERYTHING, text)
+
+
+@pytest.mark.parametrize("kind", ["String", "Bytes"])
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from(STRINGS), min_size=1, max_size=60), st.sampled_from([",", " ,\n "]))
+def test_arrays_of_strings_are_those_of_the_official_runtime(pieces, kind, strings, comma):
+    check(EVERYTHING, f'{{"many{kind}":[{comma.join(strings)}]}}')
+    sound = [string for string in strings if check(EVERYTHING, f'{{"many{kind}":[{string}]}}')]
+    assert check(EVERYTHING, f'{{"many{kind}":[{comma.join(sound)}]}}')
 
 
 # --- what a text may be
