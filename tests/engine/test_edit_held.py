@@ -497,14 +497,19 @@ def refuse_values():
     [edit_what_was_not_there, follow_what_came, switch_oneofs, change_what_is_iterated_over, refuse_values],
 )
 def test_nothing_is_kept_of_edits_to_what_is_gone(act):
-    for _ in range(20):
-        act()
-    gc.collect()
-    before, rounds = sys.getallocatedblocks(), 100
-    for _ in range(rounds):
-        act()
-    gc.collect()
-    assert sys.getallocatedblocks() - before < rounds // 2
+    rounds = 100
+
+    def growth():
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(rounds):
+            act()
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    growth()  # what is made once
+    # Other threads of the process may keep something meanwhile, but not each time.
+    assert min(growth() for _ in range(3)) < rounds // 2
     assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)
 
 
