@@ -245,7 +245,7 @@ def test_a_store_is_made_once_of_a_server_its_options_and_the_environment(monkey
         made.append(address.root)
         return make(address, options)
 
-    monkeypatch.setattr(stores, "_make_store", count)
+    monkeypatch.setattr(stores, "_make_store", count)  # how often it is called shows in nothing but the time
     data = whole(model([100]))
     with ObjectServer({"a/m.onnx": data, "b/c/m.onnx": data}) as server:
         for _ in range(2):
