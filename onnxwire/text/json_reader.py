@@ -174,6 +174,7 @@ _LONGEST_KEY = 1 << 16
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile("[-+.0-9A-Za-z]*+")
+_BRACKETS = re.compile(r"\[*+")
 _COMMA = re.compile(r"[ \t\n\r]*+,[ \t\n\r]*+")
 
 _DECODER = JSONDecoder(object_pairs_hook=tuple)  # objects are tuples of pairs; a key may be there twice
@@ -330,7 +331,7 @@ class _JsonParser:
             if key not in table or end < 0:
                 if not self.ignore_unknown:
                     raise self._error(unknown_field(message.DESCRIPTOR, key, table))
-                self._skip_key()
+                self._skip_key(end)
                 self._skip_value()
             else:
                 entry = table[key][-1]
@@ -340,7 +341,7 @@ class _JsonParser:
                     as_other = f", as {show(seen[name])} before" if seen[name] != key else ""
                     raise self._error(f"the key {show(key)} is there a second time{as_other}")
                 seen[name] = key
-                self._skip_key()
+                self._skip_key(end)
                 if self._is_null():
                     window.pos += 4
                 else:
@@ -470,8 +471,7 @@ class _JsonParser:
         elif sign == "{" or sign == "[":
             raise self._error(f"expected one value, found {self._next()}")
         else:
-            value = self._literal()
-            end = window.pos + len(self._word())
+            value, end = self._literal()
         values = self._convert(value, entry)
         window.pos = end
         return values
@@ -492,22 +492,29 @@ class _JsonParser:
     def _skip_value(self) -> None:
         """Read any value, which nobody wants; it may be nested as deep as the text is long."""
         window = self.window
+        sign = self._peek()
+        if sign == "{" or sign == "[":
+            with suppress(ValueError, RecursionError):
+                _, window.pos = _DECODER.raw_decode(window.buf, window.pos)
+                return
         closers = bytearray()  # of what is open, a byte each
         while True:
-            sign = self._peek()
             if sign == "{" or sign == "[":
-                window.pos += 1
+                # A text of nothing but brackets has a step a character, were they not taken together.
+                run = _BRACKETS.match(window.buf, window.pos).end() - window.pos  # type: ignore[union-attr]
+                closers += b"]" * (run - 1)
+                window.pos += max(run, 1)
                 closer = "}" if sign == "{" else "]"
                 if self._peek() != closer:
                     closers += closer.encode()
                     self._skip_name(closer)
+                    sign = self._peek()
                     continue
                 window.pos += 1
             elif sign == '"':
                 self._skip_string()
             else:
-                self._literal()
-                window.pos += len(self._word())
+                _, window.pos = self._literal()
             while closers:
                 closer = chr(closers[-1])
                 sign = self._peek()
@@ -516,6 +523,7 @@ class _JsonParser:
                 window.pos += 1
                 if sign == ",":
                     self._skip_name(closer)
+                    sign = self._peek()
                     break
                 closers.pop()
             else:
@@ -526,11 +534,14 @@ class _JsonParser:
         if closer == "}":
             if self._peek() != '"':
                 raise self._error(f"expected a key in double quotes, found {self._next()}")
-            self._skip_key()
+            self._skip_key(-1)
 
-    def _skip_key(self) -> None:
-        """Read the string that begins here, and the colon after it."""
-        self._skip_string()
+    def _skip_key(self, end: int) -> None:
+        """Read the string that begins here, and the colon after it; `end`: of the string, where it is known, or -1."""
+        if end < 0:
+            self._skip_string()
+        else:
+            self.window.pos = end
         if self._peek() != ":":
             raise self._error(f"expected ':', found {self._next()}")
         self.window.pos += 1
@@ -643,8 +654,8 @@ class _JsonParser:
                 return window.buf[window.pos : max(end, window.pos + 1)]
             window.more()
 
-    def _literal(self) -> Any:
-        """The value of the number, true, false or null that begins here."""
+    def _literal(self) -> tuple[Any, int]:
+        """The value of the number, true, false or null that begins here, and the offset after it."""
         word = self._word()
         try:
             value, length = _DECODER.raw_decode(word)
@@ -652,7 +663,7 @@ class _JsonParser:
             length = -1
         if length != len(word):
             raise self._error(f"expected a value, found {self._next()}")
-        return value
+        return value, self.window.pos + length
 
     def _next(self) -> str:
         """The next token, as error messages name it."""
