@@ -74,26 +74,28 @@ class TensorList(Sequence[TensorInfo]):
         self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
         known: dict[tuple[str | None, str | None], int] = {}
         if isinstance(message, TensorProto):
-            self._add(describe(message, ""), 0, known)
+            self._add(message, 0, known)
             return
         search, paths = Search(message, [TensorProto]), Paths()
         self._paths = paths
         for _, tensor in search:
-            self._add(describe(tensor, ""), search.keep(paths), known)
+            self._add(tensor, search.keep(paths), known)
 
-    def _add(self, info: TensorInfo, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
-        if info.nbytes > MAX_COUNT:
-            self._huge[len(self._numbers)] = info.nbytes
+    def _add(self, tensor: TensorProto, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
+        name, data_type, shape, nbytes, file, offset, location = _entry(tensor)
+        if nbytes > MAX_COUNT:
+            self._huge[len(self._numbers)] = nbytes
+            nbytes = MAX_COUNT
         self._numbers.append(number)
-        self._names.append(info.name)
-        self._types.append(info.data_type)
-        self._shapes.append(info.shape)
-        self._sizes.append(min(info.nbytes, MAX_COUNT))
-        self._offsets.append(-1 if info.offset is None else info.offset)
-        number = known.setdefault((info.file, info.location), len(known))
+        self._names.append(name)
+        self._types.append(data_type)
+        self._shapes.append(shape)
+        self._sizes.append(nbytes)
+        self._offsets.append(-1 if offset is None else offset)
+        number = known.setdefault((file, location), len(known))
         self._file_numbers.append(number)
         if number == len(self._files):
-            self._files.append((info.file, info.location))
+            self._files.append((file, location))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -122,6 +124,26 @@ class TensorList(Sequence[TensorInfo]):
             None if offset < 0 else offset,
             location,
         )
+
+    def __iter__(self) -> Iterator[TensorInfo]:
+        paths, files, huge = self._paths, self._files, self._huge
+        columns = zip(
+            self._numbers,
+            self._names,
+            self._types,
+            self._shapes,
+            self._sizes,
+            self._file_numbers,
+            self._offsets,
+            strict=True,
+        )
+        for i, (number, name, data_type, shape, nbytes, file_number, offset) in enumerate(columns):
+            file, location = files[file_number]
+            if i in huge:
+                nbytes = huge[i]
+            yield TensorInfo(
+                paths[number], name, data_type, shape, nbytes, file, None if offset < 0 else offset, location
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
@@ -157,9 +179,17 @@ def find_tensors(message: Message) -> Iterator[tuple[str, TensorProto]]:
 
 def describe(tensor: TensorProto, path: str) -> TensorInfo:
     """The entry of a tensor."""
-    entries = {entry.key: entry.value for entry in tensor.external_data} if is_external(tensor) else {}
-    location = entries.get("location")
-    file, offset = None, None
+    return TensorInfo(path, *_entry(tensor))
+
+
+def _entry(
+    tensor: TensorProto,
+) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
+    """What a TensorInfo has but the path; a damaged file may have millions of tensors."""
+    location, file, offset = None, None, None
+    if is_external(tensor):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location")
     payload = tensor._payload("raw_data")
     if location is not None:
         folder = getattr(tensor._document.files, "folder", None)
@@ -170,9 +200,10 @@ def describe(tensor: TensorProto, path: str) -> TensorInfo:
         # Of bytes that were made in memory, the offset tells nothing.
         if span is not None and payload.document.root is not None:
             file, offset = payload.document.name, span[0]
-    return TensorInfo(
-        path, tensor.name, tensor.data_type, tuple(tensor.dims), tensor_bytes(tensor), file, offset, location
-    )
+    data_type, dims = tensor.data_type, tensor.dims
+    shape = tuple(dims) if dims else ()
+    nbytes = _bytes_elsewhere(tensor, data_type, shape) if payload is None else len(payload)
+    return tensor.name, data_type, shape, nbytes, file, offset, location
 
 
 def is_external(tensor: TensorProto) -> bool:
@@ -191,16 +222,18 @@ def find_locations(message: Message) -> Iterator[tuple[str, str]]:
 def tensor_bytes(tensor: TensorProto) -> int:
     """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
     payload = tensor._payload("raw_data")
-    if payload is not None:
-        return len(payload)
+    return _bytes_elsewhere(tensor, tensor.data_type, tensor.dims) if payload is None else len(payload)
+
+
+def _bytes_elsewhere(tensor: TensorProto, number: int, dims: Iterable[int]) -> int:
     if is_external(tensor):
         for entry in tensor.external_data:
             if entry.key == "length" and (length := plain_number(entry.value)) is not None:
                 return length
-    if tensor.data_type == STRING.number:
+    if number == STRING.number:
         return sum(len(text) for text in tensor.string_data)
-    elements = element_count(tensor.dims)
-    data_type = BY_NUMBER.get(tensor.data_type)
+    elements = element_count(dims)
+    data_type = BY_NUMBER.get(number)
     return data_type.count_bytes(elements) if data_type is not None else elements
 
 
