@@ -339,6 +339,7 @@ class Descriptor(_Described):
         "enum_types",
         "fields",
         "fields_by_name",
+        "fields_by_number",
         "file",
         "full_name",
         "is_retired",
@@ -364,6 +365,7 @@ class Descriptor(_Described):
         self.fields: list[FieldDescriptor] = []
         self.retired_fields: list[FieldDescriptor] = []
         self.fields_by_name: dict[str, FieldDescriptor] = {}
+        self.fields_by_number: dict[int, FieldDescriptor] = {}
         self.oneofs: list[OneofDescriptor] = []
         self.oneofs_by_name: dict[str, OneofDescriptor] = {}
         self.nested_types: list[Descriptor] = []
@@ -372,11 +374,6 @@ class Descriptor(_Described):
         self.reserved_ranges: list[tuple[int, int]] = []
         self.reserved_names: list[str] = []
         self._concrete_class: type[Message] | None = None
-
-    @property
-    def fields_by_number(self) -> dict[int, FieldDescriptor]:
-        """The fields that still are, by number."""
-        return {field.number: field for field in self.fields}
 
     @property
     def fields_by_camelcase_name(self) -> dict[str, FieldDescriptor]:

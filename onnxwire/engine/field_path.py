@@ -16,16 +16,19 @@ _LONGEST = 40
 class _Level:
     """A message on the way to a byte, from `first` to `end`.
 
-    start: of the record that leads on; counts: of the records before it, by number.
+    start: of the record that leads on; counts: of the records before it, by number. step: what the path says of it;
+    inside: the message that it is, its first byte and its end, or None.
     """
 
-    __slots__ = ("counts", "end", "first", "start")
+    __slots__ = ("counts", "end", "first", "inside", "start", "step")
 
     def __init__(self, first: int, end: int, start: int, counts: dict[int, int]) -> None:
         self.first = first
         self.end = end
         self.start = start
         self.counts = counts
+        self.step = ""
+        self.inside: tuple[Descriptor | None, int, int] | None = None
 
 
 def field_path(document: Document, offset: int) -> str:
@@ -43,14 +46,19 @@ def field_path(document: Document, offset: int) -> str:
     trail: list[_Level] = []
     last: list[_Level] = document.trail or []
     while descriptor is not None:
-        fields = descriptor.fields_by_number
+        level = last[len(trail)] if len(trail) < len(last) else None
         counts: dict[int, int] = {}
         first = start
-        if last and (last[0].first, last[0].end) == (first, end) and last[0].start <= offset:
-            start, counts = last[0].start, last[0].counts.copy()
-            last = last[1:]
-        else:
+        if level is None or (level.first, level.end) != (first, end) or level.start > offset:
             last = []
+        elif level.inside is not None and level.inside[1] <= offset < level.inside[2]:
+            trail.append(level)
+            steps.append(level.step)
+            descriptor, start, end = level.inside
+            continue
+        else:
+            start, counts = level.start, level.counts.copy()
+        fields = descriptor.fields_by_number
         descriptor = None
         while start < end:
             number, wire, value, after, length = read_record(document, start, end)
@@ -62,12 +70,15 @@ def field_path(document: Document, offset: int) -> str:
                     counts[number] = counts.get(number, 0) + 1
                 start = after
                 continue
-            trail.append(_Level(first, end, start, counts))
+            level = _Level(first, end, start, counts)
+            trail.append(level)
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
-                steps.append(field.name + index)
+                level.step = field.name + index
+                steps.append(level.step)
                 if after is not None and wire == WIRE_LEN and offset >= value:
-                    descriptor, start, end = field.message_type, value, after
+                    level.inside = field.message_type, value, after
+                    descriptor, start, end = level.inside
             break
     document.trail = trail
     if len(steps) > _LONGEST:

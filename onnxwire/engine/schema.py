@@ -92,6 +92,7 @@ class Schema:
         for index, field in enumerate(message.fields):
             field.index = index
             message.fields_by_name[field.name] = field
+            message.fields_by_number[field.number] = field
         message.reserved_ranges = [(first, last) for first, last, _, _ in reserved if first]
         message.reserved_names = [name for _, _, name, _ in reserved if name]
 
