@@ -14,21 +14,24 @@ _LONGEST = 40
 
 
 class _Level:
-    """A message on the way to a byte, from `first` to `end`.
+    """A message on the way to a byte, which ends at `end`.
 
     start: of the record that leads on; counts: of the records before it, by number. step: what the path says of it;
     inside: the message that it is, its first byte and its end, or None.
     """
 
-    __slots__ = ("counts", "end", "first", "inside", "start", "step")
+    __slots__ = ("counts", "end", "inside", "start", "step")
 
-    def __init__(self, first: int, end: int, start: int, counts: dict[int, int]) -> None:
-        self.first = first
+    def __init__(self, end: int, start: int, counts: dict[int, int]) -> None:
         self.end = end
         self.start = start
         self.counts = counts
         self.step = ""
-        self.inside: tuple[Descriptor | None, int, int] | None = None
+        self.inside: tuple[Descriptor, int, int] | None = None
+
+    def leads_to(self, offset: int) -> bool:
+        """Whether a byte is in the message that the level's record is."""
+        return self.inside is not None and self.inside[1] <= offset < self.inside[2]
 
 
 def field_path(document: Document, offset: int) -> str:
@@ -40,24 +43,23 @@ def field_path(document: Document, offset: int) -> str:
     very long path is left out. A later byte than the last that was asked for is looked for from there on: a damaged
     file may give a million errors, and each would be a walk over all that is before it.
     """
-    descriptor: Descriptor | None = document.root.DESCRIPTOR if document.root is not None else None
+    if document.root is None:
+        return ""
+    trail = [*(document.trail or ())]  # another thread may look for a path, too
+    if trail and trail[0].end != len(document):
+        trail = []
+    last: _Level | None = None
+    while trail and not trail[-1].leads_to(offset):
+        last = trail.pop()
+    descriptor: Descriptor | None = document.root.DESCRIPTOR
     start, end = 0, len(document)
-    steps: list[str] = []
-    trail: list[_Level] = []
-    last: list[_Level] = document.trail or []
+    if trail and trail[-1].inside is not None:
+        descriptor, start, end = trail[-1].inside
     while descriptor is not None:
-        level = last[len(trail)] if len(trail) < len(last) else None
         counts: dict[int, int] = {}
-        first = start
-        if level is None or (level.first, level.end) != (first, end) or level.start > offset:
-            last = []
-        elif level.inside is not None and level.inside[1] <= offset < level.inside[2]:
-            trail.append(level)
-            steps.append(level.step)
-            descriptor, start, end = level.inside
-            continue
-        else:
-            start, counts = level.start, level.counts.copy()
+        if last is not None and last.start <= offset:
+            start, counts = last.start, last.counts.copy()
+        last = None
         fields = descriptor.fields_by_number
         descriptor = None
         while start < end:
@@ -70,18 +72,18 @@ def field_path(document: Document, offset: int) -> str:
                     counts[number] = counts.get(number, 0) + 1
                 start = after
                 continue
-            level = _Level(first, end, start, counts)
+            level = _Level(end, start, counts)
             trail.append(level)
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 level.step = field.name + index
-                steps.append(level.step)
-                if after is not None and wire == WIRE_LEN and offset >= value:
-                    level.inside = field.message_type, value, after
-                    descriptor, start, end = level.inside
+                if after is not None and wire == WIRE_LEN and offset >= value and field.message_type is not None:
+                    level.inside = descriptor, start, end = field.message_type, value, after
             break
     document.trail = trail
-    if len(steps) > _LONGEST:
-        half = _LONGEST // 2
-        steps = [*steps[:half], f"({len(steps) - 2 * half:,} more)", *steps[-half:]]
+    n = len(trail) - (bool(trail) and not trail[-1].step)
+    half = _LONGEST // 2
+    steps = [level.step for level in (trail[:n] if n <= _LONGEST else trail[:half])]
+    if n > _LONGEST:
+        steps += [f"({n - 2 * half:,} more)", *(level.step for level in trail[n - half : n])]
     return ".".join(steps)

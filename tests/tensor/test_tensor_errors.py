@@ -316,3 +316,36 @@ def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeyp
     assert [path_of(model.graph.initializer[i]) for i in (7, 199, 8)] == [
         f"graph.initializer[{i}]" for i in (7, 199, 8)
     ]
+
+
+@settings(max_examples=100)
+@given(data=wire.sound(ModelProto.DESCRIPTOR, 4), chance=st.randoms())
+def test_the_path_of_a_byte_does_not_depend_on_those_asked_for_before(data, chance):
+    from onnxwire.engine.field_path import field_path
+
+    data += wire.number(1, 7)
+    document = onnxwire.load(data)._document
+    for offset in chance.choices(range(len(data) + 1), k=30):
+        assert field_path(document, offset) == field_path(onnxwire.load(data)._document, offset)
+
+
+def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last(monkeypatch):
+    from onnxwire.engine import field_path
+
+    reads = []
+    read_record = field_path.read_record
+    monkeypatch.setattr(field_path, "read_record", lambda *args: (reads.append(1), read_record(*args))[1])
+    graph = GraphProto(initializer=[{"name": f"w{i}", "data_type": 99} for i in range(20)])
+    for _ in range(40):
+        graph = GraphProto(node=[{"attribute": [{"g": graph}]}])
+    model = ModelProto.FromString(ModelProto(graph=graph).SerializeToString())
+    inner = model.graph
+    while len(inner.node):
+        inner = inner.node[0].attribute[0].g
+    tensors = [*inner.initializer]
+    for i, tensor in enumerate(tensors):
+        with pytest.raises(TensorError) as caught:
+            tensor.numpy()
+        assert caught.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
+        assert caught.value.path.endswith(f".g.initializer[{i}]") and "more)" in caught.value.path
+    assert len(reads) < 4 * (len(tensors) + 120)
