@@ -146,9 +146,6 @@ cdef class Repeated:
     def __repr__(self):
         return repr(list(self))
 
-    def __reversed__(self):
-        return iter(self[::-1])
-
     def __deepcopy__(self, memo):
         from copy import deepcopy
         return deepcopy(list(self), memo)

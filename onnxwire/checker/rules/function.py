@@ -297,11 +297,9 @@ def no_recursion(facts: Facts) -> Iterator[Found]:
     functions, called = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
     rows = np.flatnonzero((called >= 0) & (callers >= 0))
-    edges: dict[int, list[int]] = {}
-    for pair in np.unique(callers[rows].astype(np.int64) * functions.n + called[rows]).tolist():
-        edges.setdefault(pair // functions.n, []).append(pair % functions.n)
+    edges = np.unique(callers[rows].astype(np.int64) * functions.n + called[rows])
     found = {}
-    for members in circles(edges):
+    for members in circles(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
         more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
         found[members[0]] = f"the functions {', '.join(names)}{more} call each other in a circle; break it"
