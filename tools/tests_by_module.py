@@ -11,6 +11,7 @@ import argparse
 import importlib
 import os
 import pkgutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -98,8 +99,11 @@ def pytest_sessionstart() -> None:
 
 def pytest_runtest_setup() -> None:
     """Skip the tests of a file that took its time: walks over megabytes take long where each line is reported."""
-    if sum(os.times()[:4]) > float(os.environ[SECONDS]):
+    seconds = int(os.environ[SECONDS])
+    if sum(os.times()[:4]) > seconds:
         pytest.skip("the time of its file is over")
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it took too long"))
+    signal.alarm(4 * seconds)
 
 
 # --- the table

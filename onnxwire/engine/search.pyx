@@ -108,16 +108,19 @@ cdef class Search:
     """An iterator of (path, message), depth first, in the order of fields and elements.
 
     root: the message that is searched, itself not among the results; classes: what is searched for. Only messages that
-    can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`. Messages may be edited on the way;
+    can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`; with `paths` they are kept there, and
+    their numbers come instead: one search has all its paths in one buffer. Messages may be edited on the way;
     where elements come or go in a field that is being gone through, ChangedError is raised, and DecodeError for
     messages nested more than 100 deep.
     """
     cdef set wanted              # addresses of tables
     cdef set leading             # those whose messages are worth a look
     cdef list frames
+    cdef Paths paths             # or None
 
-    def __init__(self, View root, classes):
+    def __init__(self, View root, classes, Paths paths=None):
         cdef size_t before = 0
+        self.paths = paths
         self.wanted = {<size_t>table_of(cls) for cls in classes}
         self.leading = set(self.wanted)
         # Tables refer to one another in circles, so once is not always enough.
@@ -152,23 +155,25 @@ cdef class Search:
             if view is None:
                 self.frames.pop()
                 continue
-            found = (self.path(), view) if <size_t>view.table in self.wanted else None
+            found = None
+            if <size_t>view.table in self.wanted:
+                found = (self.path() if self.paths is None else self.keep(), view)
             self.push(view)
             if found is not None:
                 return found
         raise StopIteration
 
-    def keep(self, Paths paths):
-        """Keep the path of what was found last; returns its number. One search has all its paths in one buffer."""
+    cdef Py_ssize_t keep(self) except -1:
+        """Keep the path of the message that the last frame has come to; returns its number."""
         cdef Py_ssize_t number = -1
         cdef Frame frame, outer = None
         for frame in self.frames:
             if outer is not None:
                 if frame.number < 0:
-                    frame.number = paths.add(number, outer)
+                    frame.number = self.paths.add(number, outer)
                 number = frame.number
             outer = frame
-        return number
+        return self.paths.add(number, outer)
 
     cdef View next_in(self, Frame frame):
         """The next message in another that is worth a look, or None."""

@@ -76,10 +76,9 @@ class TensorList(Sequence[TensorInfo]):
         if isinstance(message, TensorProto):
             self._add(message, 0, known)
             return
-        search, paths = Search(message, [TensorProto]), Paths()
-        self._paths = paths
-        for _, tensor in search:
-            self._add(tensor, search.keep(paths), known)
+        self._paths = paths = Paths()
+        for number, tensor in Search(message, [TensorProto], paths):
+            self._add(tensor, number, known)
 
     def _add(self, tensor: TensorProto, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
         name, data_type, shape, nbytes, file, offset, location = _entry(tensor)

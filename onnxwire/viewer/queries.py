@@ -366,11 +366,11 @@ def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
     """The largest tensors of a model, wherever they are: path, name, data_type, shape, bytes."""
     largest: list[tuple[int, int, str, TensorProto]] = []
     for index, (path, tensor) in enumerate(find_tensors(model)):
-        entry = (tensor_bytes(tensor), -index, path, tensor)
+        size = tensor_bytes(tensor)
         if len(largest) < count:
-            heapq.heappush(largest, entry)
-        elif entry > largest[0]:
-            heapq.heapreplace(largest, entry)
+            heapq.heappush(largest, (size, -index, path, tensor))
+        elif size > largest[0][0]:
+            heapq.heapreplace(largest, (size, -index, path, tensor))
     return [
         _tensor_row(tensor, path) for _, _, path, tensor in sorted(largest, key=lambda entry: (-entry[0], -entry[1]))
     ]
