@@ -13,7 +13,7 @@
 
 typedef void (*ow_task)(void *work);
 
-#if defined(_WIN32)
+#if defined(_WIN32) || (defined(CYTHON_TRACE_NOGIL) && CYTHON_TRACE_NOGIL) /* reporting a line takes the GIL */
 static inline int ow_processors(void) { return 1; }
 
 static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
