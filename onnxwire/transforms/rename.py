@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from onnxwire.analysis.paths import resolve
@@ -12,11 +13,13 @@ from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from onnxwire.analysis.scopes import Scope
     from onnxwire.engine.repeated import RepeatedSpan
+
+_TRAINING_GRAPH = re.compile(r"training_info\[\d+\]\.(initialization|algorithm)")
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | None = None) -> int:
@@ -51,8 +54,7 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
     """
     holder = resolve(model, scope).value
     for path, inner in _scopes(model):
-        is_inside = _is_in(path, scope) or (scope == "graph" and path.startswith("training_info"))
-        if is_inside and new in (own := defined_names(inner)) and old not in own:
+        if _sees(path, scope) and new in (own := defined_names(inner)) and old not in own:
             reason = f"{path} has a value of its own called {new!r}, which hides the one to be used for {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _forget(holder, old)
@@ -84,13 +86,9 @@ def _rename(
     # Of each graph around the one that is looked at: its path, and the new names of what it sees.
     around: list[tuple[str, Mapping[str, str]]] = []
     for path, holder in _scopes(model):
-        while around and not _is_in(path, around[-1][0]):
+        while around and not _sees(path, around[-1][0]):
             around.pop()
-        if around:
-            seen = around[-1][1]
-        else:
-            # The algorithm runs appended to the main graph, and so sees its values.
-            seen = everywhere if path.startswith("training_info") and path.endswith("algorithm") else {}
+        seen = around[-1][1] if around else {}
         own = defined_names(holder)
         # What a graph has itself is another value than the outer one of that name, which it hides.
         hidden = own & seen.keys()
@@ -98,7 +96,7 @@ def _rename(
         if hidden or chosen:
             seen = {old: new for old, new in seen.items() if old not in hidden} | dict(chosen)
         around.append((path, seen))
-        if path.startswith("training_info") and len(around) == 1:
+        if _TRAINING_GRAPH.fullmatch(path):
             bound[path] = seen
         if seen:
             count += _rename_in(holder, seen)
@@ -116,11 +114,11 @@ def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, sco
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function whose values are renamed. taken: new names that it has already; given: old ones by new."""
+    """A graph or function whose values are renamed. taken: new names that it has already; given: those it gives."""
 
     path: str
     taken: set[str]
-    given: dict[str, str] = field(default_factory=dict)
+    given: list[str] = field(default_factory=list)
 
 
 def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scope: str | None) -> None:
@@ -130,10 +128,9 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scop
     wanted = set(names.values())
     levels: list[_Level] = []
     around: dict[str, list[_Level]] = {}  # by new name: the levels that have it already
-    given: dict[str, list[tuple[_Level, str]]] = {}  # by new name: the levels that give it to a value, and its old one
-    trained = _Level("graph", set())
+    given: dict[str, list[str]] = {}  # by new name: the old one, once for each level that gives it
     for path, holder in _scopes(model):
-        while levels and not _is_in(path, levels[-1].path):
+        while levels and not _sees(path, levels[-1].path):
             _leave(levels.pop(), around, given)
         own = defined_names(holder)
         if not own:
@@ -143,23 +140,19 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scop
                 missing.pop(old, None)
         level = _Level(path, own & wanted)
         chosen = _chosen(names, own, main, path, scope)
-        _refuse_twins(chosen.values())
-        if path == "graph":
-            trained.given = {new: old for old, new in chosen.items()}
         for new in level.taken:
-            above = given.get(new)
-            if above:
-                raise _taken(source, path, above[-1][1], new)
-            # A training graph runs appended to the main graph.
-            if path.startswith("training_info") and new in trained.given:
-                raise _taken(source, path, trained.given[new], new)
+            if given.get(new):
+                raise _taken(source, path, given[new][-1], new)
         for old, new in chosen.items():
             if new in level.taken and new not in chosen:
                 raise _taken(source, path, old, new)
             if around.get(new):
                 raise _taken(source, around[new][-1].path, old, new)
-            level.given[new] = old
-            given.setdefault(new, []).append((level, old))
+            # What hides a value of its own name does so under the new one.
+            if given.get(new) and given[new][-1] != old:
+                raise _twins(source, path, new)
+            level.given.append(new)
+            given.setdefault(new, []).append(old)
         for new in level.taken:
             around.setdefault(new, []).append(level)
         levels.append(level)
@@ -168,7 +161,7 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scop
         raise PathError(f"there is no value called {old!r}{did_you_mean(old, known)}", "", source)
 
 
-def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list[tuple[_Level, str]]]) -> None:
+def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list[str]]) -> None:
     """Take what a level has out of what is around the next one."""
     for new in level.taken:
         around[new].pop()
@@ -179,6 +172,10 @@ def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list
 def _taken(source: str, path: str, old: str, new: str) -> EditError:
     reason = f"there is a value called {new!r} already; choose another name for {old!r}"
     return EditError(reason, f"{source}: {path}")
+
+
+def _twins(source: str, path: str, new: str) -> EditError:
+    return EditError(f"two can't both be renamed to {new!r}", f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
@@ -234,26 +231,42 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
 
 def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, str], taken: dict[str, str]) -> None:
     """Refuse what can't be in one graph. found, taken: paths of nodes by names that are to go, and to come."""
-    for old in found:
+    given: set[str] = set()
+    for old, path in found.items():
         new = names[old]
         if new and new in taken:
             reason = f"it is called {new!r} already; choose another name for {old!r}"
             raise EditError(reason, f"{source}: {taken[new]}")
-    _refuse_twins(names[old] for old in found if names[old])
-
-
-def _refuse_twins(names: Iterable[str]) -> None:
-    seen = set()
-    for name in names:
-        if name in seen:
-            raise EditError(f"two can't both be renamed to {name!r}")
-        seen.add(name)
+        if new and new in given:
+            raise _twins(source, path, new)
+        given.add(new)
 
 
 def _scopes(model: ModelProto) -> Iterator[tuple[str, Scope]]:
-    """All graphs and functions with their paths, each before those inside it, the main graph before all others."""
+    """All graphs and functions with their paths, the main graph before all others, each before those that see it.
+
+    What sees a graph comes in one run, so that a stack has what is around each: graphs of initial values, which see
+    nothing of the main graph as the algorithms beside them do, are last.
+    """
     classes: list[type[Scope]] = [GraphProto, FunctionProto]
-    return Search(model, classes)
+    for is_last in (False, True) if model.training_info else (False,):
+        for path, holder in Search(model, classes):
+            if _is_of_training(path, "initialization") == is_last:
+                yield path, holder
+
+
+def _sees(path: str, outer: str) -> bool:
+    """Whether what is at a path sees the values of the graph or function at another one.
+
+    Source: onnx.proto, TrainingInfoProto: an algorithm runs appended to the main graph.
+    """
+    return _is_in(path, outer) or (outer == "graph" and _is_of_training(path, "algorithm"))
+
+
+def _is_of_training(path: str, graph: str) -> bool:
+    """Whether a path is of one kind of a training's two graphs, or of something inside it."""
+    found = _TRAINING_GRAPH.match(path)
+    return found is not None and found[1] == graph
 
 
 def _is_in(path: str, outer: str) -> bool:
