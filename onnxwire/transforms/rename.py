@@ -9,17 +9,17 @@ from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, PathError, did_you_mean
-from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from onnxwire.analysis.scopes import Scope
     from onnxwire.engine.repeated import RepeatedSpan
 
-_TRAINING_GRAPH = re.compile(r"training_info\[\d+\]\.(initialization|algorithm)")
+_TRAINING_GRAPH = re.compile(r"training_info\[(\d+)\]\.(initialization|algorithm)")
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | None = None) -> int:
@@ -41,8 +41,7 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
             raise EditError(reason, f"{model._document.name}: {old!r}")
     main = names.keys() & defined_names(model.graph) if scope in (None, "graph") else set()
     _check_values(model, names, main, scope)
-    everywhere = {old: names[old] for old in main if old != names[old]}
-    return _rename(model, lambda path, own: _chosen(names, own, main, path, scope), everywhere)
+    return _rename(model, lambda path, own: _chosen(names, own, main, path, scope))
 
 
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
@@ -59,7 +58,7 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _forget(holder, old)
     own_names = {old: new}
-    return _rename(model, lambda path, _: own_names if path == scope else {}, own_names if scope == "graph" else {})
+    return _rename(model, lambda path, _: own_names if path == scope else {})
 
 
 def _forget(scope: Scope, name: str) -> None:
@@ -72,35 +71,31 @@ def _forget(scope: Scope, name: str) -> None:
             del elements[index]
 
 
-def _rename(
-    model: ModelProto, choose: Callable[[str, set[str]], Mapping[str, str]], everywhere: Mapping[str, str]
-) -> int:
+def _rename(model: ModelProto, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:
     """Rename in all graphs and functions; returns how many occurrences changed.
 
-    choose: the new names that begin in a graph or function, of its path and the names that it defines; graphs inside
-    see them, too. everywhere: those of the main graph, which training graphs see.
+    choose: the new names that begin in a graph or function, of its path and the names that it defines; what sees it
+    sees them, too.
     """
     count = 0
-    # Of the training graphs, what is renamed in each; their bindings name it too.
-    bound: dict[str, Mapping[str, str]] = {}
-    # Of each graph around the one that is looked at: its path, and the new names of what it sees.
-    around: list[tuple[str, Mapping[str, str]]] = []
+    seen: dict[str, str] = {}  # the new names that hold where the walk is
+    # Of each graph that it sees, itself included: its path, and what held before of the names that begin or end there.
+    around: list[tuple[str, dict[str, str | None]]] = []
     for path, holder in _scopes(model):
         while around and not _sees(path, around[-1][0]):
-            around.pop()
-        seen = around[-1][1] if around else {}
+            for name, new in around.pop()[1].items():
+                if new is None:
+                    del seen[name]
+                else:
+                    seen[name] = new
         own = defined_names(holder)
-        # What a graph has itself is another value than the outer one of that name, which it hides.
-        hidden = own & seen.keys()
         chosen = choose(path, own)
-        if hidden or chosen:
-            seen = {old: new for old, new in seen.items() if old not in hidden} | dict(chosen)
-        around.append((path, seen))
-        if _TRAINING_GRAPH.fullmatch(path):
-            bound[path] = seen
+        # What a graph has itself is another value than the outer one of that name, which it hides.
+        around.append((path, {name: seen.pop(name, None) for name in own & seen.keys() | chosen.keys()}))
+        seen.update(chosen)
         if seen:
-            count += _rename_in(holder, seen)
-    return count + _rename_bindings(model, everywhere, bound)
+            count += _rename_in(holder, seen) + _rename_bindings(model, path, seen)
+    return count
 
 
 def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, scope: str | None) -> dict[str, str]:
@@ -266,7 +261,7 @@ def _sees(path: str, outer: str) -> bool:
 def _is_of_training(path: str, graph: str) -> bool:
     """Whether a path is of one kind of a training's two graphs, or of something inside it."""
     found = _TRAINING_GRAPH.match(path)
-    return found is not None and found[1] == graph
+    return found is not None and found[2] == graph
 
 
 def _is_in(path: str, outer: str) -> bool:
@@ -318,18 +313,21 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
     return count
 
 
-def _rename_bindings(model: ModelProto, main: Mapping[str, str], bound: Mapping[str, Mapping[str, str]]) -> int:
-    """Rename what training names of graphs' values. Source: onnx.proto, TrainingInfoProto.
-
-    main: new names of the main graph's values; bound: of what each training graph sees, by its path.
-    """
+def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
+    """Rename what training binds to the values that a graph sees. Source: onnx.proto, TrainingInfoProto."""
+    trainings: Iterable[TrainingInfoProto] = ()
+    if found := _TRAINING_GRAPH.fullmatch(path):
+        training = model.training_info[int(found[1])]
+        if found[2] == "initialization":
+            return sum(_rename_field(entry, "value", mapping) for entry in training.initialization_binding)
+        trainings = [training]
+    elif path == "graph":
+        # An algorithm that is not there is an empty one, which sees what the main graph has.
+        trainings = (training for training in model.training_info if not training.HasField("algorithm"))
     count = 0
-    for index, training in enumerate(model.training_info):
-        for bindings, graph, default in (
-            (training.initialization_binding, "initialization", {}),
-            (training.update_binding, "algorithm", main),
-        ):
-            values = bound.get(f"training_info[{index}].{graph}", default)
-            for entry in bindings:
-                count += _rename_field(entry, "key", main) + _rename_field(entry, "value", values)
+    for training in trainings:
+        for entry in training.initialization_binding:
+            count += _rename_field(entry, "key", mapping)
+        for entry in training.update_binding:
+            count += _rename_field(entry, "key", mapping) + _rename_field(entry, "value", mapping)
     return count

@@ -98,6 +98,13 @@ def calls_of(act):
     return count
 
 
+class Name(str):
+    """A name, each look at which is a call."""
+
+    def __hash__(self):
+        return super().__hash__()
+
+
 def subgraphs(count):
     model = ModelProto(graph=graph(node("", "x")))
     for index in range(count):
@@ -126,11 +133,23 @@ def made_by_many(count):
     ("make", "act"),
     [
         (subgraphs, lambda model: onnxwire.rename_values(model, {"x": "new", "z0": "other"})),
+        (
+            subgraphs,
+            lambda model: onnxwire.rename_values(
+                model, {Name(f"{old}{i}"): f"{old}{i}_" for old in "yz" for i in range(len(model.graph.node) // 2)}
+            ),
+        ),
         (subgraphs, lambda model: onnxwire.rename_nodes(model, {"n0": "new", "n1": "other"})),
         (untyped, lambda model: onnxwire.extract(model, [f"w{i}" for i in range(len(model.graph.initializer))], ["y"])),
         (made_by_many, lambda model: onnxwire.extract(model, ["x"], ["y"])),
     ],
-    ids=["values in subgraphs", "nodes and subgraphs", "untyped inputs", "one name made by many"],
+    ids=[
+        "values in subgraphs",
+        "values around and in subgraphs",
+        "nodes and subgraphs",
+        "untyped inputs",
+        "one name made by many",
+    ],
 )
 def test_twice_the_model_takes_twice_the_calls(make, act):
     one, two = make(150), make(300)

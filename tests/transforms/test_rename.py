@@ -5,10 +5,98 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import onnxwire
 from onnxwire import ModelProto
-from onnxwire.errors import EditError
+from onnxwire.errors import EditError, PathError
+
+
+def fill(draw, scope, seen, depth):
+    """Give a graph or function values with names of its own, and nodes that use those and the ones that are seen."""
+    own = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
+    is_graph = isinstance(scope, onnxwire.GraphProto)
+    visible = set(seen)
+    for name in own:
+        origin = draw(st.sampled_from(["input", "node", "initializer"] if is_graph else ["input", "node"]))
+        if origin == "node":
+            scope.node.add(op_type="Make", output=[name], input=draw(uses(visible)))
+        elif is_graph:
+            getattr(scope, origin).add(name=name)
+        else:
+            scope.input.append(name)
+        visible.add(name)
+    scope.node.add(op_type="Use", input=draw(uses(visible)))
+    if depth and draw(st.booleans()):
+        node = scope.node.add(op_type="If")
+        for _ in range(draw(st.integers(1, 2))):
+            fill(draw, node.attribute.add().g, visible, depth - 1)
+    return set(own)
+
+
+def uses(visible):
+    return st.lists(st.sampled_from(sorted(visible)), max_size=3) if visible else st.just([])
+
+
+@st.composite
+def models(draw):
+    model = ModelProto()
+    main = fill(draw, model.graph, set(), 2)
+    for _ in range(draw(st.integers(0, 2))):
+        training = model.training_info.add()
+        begun = fill(draw, training.initialization, set(), 1) if draw(st.booleans()) else set()
+        trained = main | fill(draw, training.algorithm, main, 1) if draw(st.booleans()) else main
+        for key in draw(uses(trained)):
+            training.update_binding.add(key=key, value=draw(st.sampled_from(sorted(trained))))
+        for key in draw(uses(trained)) if begun else []:
+            training.initialization_binding.add(key=key, value=draw(st.sampled_from(sorted(begun))))
+    for _ in range(draw(st.integers(0, 1))):
+        fill(draw, model.functions.add(), set(), 1)
+    return ModelProto.FromString(model.SerializeToString())
+
+
+def meanings(model):
+    """What each use of a name stands for: the path of the value's origin."""
+    found = []
+
+    def look(scope, path, seen):
+        is_graph = isinstance(scope, onnxwire.GraphProto)
+        own = {}
+        for index, value in enumerate(scope.input):
+            own[value.name if is_graph else value] = f"{path}.input[{index}]"
+        for index, tensor in enumerate(scope.initializer if is_graph else ()):
+            own[tensor.name] = f"{path}.initializer[{index}]"
+        for index, node in enumerate(scope.node):
+            own.update({name: f"{path}.node[{index}].output[{i}]" for i, name in enumerate(node.output)})
+        seen = seen | own
+        for index, node in enumerate(scope.node):
+            found.append((path, index, [seen[name] for name in node.input]))
+            for number, attribute in enumerate(node.attribute):
+                look(attribute.g, f"{path}.node[{index}].attribute[{number}].g", seen)
+        return seen
+
+    main = look(model.graph, "graph", {})
+    for index, training in enumerate(model.training_info):
+        begun = look(training.initialization, f"training_info[{index}].initialization", {})
+        # Source: onnx.proto, TrainingInfoProto: the algorithm's lists come after those of the main graph.
+        trained = look(training.algorithm, f"training_info[{index}].algorithm", main)
+        found.append([(trained[entry.key], trained[entry.value]) for entry in training.update_binding])
+        found.append([(trained[entry.key], begun[entry.value]) for entry in training.initialization_binding])
+    for index, function in enumerate(model.functions):
+        look(function, f"functions[{index}]", {})
+    return found
+
+
+@given(models(), st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcdz"), min_size=1, max_size=3))
+def test_each_use_stands_for_the_value_that_it_stood_for(model, names):
+    before, bytes_before = meanings(model), model.SerializeToString()
+    try:
+        onnxwire.rename_values(model, names)
+    except (EditError, PathError):
+        assert model.SerializeToString() == bytes_before
+    else:
+        assert meanings(model) == before
 
 
 def nested(path):
@@ -52,3 +140,16 @@ def test_the_graph_of_initial_values_has_names_of_its_own():
     onnxwire.rename_values(model, {"start": "w", "w": "weight"})
     assert list(training.initialization.node[0].output) == ["w"]
     assert [(entry.key, entry.value) for entry in training.initialization_binding] == [("weight", "w")]
+
+
+def test_bindings_name_initializers_of_the_algorithm_too():
+    model = ModelProto()
+    model.graph.initializer.add(name="w")
+    training = model.training_info.add()
+    training.algorithm.initializer.add(name="step")
+    training.algorithm.node.add(op_type="Inc", input=["step"], output=["next"])
+    training.update_binding.add(key="step", value="next")
+    training.initialization_binding.add(key="step", value="zero")
+    onnxwire.rename_values(model, {"step": "count", "next": "more"})
+    assert [(entry.key, entry.value) for entry in training.update_binding] == [("count", "more")]
+    assert [(entry.key, entry.value) for entry in training.initialization_binding] == [("count", "zero")]
