@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.search import Search
-from onnxwire.errors import EditError, PathError, did_you_mean
+from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
 
 TYPE_CHECKING = False
@@ -32,9 +32,9 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     scope: the path of the one graph or function that the values are those of, such as "functions[0]"; what it takes
     from a graph around it is not its own.
     Raises PathError for a name that no value has, EditError for a new name that another value has already, or that is
-    empty, DecodeError for messages nested more than 100 deep; the model is then as it was.
+    empty or not text, DecodeError for messages nested more than 100 deep; the model is then as it was.
     """
-    names = dict(names)
+    names = _texts(model, names)
     for old, new in names.items():
         if old and not new:
             reason = "it can't be renamed to nothing; an empty name stands for a value that is left out"
@@ -42,6 +42,20 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     main = names.keys() & defined_names(model.graph) if scope in (None, "graph") else set()
     _check_values(model, names, main, scope)
     return _rename(model, lambda path, own: _chosen(names, own, main, path, scope))
+
+
+def _texts(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
+    """A copy of new names by old ones. Raises FieldTypeError and FieldTextError for a new one that no field takes."""
+    names = dict(names)
+    for old, new in names.items():
+        place = f"{model._document.name}: {old!r}"
+        if not isinstance(new, str):
+            raise FieldTypeError(f"expected str for its new name, found {type(new).__name__}", place)
+        try:
+            new.encode()
+        except UnicodeEncodeError as error:
+            raise FieldTextError(error, place) from None
+    return names
 
 
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
@@ -178,9 +192,10 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
     model: is changed. names: the new name by the old one, for all at once. Nothing refers to a node by its name.
     Raises PathError for a name that no node has, or several in one graph have; EditError for one that another node of
-    the graph has already, DecodeError for messages nested more than 100 deep; the model is then as it was.
+    the graph has already, or that is not text, DecodeError for messages nested more than 100 deep; the model is then as
+    it was.
     """
-    names = dict(names)
+    names = _texts(model, names)
     _check_nodes(model, names)
     count = 0
     for _, node in Search(model, [NodeProto]):

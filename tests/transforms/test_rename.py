@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import onnxwire
 from onnxwire import ModelProto
-from onnxwire.errors import EditError, PathError
+from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError
 
 
 def fill(draw, scope, seen, depth):
@@ -153,3 +153,15 @@ def test_bindings_name_initializers_of_the_algorithm_too():
     onnxwire.rename_values(model, {"step": "count", "next": "more"})
     assert [(entry.key, entry.value) for entry in training.update_binding] == [("count", "more")]
     assert [(entry.key, entry.value) for entry in training.initialization_binding] == [("count", "zero")]
+
+
+@pytest.mark.parametrize(("new", "error"), [("\ud800", FieldTextError), (5, FieldTypeError), (b"z", FieldTypeError)])
+@pytest.mark.parametrize("rename", [onnxwire.rename_values, onnxwire.rename_nodes])
+def test_a_new_name_that_is_not_text_changes_nothing(rename, new, error):
+    model = nested("then_branch")
+    for index, node in enumerate(model.graph.node):
+        node.name = "af"[index]
+    before = model.SerializeToString()
+    with pytest.raises(error, match="'f': "):
+        rename(model, {"a": "new", "f": new})
+    assert model.SerializeToString() == before
