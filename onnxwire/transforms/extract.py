@@ -32,8 +32,9 @@ def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[s
     model: is not changed. inputs: names of values that are given, of any kind; None for the inputs that the model has,
     as far as they are needed. outputs: names of the values that are computed.
     The part has the nodes and initializers that are needed, also by graphs in attributes; the functions that are
-    called, directly or not; value_info and quantization_annotation of what is kept; and all else that the model says of
-    itself but training_info, which is about the whole. Types of inputs and outputs are those that value_info names.
+    called, directly or not; value_info of what is kept; quantization_annotation of what is used, with the initializers
+    that it names; and all else that the model says of itself but training_info, which is about the whole. Types of
+    inputs and outputs are those that value_info names.
     Raises PathError for a name that no value has, and where the outputs can't be computed from the inputs: it says
     which are missing. Warns, with UntypedValueWarning, of inputs and outputs whose types the model does not name.
     """
@@ -84,9 +85,10 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     _keep(graph.initializer, _indexes(graph.initializer, lambda tensor: tensor.name in plan.constants))
     _keep(graph.sparse_initializer, _indexes(graph.sparse_initializer, lambda s: s.values.name in plan.constants))
     ends = {*names, *wanted}
-    kept = made | ends
     _keep(graph.value_info, _indexes(graph.value_info, lambda value: value.name in made and value.name not in ends))
-    _keep(graph.quantization_annotation, _indexes(graph.quantization_annotation, lambda a: a.tensor_name in kept))
+    # Of what is used alone, since only that brought its parameters.
+    annotations = graph.quantization_annotation
+    _keep(annotations, _indexes(annotations, lambda annotation: annotation.tensor_name in plan.used))
     model.ClearField("training_info")
     called = _called_functions(model)
     _keep(model.functions, _indexes(model.functions, lambda function: _call(function) in called))

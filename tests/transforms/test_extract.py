@@ -1,0 +1,44 @@
+"""A part of a model is sound where the whole is."""
+
+from __future__ import annotations
+
+import numpy as np
+from graphs import value
+from onnx import helper, numpy_helper
+
+import onnxwire
+
+
+def quantized(*names):
+    """A model x -> Split -> y, z; y -> Relu -> u, with quantization of some values, each by a scale of its own."""
+    nodes = [helper.make_node("Split", ["x"], ["y", "z"], num_outputs=2), helper.make_node("Relu", ["y"], ["u"])]
+    scales = [numpy_helper.from_array(np.float32(1), f"{name}_scale") for name in names]
+    infos = [value("y", 2), value("z", 2)]
+    graph = helper.make_graph(nodes, "g", [value("x", 4)], [value("u", 2)], scales, value_info=infos)
+    for name in names:
+        annotation = graph.quantization_annotation.add(tensor_name=name)
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value=f"{name}_scale")
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return onnxwire.ModelProto.FromString(made.SerializeToString())
+
+
+def annotated(model):
+    assert [problem for problem in onnxwire.check(model) if problem.severity != "note"] == []
+    return [
+        (annotation.tensor_name, entry.value)
+        for annotation in model.graph.quantization_annotation
+        for entry in annotation.quant_parameter_tensor_names
+    ]
+
+
+def test_quantization_of_what_nothing_uses_stays_out_with_its_parameters():
+    part = onnxwire.extract(quantized("y", "z"), None, ["y"])
+    assert list(part.graph.node[0].output) == ["y", "z"]
+    assert annotated(part) == [("y", "y_scale")]
+    assert [tensor.name for tensor in part.graph.initializer] == ["y_scale"]
+
+
+def test_quantization_of_inputs_is_kept_where_they_are_used():
+    part = onnxwire.extract(quantized("x", "y", "z"), ["y", "z"], ["u"])
+    assert [given.name for given in part.graph.input] == ["y", "z"]
+    assert annotated(part) == [("y", "y_scale")]
