@@ -5,7 +5,8 @@ from __future__ import annotations
 from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.scopes import captured_names
 from onnxwire.errors import EditError, PathError
-from onnxwire.messages import FunctionProto, ModelProto, NodeProto
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.transforms.extract import keep_if
 from onnxwire.transforms.rename import rename_values, replace_uses
 
 TYPE_CHECKING = False
@@ -46,30 +47,23 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         raise refuse(f"there is no input {input} that what takes {old!r} could be connected to; remove it without that")
     if new == old:
         raise refuse("it takes its own output")
-    if old not in ends:
-        # Tried before the node goes, so that the model stays as it is where it can't be done.
-        replace_uses(model, old, new, scope=scope_path)
-        del scope.node[found.element_index]
-        return found.path
-    is_made = any(new in other.output for index, other in enumerate(scope.node) if index != found.element_index)
-    if not is_made or new in ends:
-        what = "another output of the graph" if is_made else "not made by a node of this graph"
-        raise refuse(
-            f"{old!r} is an output of the graph, and {new!r} is {what}, so it can't be called {old!r}; "
-            "set op_type to Identity instead"
-        )
-    kept = NodeProto()
-    kept.CopyFrom(node)
+    if old in ends:
+        is_made = any(new in other.output for index, other in enumerate(scope.node) if index != found.element_index)
+        if not is_made or new in ends:
+            what = "another output of the graph" if is_made else "not made by a node of this graph"
+            raise refuse(
+                f"{old!r} is an output of the graph, and {new!r} is {what}, so it can't be called {old!r}; "
+                "set op_type to Identity instead"
+            )
+        # They change names, so that the one that goes is no output; what can't be done is refused here, or not at all.
+        rename_values(model, {new: old, old: new}, scope=scope_path)
+        if isinstance(scope, GraphProto):
+            # Both had a type; that of the output is left.
+            keep_if(scope.value_info, lambda value: value.name != old)
+        old, new = new, old
+    # Tried before the node goes, so that the model stays as it is where it can't be done.
+    replace_uses(model, old, new, scope=scope_path)
     del scope.node[found.element_index]
-    try:
-        rename_values(model, {new: old}, scope=scope_path)
-    except EditError:
-        scope.node.insert(found.element_index, kept)
-        raise
-    # Both had a type; that of the output is left.
-    known = [index for index, value in enumerate(scope.value_info) if value.name == old]
-    for index in known[::-1]:
-        del scope.value_info[index]
     return found.path
 
 

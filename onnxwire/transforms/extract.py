@@ -79,19 +79,18 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     plan = _Plan(graph, given, wanted, source or model._document.name)
     names = [value.name for value in graph.input if value.name in plan.used] if given is None else given
     untyped = _replace_values(graph, names, wanted, plan)
-    _keep(graph.node, sorted(plan.nodes))
+    keep_at(graph.node, sorted(plan.nodes))
     made = {name for node in graph.node for name in node.output} | plan.constants
     _give_way(graph, set(names))
-    _keep(graph.initializer, _indexes(graph.initializer, lambda tensor: tensor.name in plan.constants))
-    _keep(graph.sparse_initializer, _indexes(graph.sparse_initializer, lambda s: s.values.name in plan.constants))
+    keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
+    keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
     ends = {*names, *wanted}
-    _keep(graph.value_info, _indexes(graph.value_info, lambda value: value.name in made and value.name not in ends))
+    keep_if(graph.value_info, lambda value: value.name in made and value.name not in ends)
     # Of what is used alone, since only that brought its parameters.
-    annotations = graph.quantization_annotation
-    _keep(annotations, _indexes(annotations, lambda annotation: annotation.tensor_name in plan.used))
+    keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
     model.ClearField("training_info")
     called = _called_functions(model)
-    _keep(model.functions, _indexes(model.functions, lambda function: _call(function) in called))
+    keep_if(model.functions, lambda function: _call(function) in called)
     if untyped:
         shown = ", ".join(map(repr, untyped[:_SHOWN])) + (" and others" if len(untyped) > _SHOWN else "")
         warnings.warn(
@@ -108,12 +107,13 @@ def _listed(names: Iterable[str], what: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _indexes(elements: Iterable[_T], is_kept: Callable[[_T], bool]) -> list[int]:
-    """Where the elements are that stay: a number takes a fraction of the memory of a view."""
-    return [index for index, element in enumerate(elements) if is_kept(element)]
+def keep_if(elements: RepeatedSpan[_T], is_kept: Callable[[_T], bool]) -> None:
+    """Make a repeated field those of its elements of which a function is true."""
+    # A number takes a fraction of the memory of a view.
+    keep_at(elements, [index for index, element in enumerate(elements) if is_kept(element)])
 
 
-def _keep(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
+def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
     """Make a repeated field those of its elements; it is not touched where all of them stay."""
     if len(elements) != len(indexes):
         elements._arrange(indexes, len(elements))

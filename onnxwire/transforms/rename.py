@@ -10,11 +10,11 @@ from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
+from onnxwire.transforms.extract import keep_if
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
 
     from onnxwire.analysis.scopes import Scope
     from onnxwire.engine.repeated import RepeatedSpan
@@ -77,12 +77,9 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
 
 def _forget(scope: Scope, name: str) -> None:
     """Remove what a graph or function says of a value beside its uses."""
-    lists: list[tuple[RepeatedSpan[Any], str]] = [(scope.value_info, "name")]
+    keep_if(scope.value_info, lambda value: value.name != name)
     if isinstance(scope, GraphProto):
-        lists.append((scope.quantization_annotation, "tensor_name"))
-    for elements, key in lists:
-        for index in [i for i, element in enumerate(elements) if getattr(element, key) == name][::-1]:
-            del elements[index]
+        keep_if(scope.quantization_annotation, lambda annotation: annotation.tensor_name != name)
 
 
 def _rename(model: ModelProto, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:

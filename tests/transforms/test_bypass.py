@@ -66,6 +66,21 @@ def test_an_output_of_the_graph_keeps_its_name():
     assert list(model.graph.value_info) == []
 
 
+def test_an_output_of_the_graph_has_the_quantization_of_what_it_is_now():
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    model = model_of(nodes, value_info=[value("a")])
+    for name in "xay":
+        annotation = model.graph.quantization_annotation.add(tensor_name=name)
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value=f"s_{name}")
+    bypass(model, "graph.node[1]")
+    assert wiring(model.graph) == [("Relu", ["x"], ["y"])]
+    assert [
+        (annotation.tensor_name, annotation.quant_parameter_tensor_names[0].value)
+        for annotation in model.graph.quantization_annotation
+    ] == [("x", "s_x"), ("y", "s_a")]
+    assert list(model.graph.value_info) == []
+
+
 def branches(name):
     graphs = [
         helper.make_graph([helper.make_node("Neg", [name], [f"{side}_out"])], side, [], [value(f"{side}_out")])
@@ -102,8 +117,11 @@ def test_of_a_function_too():
         [helper.make_opsetid("", 20)],
     )
     model = model_of([helper.make_node("F", ["x"], ["y"], domain="own")], functions=[function])
+    for name in "rq":
+        model.functions[0].value_info.add(name=name, doc_string=f"that of {name}")
     bypass(model, "functions[0].node[1]")
     assert wiring(model.functions[0]) == [("Relu", ["p"], ["q"])]
+    assert [(info.name, info.doc_string) for info in model.functions[0].value_info] == [("q", "that of r")]
 
 
 def test_what_nothing_takes_just_goes():
