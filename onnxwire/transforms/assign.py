@@ -12,7 +12,7 @@ from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.search import Search
-from onnxwire.errors import EditError, Error, PathError, SourceError
+from onnxwire.errors import EditError, Error, FieldTextError, PathError, SourceError
 from onnxwire.messages import (
     AttributeProto,
     FunctionProto,
@@ -51,7 +51,7 @@ def assign(message: Message, assignment: str) -> str:
     metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one number; for
     any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
     Raises PathError for a path that leads nowhere, EditError for a value that does not fit, SourceError for a file that
-    can't be read.
+    can't be read; the message is then as it was.
     """
     path, found, text = _split(message, assignment)
     return _assign(message, path, found, text, True)
@@ -88,18 +88,18 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         return found.path
     elements = getattr(parent, field.name)
     added = f"{found.path}[{len(elements)}]"
+    # Made apart, so that neither the element nor a message around it is there before its value is found to fit.
+    apart = type(parent)()
+    made = getattr(apart, field.name)
     if field.message_type is not None:
-        elements.add()
+        made.add()
     else:
         # A closed enum may have no 0.
         first = field.enum_type.values[0].number if field.enum_type is not None else 0
-        elements.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, first))
+        made.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, first))
     if text is not None:
-        try:
-            return set_value(message, added, text)
-        except Error:
-            del elements[-1]
-            raise
+        _assign(message, added, resolve(apart, f"{field.name}[0]"), text, False)
+    elements.extend(made)
     return added
 
 
@@ -158,9 +158,7 @@ def _set(found: Found, text: str, files: bool) -> None:
     elif field.is_repeated and found.element_index is None:
         if found.path.endswith("]"):
             raise EditError("a slice can't be set; set the whole field, or one element")
-        values = [_parse(field, item) for item in _items(text)]
-        parent.ClearField(field.name)
-        getattr(parent, field.name).extend(values)
+        getattr(parent, field.name)[:] = [_parse(field, item) for item in _items(text)]
     elif field.is_repeated:
         getattr(parent, field.name)[found.element_index] = _parse(field, text)
     elif field.type == field.TYPE_BYTES and is_file:
@@ -194,7 +192,11 @@ def _parse(field: FieldDescriptor, text: str) -> object:
     if field.type == field.TYPE_STRING:
         return text
     if field.type == field.TYPE_BYTES:
-        return text.encode(errors="surrogateescape")
+        try:
+            # Arguments of a command have bytes that are not UTF-8 so.
+            return text.encode(errors="surrogateescape")
+        except UnicodeEncodeError as error:
+            raise FieldTextError(error) from None
     if field.enum_type is not None:
         if text in field.enum_type.values_by_name:
             return field.enum_type.values_by_name[text].number
@@ -245,9 +247,7 @@ def _set_message(message: Message, text: str) -> None:
     elif isinstance(message, AttributeProto) and message.type in VALUES:
         field = fields[VALUES[message.type]]
         if field.is_repeated:
-            values = [_parse(field, item) for item in _items(text)]
-            message.ClearField(field.name)  # type: ignore[arg-type]
-            getattr(message, field.name).extend(values)
+            getattr(message, field.name)[:] = [_parse(field, item) for item in _items(text)]
         else:
             setattr(message, field.name, _parse(field, text))
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import onnxwire
@@ -13,7 +15,13 @@ from onnxwire.transforms.assign import add_element, assign, set_value
 def model():
     model = onnxwire.ModelProto(producer_name="me")
     model.graph.node.add(op_type="Relu", input=["x"])
+    model.graph.node[0].attribute.add(name="ints", type=onnxwire.AttributeProto.INTS, ints=[1, 2])
+    model.graph.node[0].attribute.add(name="texts", type=onnxwire.AttributeProto.STRINGS, strings=[b"a"])
+    model.graph.node[0].attribute.add(name="text", type=onnxwire.AttributeProto.STRING, s=b"a")
     model.graph.initializer.append(onnxwire.TensorProto(name="w"))
+    model.graph.initializer.append(onnxwire.TensorProto(name="v", dims=[4]))
+    model.graph.sparse_initializer.add()
+    model.graph.input.add(name="x").type.tensor_type.elem_type = onnxwire.TensorProto.FLOAT
     return model
 
 
@@ -66,6 +74,8 @@ def test_elements_and_fields_are_added(model, path, text, added, value):
         ("graph.node", "Relu"),
         ("graph.initializer[0].dims", "x"),
         ("model_version", "x"),
+        ("graph.input[0].type.sequence_type.elem_type.tensor_type.shape.dim", "{x: 1}"),
+        ("graph.sparse_initializer[0].values.dims", "x"),
     ],
 )
 def test_what_can_not_be_added_changes_nothing(model, path, text):
@@ -75,3 +85,30 @@ def test_what_can_not_be_added_changes_nothing(model, path, text):
     assert model.SerializeToString() == before
     with pytest.raises(PathError):
         add_element(model, "graph.nothing", text)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("graph.initializer[1].dims", "[2, 99999999999999999999999]"),
+        ("graph.initializer[1].dims", "[2, x]"),
+        ("graph.initializer[1].dims[0]", "99999999999999999999999"),
+        ("graph.node[0].input", '["a", "\\ud800"]'),
+        ("graph.node[0].attribute[0]", "[3, 99999999999999999999999]"),
+        ("graph.node[0].attribute[1]", '["b", "\\ud800"]'),
+        ("graph.node[0].attribute[1].strings", '["b", "\\ud800"]'),
+        ("graph.node[0].attribute[2]", "\ud800"),
+        ("producer_name", "\ud800"),
+        ("graph.node[0]", '{op_type: "Add" no_such_field: 1}'),
+    ],
+)
+def test_what_can_not_be_set_changes_nothing(model, path, text):
+    before = model.SerializeToString()
+    with pytest.raises(EditError, match=re.escape(f"{path}=")):
+        set_value(model, path, text)
+    assert model.SerializeToString() == before
+
+
+def test_bytes_of_arguments_that_are_not_utf_8_are_those_bytes(model):
+    set_value(model, "graph.node[0].attribute[2]", b"\xff".decode(errors="surrogateescape"))
+    assert model.graph.node[0].attribute[2].s == b"\xff"
