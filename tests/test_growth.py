@@ -14,6 +14,7 @@ from wire import LEN, number, span, tag, varint
 
 import onnxwire
 from onnxwire import ModelProto
+from onnxwire.transforms.assign import remove
 
 COUNTS = Path("/proc/self/io")
 
@@ -126,6 +127,10 @@ def delete(model):
     model.SerializeToString()
 
 
+def remove_by_path(model):
+    remove(model, ["graph.node[::2]", "graph.value_info[::2]"])
+
+
 def rename(model):
     onnxwire.rename_values(model, {value.name: f"{value.name}_renamed" for value in model.graph.value_info})
     model.SerializeToString()
@@ -140,7 +145,7 @@ def extract(model):
     onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle].name])
 
 
-ACTS = [walk, check, edit, build, delete, rename, extract, tables]
+ACTS = [walk, check, edit, build, delete, remove_by_path, rename, extract, tables]
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)

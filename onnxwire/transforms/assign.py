@@ -25,6 +25,7 @@ from onnxwire.messages import (
     TensorShapeProto,
     ValueInfoProto,
 )
+from onnxwire.transforms.extract import keep_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -352,7 +353,8 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
         if known is not None and (known[2] is None or indexes is None):
             indexes = None
         elif known is not None and indexes is not None and known[2] is not None:
-            indexes |= known[2]
+            known[2].update(indexes)
+            indexes = known[2]
         targets[container] = found.parent, found.field, indexes
     # What is deep comes first: a message that was removed has nothing to remove.
     for container in sorted(targets, key=lambda path: -path.count(".")):
@@ -361,8 +363,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
             parent.ClearField(field.name)
         else:
             values = getattr(parent, field.name)
-            for index in sorted(indexes, reverse=True):
-                del values[index]
+            keep_at(values, [index for index in range(len(values)) if index not in indexes])
     return removed
 
 

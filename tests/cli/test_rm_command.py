@@ -41,6 +41,14 @@ def drop(values, *indexes):
     [
         (["node:node_relu"], lambda m: drop(m.graph.node, 4)),
         (["graph.node[3:6]", "graph.node[-1]", "graph.node[4]"], lambda m: drop(m.graph.node, 3, 4, 5, 16)),
+        (
+            ["graph.node[::2]", "graph.value_info[1::3]"],
+            lambda m: (drop(m.graph.node, *range(0, 17, 2)), drop(m.graph.value_info, *range(1, 29, 3))),
+        ),
+        (
+            ["tensor:features.0.weight.dims[1:3]", "tensor:features.0.weight.dims[0]"],
+            lambda m: drop(m.graph.initializer[0].dims, 0, 1, 2),
+        ),
         (["graph.node[0]", "graph.node[1]"], lambda m: drop(m.graph.node, 0, 1)),
         (["tensor:features.0.bias", "tensor:features.0.weight"], lambda m: drop(m.graph.initializer, 0, 1)),
         (["graph.value_info"], lambda m: m.graph.ClearField("value_info")),
