@@ -96,10 +96,12 @@ def from_coo(
 def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorProto:
     """Make a SparseTensorProto of the elements of an array that are not 0, with coordinates.
 
-    array, name: as for `from_array`. Raises TensorError as that does.
+    array, name: as for `from_array`, the array with a dimension at least. Raises TensorError as that does.
     """
     import numpy as np
 
     array = np.asarray(array)
+    if not array.ndim:
+        raise TensorError("a sparse tensor can't have the dims []; reshape the array to (1,)", name or "")
     coordinates = np.nonzero(array)
     return from_coo(array[coordinates], np.stack(coordinates, axis=1), array.shape, name)

@@ -194,6 +194,12 @@ def test_from_coo_refuses_what_does_not_fit_together(values, indices, shape):
         from_coo(values, indices, shape, "w0")
 
 
+@pytest.mark.parametrize("array", [np.float32(3), np.zeros(()), 1, "text"])
+def test_from_dense_refuses_what_has_no_dimensions(array):
+    with pytest.raises(onnxwire.TensorError, match=r"'w0': a sparse tensor can't have the dims \[\]; reshape"):
+        onnxwire.from_dense(array, "w0")
+
+
 def test_from_coo_sorts_or_refuses():
     try:
         ours = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
