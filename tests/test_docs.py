@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import onnxwire
+from onnxwire import ModelProto, SparseTensorProto, TensorProto
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -58,6 +61,17 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), line
         # A command that was to write a file, or to find what is wrong, may have nothing to say.
         assert done.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"
+
+
+CALL = re.compile(r"`(onnxwire|model|tensor|sparse)\.(\w+)\(")
+OWNERS = {"onnxwire": onnxwire, "model": ModelProto, "tensor": TensorProto, "sparse": SparseTensorProto}
+
+
+def test_what_is_called_within_a_line_can_be_called() -> None:
+    """Code in sentences and tables runs nowhere, since what it is about is elsewhere."""
+    called = {(page.name, *found) for page in PAGES for found in CALL.findall(page.read_text())}
+    assert len(called) > 10
+    assert [call for call in called if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
 def test_every_page_that_a_page_links_to_is_there() -> None:
