@@ -18,17 +18,19 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
     if event[0] != c"o":
         return 0
     if strcmp(event, b"open") == 0 and len(arguments) == 3:
-        path, _, flags = arguments
+        path, mode, flags = arguments
         if isinstance(flags, int) and flags & WRITING:
-            CALLED(path, flags)
+            # Only os.open has no mode.
+            CALLED(path, flags, mode is None)
     elif strcmp(event, b"os.truncate") == 0 and len(arguments) == 2:
-        CALLED(arguments[0], 0)
+        CALLED(arguments[0], 0, False)
     return 0
 
 
 def watch_opening(called):
     """Call a function with path and flags of a file that is about to be opened for writing, or cut.
 
+    Its third argument is whether the path may be one in an open folder, of which Python does not tell (`dir_fd`).
     It can't be taken back, and only the first call does anything; what the function raises, opening raises.
     """
     global CALLED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from contextlib import nullcontext
 from mmap import ACCESS_READ, mmap
 from weakref import WeakValueDictionary
@@ -16,6 +17,15 @@ SMALL = 1 << 24  # bytes of a file that is read, so that a program may have thou
 
 # The mappings that there are, by what their files are known by.
 _mappings: WeakValueDictionary[tuple[int, int], mmap] = WeakValueDictionary()
+
+
+class _Thread(threading.local):
+    """What each thread is at."""
+
+    is_replacing = False
+
+
+_thread = _Thread()
 
 
 def open_file(descriptor: int, name: str) -> Document:
@@ -33,13 +43,15 @@ def open_file(descriptor: int, name: str) -> Document:
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
-def _before_opening(path: object, flags: int) -> None:
+def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
     """Before the program opens a mapped file to write it: replace it by another file, which it may write.
 
     What is mapped then stays as it is; to cut it would end the process when it is next looked at. path: as given to
-    `open`; flags: of the system's open. Raises SaveError, which is an OSError, where the other file can't be made.
+    `open`; flags: of the system's open; may_be_elsewhere: a relative path may be one in a folder that is not known.
+    Raises SaveError, which is an OSError, where the other file can't be made.
     """
-    if not _mappings or not isinstance(path, str | bytes | os.PathLike):
+    # To replace a file, others are opened, by names in a folder that may be those of mapped files in the current one.
+    if not _mappings or _thread.is_replacing or not isinstance(path, str | bytes | os.PathLike):
         return
     try:
         status = os.stat(path)
@@ -47,8 +59,14 @@ def _before_opening(path: object, flags: int) -> None:
         return
     if (status.st_dev, status.st_ino) not in _mappings:
         return
-    # To wait for the disk takes longer than a copy alone, but a crash then leaves no file without what it had.
-    is_cut = flags & os.O_TRUNC
-    with nullcontext() if is_cut else open(path, "rb") as source, AtomicFile(os.fsdecode(path)) as target:
-        if source is not None:
-            target.copy(source.fileno(), 0, status.st_size)
+    name = os.fsdecode(path)
+    # Where it may be another file that the program cuts, this one keeps what it has.
+    is_cut = flags & os.O_TRUNC and (os.path.isabs(name) or not may_be_elsewhere)
+    _thread.is_replacing = True
+    try:
+        # To wait for the disk takes longer than a copy alone, but a crash then leaves no file without what it had.
+        with nullcontext() if is_cut else open(name, "rb") as source, AtomicFile(name) as target:
+            if source is not None:
+                target.copy(source.fileno(), 0, status.st_size)
+    finally:
+        _thread.is_replacing = False

@@ -203,8 +203,11 @@ OVERWRITES = {
 }
 
 
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["whole path", "name"])
 @pytest.mark.parametrize("way", OVERWRITES)
-def test_a_model_outlives_what_is_done_to_its_file(way, large):
+def test_a_model_outlives_what_is_done_to_its_file(way, is_absolute, large, monkeypatch):
+    if not is_absolute:
+        monkeypatch.chdir(large.parent)
     code = SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
@@ -214,11 +217,26 @@ def test_a_model_outlives_what_is_done_to_its_file(way, large):
         f"{OVERWRITES[way]}\n"
         "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
         "assert os.stat(path).st_mode & 0o777 == 0o640\n"
-        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(path))))"
+        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))"
     )
     size = large.stat().st_size
     left = {"truncated": 10, "opened": 0, "by another name": 0}.get(way, size)
-    assert python("-c", code, large).split() == [str(left), "2" if "name" in way else "1"]
+    path = large if is_absolute else large.name
+    assert python("-c", code, path).split() == [str(left), "2" if "name" in way else "1"]
+
+
+def test_a_model_keeps_its_file_when_one_of_that_name_is_cut_in_another_folder(large, monkeypatch):
+    monkeypatch.chdir(large.parent)
+    size = large.stat().st_size
+    code = SWITCH + (
+        "import onnx, os, sys\n"
+        "path = sys.argv[1]\n"
+        "os.mkdir('other'); open('other/' + path, 'w').write('text')\n"
+        "model = onnx.load(path)\n"
+        "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC, dir_fd=os.open('other', os.O_RDONLY)))\n"
+        "print(os.path.getsize(path), os.path.getsize('other/' + path))"
+    )
+    assert python("-c", code, large.name).split() == [str(size), "0"]
 
 
 def test_small_models_keep_no_file_open():
