@@ -22,7 +22,7 @@ from onnxwire.errors import ChangedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from onnxwire.checker.facts import FieldRows, Table
+    from onnxwire.checker.facts import Facts, FieldRows, Table
     from onnxwire.checker.problems import Problems
 
 _BATCH = 4096  # numbers of a column that are ints at a time
@@ -50,17 +50,20 @@ class Fix:
     message: str
 
 
+Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Remover:
     """What takes elements out of a repeated field.
 
-    template: what is said of each, of what `detail` tells of it. choose: of the elements and the indices that break the
-    rule, those that can go.
+    template: what is said of each, of what `detail` tells of it. choose: of the elements, and the rows that break the
+    rule in their table, the indices of those that can go.
     """
 
     template: str
     detail: Callable[[Any], str]
-    choose: Callable[[Any, NDArray[Any]], Iterator[int]]
+    choose: Chooser
 
 
 # Of a message that breaks a rule: what is said, a detail of it, and what changes the message; None where there is no
@@ -71,10 +74,10 @@ _removers: dict[str, _Remover] = {}
 _editors: dict[str, Editor] = {}
 
 
-def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callable[[Any], Any]:
+def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callable[[Chooser], Chooser]:
     """Register a function that chooses elements to take out of repeated fields, as of `_Remover`."""
 
-    def register(choose: Callable[[Any, NDArray[Any]], Iterator[int]]) -> Any:
+    def register(choose: Chooser) -> Chooser:
         _removers.update(dict.fromkeys(rules, _Remover(template, detail, choose)))
         return choose
 
@@ -118,9 +121,9 @@ def _key_of(element: Any) -> str:
     "quant-annotation-key-unique",
     "quant-annotation-tensor-unique",
 )
-def repeated_entry(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
+def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """An entry that repeats another goes, if all with its key are equal: where they differ, the last may count."""
-    firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(indices)), -1)
+    firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
         key = _key_of(element)
@@ -129,7 +132,18 @@ def repeated_entry(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
             firsts[key] = index
         elif first is not None and key not in ambiguous and element != siblings[first]:
             ambiguous.add(key)
-    return (index for index in _numbers(indices) if _key_of(siblings[index]) not in ambiguous)
+    return (index for index in _numbers(field.indices) if _key_of(siblings[index]) not in ambiguous)
+
+
+def _value_names(facts: Facts) -> NDArray[np.bool_]:
+    """Whether each string, by id, is the name of a value in any graph or function."""
+    infos = facts.ValueInfoProto
+    is_name = np.zeros(facts.columns.text_count(), bool)
+    is_name[infos.name[infos.under("GraphProto.input", "GraphProto.output")]] = True
+    is_name[facts.TensorProto.name] = True
+    for field in ("NodeProto.input", "NodeProto.output", "FunctionProto.input", "FunctionProto.output"):
+        is_name[facts.lists(field).value] = True
+    return is_name
 
 
 @removes(
@@ -138,15 +152,16 @@ def repeated_entry(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
     "graph-value-info-known-name",
     "function-value-info-known-name",
 )
-def stale_value_info(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
-    """An entry that describes no value goes."""
-    return _numbers(indices)
+def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
+    """An entry goes if no value of any graph has its name: shape inference takes types from one graph to another."""
+    is_name = table.facts.derive(_value_names)
+    return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
 
 @removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
-def base_path(siblings: Any, indices: NDArray[Any]) -> Iterator[int]:
+def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """The folder that a loader worked in goes; no reader looks at it."""
-    return _numbers(indices)
+    return _numbers(field.indices)
 
 
 def _set_type(number: int, attribute: Any) -> None:
@@ -245,7 +260,7 @@ class Fixes(Collection[Fix]):
     def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         found = array("i")
         for field, siblings in self._fields(table, rows):
-            chosen = np.fromiter(_removers[rule].choose(siblings, field.indices), np.int32)
+            chosen = np.fromiter(_removers[rule].choose(siblings, field, table), np.int32)
             found.frombytes(field.rows[np.isin(field.indices, chosen)].tobytes())
         return np.frombuffer(found, np.int32)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import onnx
+import onnx_ir
 import pytest
 from check_case import OPSET, model, node, shaped, value
 
@@ -18,6 +19,11 @@ from onnxwire.checker.registry import checks
 from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
+
+
+FUNCTION = (
+    f'functions {{ name: "f" domain: "d" input: "x" output: "y" opset_import {{ version: 17 }} {node("x", "y")} }}'
+)
 
 
 def attribute(inside, more=""):
@@ -31,6 +37,15 @@ def function(inside, ir=10):
         ir=ir,
         rest=f'functions {{ name: "f" domain: "d.e" input: "x" output: "y" opset_import {{ version: 17 }} {inside} '
         f"{node('x', 'y')} }}",
+    )
+
+
+def nested_info(name, more=""):
+    branch = f"g {{ name: 'b' {node('x', 'i')} output {{ {value('i')} }} value_info {{ {value(name)} }} }}"
+    return model(
+        f"input {{ {value('c')} }} input {{ {value('x')} }} {more}"
+        + node("c", "y", f'attribute {{ name: "then_branch" type: GRAPH {branch} }}', op="If")
+        + node("y", "last")
     )
 
 
@@ -177,6 +192,16 @@ LEFT = {
         "shape-dim-value-nonnegative",
         model(f"input {{ {value('x', shaped('dim { dim_value: -2 }'))} }}"),
     ),
+    "value_info of a value around the graph": ("graph-value-info-known-name", nested_info("x")),
+    "value_info of what is made after the graph": ("graph-value-info-known-name", nested_info("last")),
+    "value_info of a value in a nested graph": (
+        "graph-value-info-known-name",
+        nested_info("i", more=f"value_info {{ {value('i')} }}"),
+    ),
+    "value_info of what a node asks for in vain": (
+        "graph-value-info-known-name",
+        model(f"value_info {{ {value('gone')} }}" + node("gone", "y")),
+    ),
     "value_info that differs": (
         "graph-value-info-name-unique",
         model(f"value_info {{ {value('y')} }} value_info {{ {value('y', '')} }}" + node("", "y")),
@@ -220,6 +245,61 @@ def test_what_has_no_one_answer_is_left_to_people(what, tmp_path):
     status = path.stat()  # after the first reading, which is noted there
     main(["check", str(path), "--fix", "--select", rule, "-q"])
     assert path.stat() == status  # not even written anew
+
+
+def test_types_that_shape_inference_reads_of_value_info_stay():
+    branch = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["own"], ["i"])],
+        "branch",
+        [],
+        [onnx.helper.make_empty_tensor_value_info("i")],
+        value_info=[onnx.helper.make_tensor_value_info("own", 1, [2, 3])],
+    )
+    nodes = [
+        onnx.helper.make_node("Unknown", ["x"], ["own"], domain="d"),
+        onnx.helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    inputs = [onnx.helper.make_tensor_value_info("x", 1, [2]), onnx.helper.make_tensor_value_info("c", 9, [])]
+    graph = onnx.helper.make_graph(nodes, "g", inputs, [onnx.helper.make_empty_tensor_value_info("y")])
+    before = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid(*both) for both in (("", 17), ("d", 1))]
+    )
+    inferred = onnx.shape_inference.infer_shapes(before)
+    assert [dim.dim_value for dim in inferred.graph.output[0].type.tensor_type.shape.dim] == [2, 3]
+    message = ModelProto.FromString(before.SerializeToString())
+    apply_fixes(find_fixes(message, onnxwire.check(message)))
+    repaired = onnx.ModelProto.FromString(message.SerializeToString())
+    assert onnx.shape_inference.infer_shapes(repaired).graph.output == inferred.graph.output
+
+
+@pytest.mark.parametrize(("version", "left"), [(9, ["d::f/x", "d::f/y"]), (10, [])])
+def test_value_info_of_functions_stays_in_the_graph_before_ir_version_10(version, left):
+    names = ("d::f/x", "d::other/x", "d::f/y", "f/x", "d::f")
+    message = onnxwire.from_text(
+        model("".join(f"value_info {{ {value(name)} }}" for name in names), ir=version, rest=FUNCTION)
+    )
+    problems = onnxwire.check(message, select="graph-value-info-known-name")
+    assert [problem.path for problem in problems] == [
+        f"graph.value_info[{i}]" for i, name in enumerate(names) if name not in left
+    ]
+    apply_fixes(find_fixes(message, problems))
+    assert [info.name for info in message.graph.value_info] == left
+
+
+def test_onnx_ir_reads_the_types_of_functions_that_it_wrote():
+    x = onnx_ir.val("x", onnx_ir.DataType.FLOAT, [2, 3])
+    relu = onnx_ir.node("Relu", [x], num_outputs=1)
+    relu.outputs[0].name, relu.outputs[0].type, relu.outputs[0].shape = "y", x.type, x.shape
+    function = onnx_ir.Function(
+        "d", "f", graph=onnx_ir.Graph([x], relu.outputs, nodes=[relu], opset_imports={"": 17}), attributes=[]
+    )
+    main = onnx_ir.Graph([], [], nodes=[], opset_imports={"": 17, "d": 1}, name="g")
+    before = onnx_ir.to_proto(onnx_ir.Model(main, ir_version=9, functions=[function]))
+    assert len(before.graph.value_info) == 2
+    message = ModelProto.FromString(before.SerializeToString())
+    apply_fixes(find_fixes(message, onnxwire.check(message)))
+    repaired = onnx.ModelProto.FromString(message.SerializeToString())
+    assert repaired.graph.value_info == before.graph.value_info
 
 
 def test_all_kinds_are_repaired_at_once(tmp_path):

@@ -19,6 +19,7 @@ from onnxwire.checker.scopes import (
     IS_INPUT,
     IS_NODE,
     LATER,
+    MAIN,
     NESTED,
     NODE,
     NOT_YET,
@@ -423,13 +424,32 @@ def value_info_name_unique(facts: Facts) -> Iterator[Found]:
     )
 
 
+def _is_of_function(facts: Facts, rows: Any) -> Any:
+    """Whether rows of value_info in graphs describe values of the model's functions.
+
+    These have no value_info before IR version 10, so PyTorch's exporter and onnx-ir keep it in the model's own graph,
+    under names `domain::function/value`, and read it there.
+    """
+    infos, functions, values = facts.ValueInfoProto, facts.FunctionProto, facts.derive(Values)
+    if not functions.n or (facts.declared_ir_version or 0) >= 10:
+        return np.zeros(len(rows), bool)
+    is_main = facts.derive(Scopes).graph_kind[values.graph[rows]] == MAIN
+    starts = {
+        f"{facts.text(domain)}::{facts.text(name)}/"
+        for domain, name in zip(functions.domain, functions.name, strict=True)
+    }
+    return is_main & facts.matching(lambda name: name[: name.find("/") + 1] in starts, infos.name[rows])
+
+
 @rule("graph-value-info-known-name")
 def value_info_known_name(facts: Facts) -> Iterator[Found]:
     """value_info describes values of its graph."""
     infos, values, named = facts.ValueInfoProto, facts.derive(Values), facts.derive(Scopes).named
     is_main_value = (named == OUTER) & _is_algorithm(facts, values.graph)
+    is_value = np.isin(named, (INPUT, INITIALIZER, NODE)) | is_main_value
+    rows = np.flatnonzero(values.is_info & (infos.name != EMPTY) & ~is_value)
     yield infos.at(
-        values.is_info & (infos.name != EMPTY) & ~np.isin(named, (INPUT, INITIALIZER, NODE)) & ~is_main_value,
+        rows[~_is_of_function(facts, rows)],
         "value_info has {0!r}, which is not a value of the graph; remove the entry",
         infos.texts(infos.name),
     )
