@@ -36,6 +36,8 @@ _LONGEST = 200  # characters of a text
 _SMALL = 1 << 12  # bytes of weights that are compared whole before anything is told of them
 _STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields of a tensor that only say where its elements are."""
+_NESTED = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
+"""The values of an attribute that are compared part by part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,8 @@ class _Comparison:
             element = ("graph", new.name or old.name, "")
         if isinstance(old, AttributeProto):
             yield from self._attributes(old, new, path, element)
-            return
-        yield from self._fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
+        else:
+            yield from self._fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
         ours, theirs = old._unknown_fields(), new._unknown_fields()
         if ours != theirs:
             yield Difference(
@@ -204,7 +206,7 @@ class _Comparison:
                 # Only of a oneof does it matter which member is there: else a field that is not has its default.
                 there = old.HasField(name), new.HasField(name)
                 is_choice = field.containing_oneof is not None and there[0] != there[1]
-                if is_choice or (any(there) and _differ(old, new, field)):
+                if is_choice or (any(there) and not _are_alike(getattr(old, name), getattr(new, name))):
                     texts = [_field_text(message, field) for message in (old, new)]
                     yield Difference("changed", *part, here, texts[0], texts[1])
 
@@ -299,19 +301,16 @@ class _Comparison:
     def _attributes(
         self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
     ) -> Iterator[Difference]:
-        held = [{*attribute._present()} - {"name", "doc_string", "type"} for attribute in (old, new)]
-        nested = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
-        if old.type == new.type and held[0] == held[1] and held[0] & nested:
-            yield from self._fields(old, new, path, element, sorted(held[0]))
+        names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"})
+        texts = [_text_of(attribute) for attribute in (old, new)]
+        values = self._fields(old, new, path, element, names)
+        if old.type == new.type and (texts[0] == texts[1] or _NESTED.intersection(names)):
+            # What a text of the whole does not show.
+            yield from values
+        elif texts[0] != texts[1] and next(values, None) is not None:
+            yield Difference("changed", *element, path, texts[0], texts[1])
         else:
-            texts = [_text_of(attribute) for attribute in (old, new)]
-            if texts[0] != texts[1]:
-                yield Difference("changed", *element, path, texts[0], texts[1])
-            elif held[0] == held[1] and any(not _are_alike(getattr(old, f), getattr(new, f)) for f in held[0]):
-                # Long values that begin alike.
-                yield Difference("changed", *element, path, texts[0], texts[1])
-            else:
-                yield from self._fields(old, new, path, element, ["type"])
+            yield from self._fields(old, new, path, element, ["type"])
         yield from self._fields(old, new, path, element, ["doc_string"])
 
     def _tensors(self, old: TensorProto, new: TensorProto, path: str, element: _Element) -> Iterator[Difference]:
@@ -438,18 +437,13 @@ def _plain(value: Any) -> str:
 
 
 def _are_alike(old: Any, new: Any) -> bool:
-    """Whether two values, or lists of them, are equal, where NaN equals NaN."""
+    """Whether two values, or lists of them, are equal."""
     if isinstance(old, Repeated):
         return len(old) == len(new) and all(map(_are_alike, old, new))
-    return bool(old == new or (old != old and new != new))
-
-
-def _differ(old: Any, new: Any, field: FieldDescriptor) -> bool:
-    values = [getattr(message, field.name) for message in (old, new)]
-    if isinstance(values[0], float):
+    if isinstance(old, float):
         # Here NaN is as NaN, and 0 not as -0; a float32 has no more than nine digits.
-        return _plain(values[0]) != _plain(values[1])
-    return bool(values[0] != values[1])
+        return _plain(old) == _plain(new)
+    return bool(old == new)
 
 
 def _field_text(message: Any, field: FieldDescriptor) -> str | None:

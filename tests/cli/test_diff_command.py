@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+import wire
 from graphs import nested_model, write_sparse_model
 from onnx import numpy_helper
 
@@ -77,6 +78,36 @@ def test_attributes_are_told_by_name_whatever_their_order(lines, digits):
         "- node node_conv2d: attribute group: 1",
         "~ node node_conv2d: attribute pads: [1, 1, 1, 1] -> [7, 1, 1, 1]",
     ]
+
+
+def attributes(*texts):
+    """Models of a node with an attribute a."""
+    start, end = 'graph { node { name: "n" op_type: "X" attribute { name: "a" ', " } } }"
+    return [onnxwire.from_text(start + text + end) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("type: INTS f: 1.5", "type: INTS f: 1.5 ints: 5", ["~ node n: attribute a ints: [] -> [5]"]),
+        ("type: INTS f: 1.5 ints: 5", "type: INTS f: 1.5", ["~ node n: attribute a ints: [5] -> []"]),
+        ("type: INT s: 'b'", "type: INT s: 'b' i: 2", ["~ node n: attribute a: b -> 2"]),
+        ("type: TENSOR", "type: TENSOR t { }", ["+ node n: attribute a t"]),
+        ("floats: [0, nan]", "floats: [-0, nan]", ["~ node n: attribute a: [0, nan] -> [-0, nan]"]),
+        ("type: INT", "type: INT i: 0", []),
+        ("type: STRING s: ''", "type: STRING", []),
+        ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
+    ],
+)
+def test_every_field_of_an_attribute_counts_and_one_that_is_not_there_is_its_default(lines, old, new, told):
+    models = attributes(old, new)
+    assert lines(models[1], models[0]) == told
+
+
+def test_unknown_fields_of_an_attribute_are_told(lines):
+    models = attributes("type: INT", "type: INT")
+    models[1].graph.node[0].attribute[0].MergeFromString(wire.number(99, 1))
+    assert lines(models[1], models[0]) == ["~ node n: attribute a unknown fields: 0 bytes -> 3 bytes"]
 
 
 def test_an_attribute_of_another_type_differs_though_it_reads_alike(lines):
