@@ -68,6 +68,7 @@ def install() -> None:
         for cls in SCHEMA.messages.values():
             _change_class(cls, base.Message)
         _set_bases(DecodeError, (*DecodeError.__bases__, base.DecodeError))
+        _show_unknown_fields()
         for turn in (keep_identity, parse_whole):
             turn(True)
             _undo.append(partial(turn, False))
@@ -108,6 +109,25 @@ def _change_class(cls: type[Message], base: type) -> None:
 def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
     _undo.append(partial(setattr, cls, "__bases__", cls.__bases__))
     cls.__bases__ = bases
+
+
+def _show_unknown_fields() -> None:
+    """Have protobuf's `UnknownFieldSet`, by which its text_format prints unknown fields, take our messages."""
+    try:
+        module = importlib.import_module("google.protobuf.unknown_fields")
+    except ImportError:
+        return  # not there, nor in old releases, which don't need it
+    original = module.UnknownFieldSet
+
+    def unknown_field_set(message: object) -> object:
+        if isinstance(message, Message):
+            # Its C looks into its own messages only; in one without fields all are unknown.
+            empty = importlib.import_module("google.protobuf.empty_pb2").Empty
+            message = empty.FromString(message._unknown_fields())
+        return original(message)
+
+    _undo.append(partial(setattr, module, "UnknownFieldSet", original))
+    module.UnknownFieldSet = unknown_field_set  # type: ignore[attr-defined]
 
 
 def _warn_of_version(version: str) -> None:

@@ -173,6 +173,21 @@ def test_text_and_json_of_protobuf_take_and_fill_ours():
     python("-c", code, ROOT / "examples" / "digits_cnn.onnx")
 
 
+def test_text_of_protobuf_shows_unknown_fields():
+    # A number, bytes, a message, a group, and a value that a closed enum does not have.
+    data = wire.number(99, 7) + wire.span(100, b"\xff") + wire.span(101, wire.number(3, 4)) + b"\x83\x07\x84\x07"
+    data += wire.span(7, wire.span(1, wire.number(98, 1)) + wire.span(5, wire.number(14, 9)))
+    code = (
+        "import onnx\n"
+        "from google.protobuf import text_format, unknown_fields\n"
+        f"model = onnx.ModelProto.FromString({data!r})\n"
+        "print(len(unknown_fields.UnknownFieldSet(model)))\n"
+        "print(text_format.MessageToString(model, print_unknown_fields=True))"
+    )
+    off = "onnxwire.dropin.uninstall()\n"
+    assert python("-c", SWITCH + code) == python("-c", code) == python("-c", SWITCH + off + code)
+
+
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dropin.md").read_text(), re.S))
 def test_the_code_of_the_docs_runs(code, monkeypatch):
     monkeypatch.chdir(ROOT)
