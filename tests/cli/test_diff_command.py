@@ -14,6 +14,8 @@ import onnx
 import pytest
 import wire
 from graphs import nested_model, write_sparse_model
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import numpy_helper
 
 import onnxwire
@@ -102,6 +104,36 @@ def attributes(*texts):
 def test_every_field_of_an_attribute_counts_and_one_that_is_not_there_is_its_default(lines, old, new, told):
     models = attributes(old, new)
     assert lines(models[1], models[0]) == told
+
+
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from([0, 1, 7]),
+        "f": st.sampled_from([0.0, 1.5]),
+        "s": st.sampled_from([b"", b"x"]),
+        "ints": st.lists(st.integers(0, 1), max_size=2),
+        "t": st.builds(onnx.TensorProto, dims=st.lists(st.just(0), max_size=1)),
+        "tp": st.builds(onnx.TypeProto, denotation=st.sampled_from(["", "IMAGE"])),
+        "doc_string": st.sampled_from(["", "text"]),
+        "ref_attr_name": st.sampled_from(["", "b"]),
+    },
+)
+
+
+@given(VALUES, VALUES, VALUES)
+def test_attributes_differ_as_their_messages_do(old, new, both):
+    messages = [onnx.AttributeProto(name="a", **{**own, **both}) for own in (old, new)]
+    nodes = [onnx.NodeProto(op_type="X", name="n", attribute=[message]) for message in messages]
+    models = [
+        onnxwire.ModelProto.FromString(onnx.ModelProto(graph=onnx.GraphProto(node=[node])).SerializeToString())
+        for node in nodes
+    ]
+    for message in messages:
+        for name in ("type", "f", "s", "doc_string", "ref_attr_name"):
+            if not getattr(message, name):
+                message.ClearField(name)
+    assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
 def test_unknown_fields_of_an_attribute_are_told(lines):
