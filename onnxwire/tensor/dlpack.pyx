@@ -72,11 +72,16 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     "dltensor_versioned", which can say that the array is read-only; else it is a "dltensor". dl_device: None or CPU,
     (1, 0). copy: True for a copy of its own; else nothing is copied.
     Raises BufferError for what can't be passed on: to another device; strings, objects, structs, long doubles, foreign
-    byte order; strides that are not whole elements; a read-only array before 1.0, and sub-byte types before 1.1.
+    byte order; strides that are not whole elements; a read-only array before 1.0, and sub-byte types before 1.1. Raises
+    TypeError for a max_version that is no pair.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
-    cdef bint is_versioned = max_version is not None and max_version[0] >= 1
+    cdef bint is_versioned = False
     cdef uint64_t flags = 0
+    if max_version is not None:
+        if not isinstance(max_version, tuple) or len(max_version) != 2:
+            raise TypeError(f"max_version is None or a tuple (major, minor), not {max_version!r}")
+        is_versioned = max_version >= (1, 0)
     dtype = array.dtype
     if stream is not None:
         raise BufferError("an array in main memory has no stream; stream must be None")
@@ -86,7 +91,7 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
         raise BufferError(f"DLPack has no type for {dtype!r}")
     code, bits = TYPES[dtype.name]
     if bits < 8:
-        if max_version is None or tuple(max_version) < VERSION:
+        if max_version is None or max_version < VERSION:
             raise BufferError(f"{dtype.name} takes a byte an element, which only a consumer of DLPack 1.1 can be told")
         flags |= OW_DL_PADDED
     if copy:

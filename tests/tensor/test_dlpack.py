@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import onnxwire
 from onnxwire.tensor.dlpack import to_capsule
 
 NATIVE = [
@@ -212,6 +213,13 @@ def test_other_devices_and_streams_are_refused(asked):
     with pytest.raises(BufferError):
         to_capsule(np.zeros(2), **asked)
     assert to_capsule(np.zeros(2), stream=None, dl_device=(1, 0))
+
+
+@pytest.mark.parametrize("max_version", [(), [], (1,), (1, 0, 0), [1, 0], "10", 1, ("1", "0")], ids=repr)
+def test_a_version_that_is_no_pair_is_refused_as_numpy_does(max_version):
+    for export in (np.arange(3.0).__dlpack__, onnxwire.from_array(np.arange(3.0)).__dlpack__):
+        with pytest.raises(TypeError):
+            export(max_version=max_version)
 
 
 # --- structs
