@@ -3,14 +3,13 @@
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint32_t
-from libc.string cimport memcpy
 
 from onnxwire.engine.canonical cimport canonical
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.edit cimport edit, put_message
 from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Overlay, owned, put_value, set_mark
 from onnxwire.engine.repeated cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.view cimport (
@@ -42,9 +41,7 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
         slot = &other.slots[i]
         if slot.p == NULL:
             continue
-        if field.repeated and field.size:
-            add_numbers(get_numbers(self, field), get_numbers(other, field))
-        elif field.repeated and field.type == MESSAGE:
+        if field.repeated and (field.size or field.type == MESSAGE):
             field_value(self, field).extend(field_value(other, field))
         elif field.repeated:
             add_texts(field_value(self, field), field_value(other, field))
@@ -80,14 +77,6 @@ cdef bint has_peer(View self, const Field* field):
         if not is_unknown(other, &record) and is_peer(field, other):
             return True
     return False
-
-
-cdef int add_numbers(RepeatedScalar target, RepeatedScalar source) except -1:
-    cdef Numbers incoming
-    source.decode()
-    incoming = Numbers.allocate(source.n, source.field)
-    memcpy(incoming.items, source.items, <size_t>source.n * source.field.size)
-    return target.splice(len(target), len(target), incoming)
 
 
 cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:

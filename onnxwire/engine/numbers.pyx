@@ -450,9 +450,19 @@ cdef class RepeatedScalar(Repeated):
 
 
 cdef Numbers take_numbers(Field* field, values):
-    """Numbers made of the values of an iterable, which are checked first."""
-    cdef Numbers incoming = Numbers.allocate(0, field)
+    """Numbers made of the values of an iterable, which are checked first; those of a sequence of their type are copied.
+
+    So each keeps its bits: on its way through Python a signalling NaN would become a quiet one.
+    """
+    cdef Numbers incoming
     cdef uint64_t raw = 0
+    cdef RepeatedScalar source
+    if isinstance(values, RepeatedScalar):
+        source = values
+        if source.field == field or source.field.type == field.type and not field.closed:
+            source.decode()
+            return source.copy()
+    incoming = Numbers.allocate(0, field)
     for value in values:
         read_number(field, value, &raw)
         if incoming.n == incoming.capacity:

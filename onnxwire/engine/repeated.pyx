@@ -616,9 +616,7 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
 
 
 cdef object iterable(const Field* field, values):
-    """The values to take, an iterable; those of a sequence are taken before anything is changed."""
-    if isinstance(values, Repeated):
-        return list(values)
+    """The values to take, an iterable."""
     if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
         raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
     return values

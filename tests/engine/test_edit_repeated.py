@@ -291,6 +291,44 @@ def test_sequences_are_mutable_sequences():
     assert isinstance(message.node.add().input, MutableSequence)
 
 
+NANS = {
+    "float": np.array([0x7FA00000, 0xFF800001, 0x7FC00001, 0x3F800000], "<u4").tobytes(),
+    "double": np.array([0x7FF4000000000000, 0xFFF0000000000001, 1], "<u8").tobytes(),
+}  # signalling ones first
+
+
+@pytest.mark.parametrize(
+    "code",
+    snippets(
+        """s.extend(o); s.MergeFrom(o); s[:] = o; s[1:1] = o; s[:len(o)] = o; s[:2 * len(o):2] = o; s.extend(s)
+        ; m.MergeFrom(other); m.CopyFrom(cls(**{field: o})); del other; s.extend(o); o.append(1); s.extend(o)"""
+    ),
+)
+@pytest.mark.parametrize("name", NANS)
+def test_every_bit_of_a_float_moves_with_its_sequence(name, code):
+    def body(m):
+        number = m.Everything.DESCRIPTOR.fields_by_name[f"many_{name}"].number
+        for start in (b"", wire.span(number, NANS[name] * 3)):
+            message = m.Everything.FromString(start)
+            other = m.Everything.FromString(wire.span(number, NANS[name]))
+            field = f"many_{name}"
+            names = {"m": message, "other": other, "cls": m.Everything, "field": field}
+            result = act(code, names | {"s": getattr(message, field), "o": getattr(other, field)})
+            yield result, message.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_values_of_another_closed_enum_are_checked_one_by_one():
+    def body(m):
+        message, other = m.Everything(many_shade=[2]), m.Everything(many_color=[2, 0, 1])
+        result = attempt(message.many_shade.extend, other.many_color)
+        yield result, plain(message)
+        yield attempt(message.many_shade.extend, message.many_shade), plain(message)
+
+    same(body)
+
+
 def test_strings_that_are_no_utf8_move_with_their_sequence():
     def body(m):
         for code in snippets(
