@@ -15,6 +15,7 @@ from wire import LEN, number, span, tag, varint
 import onnxwire
 from onnxwire import ModelProto
 from onnxwire.transforms.assign import remove
+from onnxwire import ModelProto, TensorProto
 
 COUNTS = Path("/proc/self/io")
 
@@ -163,6 +164,39 @@ def test_ten_times_as_many_nodes_cost_ten_times_as_much(act):
     act(ModelProto.FromString(model_of(100)))  # imports what it takes
     small, large = seconds(4_000), seconds(40_000)
     assert large <= 30 * small + 0.05, f"{small:.4f} s of 4,000 nodes, {large:.4f} s of 40,000"
+
+
+def index_numbers(n, record):
+    """A loop as the official runtime has it at no cost: a sequence anew, and its length, for each number."""
+    tensor = TensorProto.FromString(record(n))
+    index = 0
+    while index < len(tensor.int64_data):
+        assert tensor.int64_data[index] == 5
+        index += 1
+    assert index == n
+
+
+def ask_for_the_length(n, record):
+    numbers = TensorProto.FromString(record(n)).int64_data
+    assert sum(1 for _ in range(n) if len(numbers) == n) == n
+
+
+RECORDS = {"unpacked": lambda n: number(7, 5) * n, "packed": lambda n: span(7, b"\5" * n)}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize("act", [index_numbers, ask_for_the_length], ids=lambda act: act.__name__)
+def test_eight_times_as_many_numbers_cost_eight_times_as_much(act, record):
+    def seconds(n):
+        start = time.process_time()
+        act(n, record)
+        return time.process_time() - start
+
+    few, many = 4_000, 32_000
+    if record is RECORDS["packed"]:
+        few, many = 50_000, 400_000  # 64 are counted at once
+    small, large = min(seconds(few) for _ in range(3)), seconds(many)
+    assert large <= 24 * small + 0.05, f"{small:.4f} s of {few:,} numbers, {large:.4f} s of {many:,}"
 
 
 def test_a_thousand_edits_cost_a_thousand_times_one():

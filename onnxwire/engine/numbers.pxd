@@ -10,8 +10,9 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    # What `decode` found: the elements, which may be unaligned, and how many; NULL before. They are the document's, or
-    # those of `store` or `bound`; of the last they hold until other code runs, which may exchange or move them.
+    # What `decode` found: the elements, which may be unaligned, and how many; NULL before, though records may have been
+    # counted. They are the document's, or those of `store` or `bound`; of the last they hold until other code runs,
+    # which may exchange or move them.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -22,6 +23,7 @@ cdef class RepeatedScalar(Repeated):
     cdef void look_at_bound(self) noexcept
     cdef Numbers copy(self)
     cdef int decode_records(self) except -1
+    cdef bint adopt_kept(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
     cdef Numbers start_edit(self)

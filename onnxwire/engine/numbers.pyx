@@ -205,10 +205,7 @@ cdef class RepeatedScalar(Repeated):
             self.items = <const uint8_t*>""
             self.n = 0
             return 0
-        numbers = document.cached(NUMBERS, self.first)
-        # Where the bytes were changed, the address may have come to hold another field.
-        if numbers is not None and numbers.field_type == field.type:
-            self.adopt(numbers)
+        if self.adopt_kept():
             return 0
         total = self.count_elements(&window)
         if window != NULL:
@@ -248,6 +245,15 @@ cdef class RepeatedScalar(Repeated):
         if self.items == NULL and self.first == first:
             self.adopt(numbers)
         return 0
+
+    cdef bint adopt_kept(self) except -1:
+        """Take the numbers that the document keeps of the records; tells whether it does."""
+        cdef Numbers numbers = self.document.cached(NUMBERS, self.first)
+        # Where the bytes were changed, the address may have come to hold another field.
+        if numbers is None or numbers.field_type != self.field.type:
+            return False
+        self.adopt(numbers)
+        return True
 
     cdef void adopt(self, Numbers numbers):
         self.store = numbers
@@ -296,8 +302,9 @@ cdef class RepeatedScalar(Repeated):
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if OPEN and self.field.wire == WIRE_VARINT:
                 self.decode()
-                return self.n
-            return self.count_elements(&window)
+            elif self.n == 0 and not self.adopt_kept():
+                self.n = self.count_elements(&window)
+            return self.n
         self.decode()
         return self.n
 
