@@ -176,6 +176,10 @@ class FieldTextError(FieldValueError, UnicodeEncodeError):
         self.reason = f"the str has no UTF-8 form: {error}"
         self.field = field
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """How it is made again: its args are not what it was made of."""
+        return type(self), (UnicodeEncodeError(*self.args), self.field), self.__dict__
+
 
 class FieldBytesError(FieldValueError, UnicodeDecodeError):
     """Bytes for a string field that are not valid UTF-8."""
@@ -184,6 +188,10 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
         UnicodeDecodeError.__init__(self, *error.args)
         self.reason = f"the bytes are not valid UTF-8: {error}"
         self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """How it is made again: its args are not what it was made of."""
+        return type(self), (UnicodeDecodeError(*self.args), self.field), self.__dict__
 
 
 class ChangedError(EditError, RuntimeError):

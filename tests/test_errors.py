@@ -1,0 +1,65 @@
+"""Every exception goes to another process as it is, since an error that can't be pickled ends a pool of them."""
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onnxwire
+from onnxwire.errors import Error
+
+MEMBERS = ("reason", "name", "path", "errno", "strerror", "filename", "encoding", "object", "start", "end")
+UNICODE = {UnicodeEncodeError: "a\ud800", UnicodeDecodeError: b"a\xff"}
+
+
+def classes(base: type[Error]) -> Iterator[type[Error]]:
+    yield base
+    for cls in base.__subclasses__():
+        yield from classes(cls)
+
+
+def all_classes() -> list[type[Error]]:
+    package = Path(onnxwire.__file__).parent
+    for path in package.rglob("*.py"):
+        if "(Error" in path.read_text(encoding="utf-8"):
+            import_module(".".join(path.relative_to(package.parent).with_suffix("").parts))
+    return sorted(set(classes(Error)), key=lambda cls: cls.__name__)
+
+
+def make(cls: type[Error]) -> Error:
+    """An error of the class, of which every attribute has a value."""
+    for kind, text in UNICODE.items():
+        if issubclass(cls, kind):
+            return cls(kind("utf-8", text, 1, 2, "not text"), "onnx.NodeProto.name")
+    if issubclass(cls, OSError):
+        return cls(2, "No such file; look again", "a.onnx")
+    if issubclass(cls, ImportError):
+        return cls("not installed", name="numpy", path="a.py")
+    if not inspect.isfunction(cls.__init__):
+        return cls("a reason")
+    _, *names = inspect.signature(cls.__init__).parameters
+    return cls(*(7 if name == "offset" else f"the {name}" for name in names))
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {"copy": copy.copy, "deepcopy": copy.deepcopy}
+WAYS |= {
+    f"pickle {protocol}": lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("cls", all_classes(), ids=lambda cls: cls.__name__)
+def test_an_exception_that_is_copied_or_pickled_is_as_it_was(cls: type[Error], way: str) -> None:
+    error = make(cls)
+    error.add_note("while the model was read")
+    other = WAYS[way](error)
+    assert type(other) is cls and str(other) == str(error)
+    assert other.__dict__ == error.__dict__
+    for name in MEMBERS:
+        assert getattr(other, name, None) == getattr(error, name, None), name
