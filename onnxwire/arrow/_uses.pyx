@@ -95,22 +95,22 @@ cdef set names_in(Walk walk, Scope scope):
     cdef set names = set()
     walk.scan(scope.table, &scope.message, slots, &flags)
     if scope.table == walk.function_table:
-        add_names(walk, names, scope.table, &scope.message, slots, "input", ())
+        add_names(walk, names, scope.table, &scope.message, slots, flags, "input", ())
     else:
-        add_names(walk, names, scope.table, &scope.message, slots, "input", ("name",))
-        add_names(walk, names, scope.table, &scope.message, slots, "initializer", ("name",))
-        add_names(walk, names, scope.table, &scope.message, slots, "sparse_initializer", ("values", "name"))
-    add_names(walk, names, scope.table, &scope.message, slots, "node", ("output",))
+        add_names(walk, names, scope.table, &scope.message, slots, flags, "input", ("name",))
+        add_names(walk, names, scope.table, &scope.message, slots, flags, "initializer", ("name",))
+        add_names(walk, names, scope.table, &scope.message, slots, flags, "sparse_initializer", ("values", "name"))
+    add_names(walk, names, scope.table, &scope.message, slots, flags, "node", ("output",))
     return names
 
 
 cdef int add_names(
-    Walk walk, set names, Table* table, const Message* message, const Slot* slots, str name, tuple way
+    Walk walk, set names, Table* table, const Message* message, const Slot* slots, uint32_t flags, str name, tuple way
 ) except -1:
     """Add the strings of a field, or those that a way of fields leads to from the messages in it."""
     cdef Field* field = field_of(table, name)
     cdef Slot[WIDEST] inner
-    cdef uint32_t flags
+    cdef uint32_t inner_flags
     cdef Cursor cursor
     cdef Record record
     cdef Message below
@@ -120,16 +120,15 @@ cdef int add_names(
         if not way:
             names.add((<const char*>slots[field.slot].p)[:slots[field.slot].n])
             return 0
-        below.p = slots[field.slot].p
-        below.end = below.p + slots[field.slot].n
-        below.parts = NULL
-        walk.scan(field.sub, &below, inner, &flags)
-        return add_names(walk, names, field.sub, &below, inner, way[0], way[1:])
+        walk.child(table, message, slots, flags, field, &below)
+        walk.scan(field.sub, &below, inner, &inner_flags)
+        return add_names(walk, names, field.sub, &below, inner, inner_flags, way[0], way[1:])
     start_at(&cursor, message, &slots[field.slot])
     if not way:
         while next_element(walk, &cursor, field, &record):
             names.add((<const char*>record.value)[:record.n])
         return 0
-    while walk.next_message(&cursor, field, &below, inner):
-        add_names(walk, names, field.sub, &below, inner, way[0], way[1:])
+    while walk.next_message(&cursor, field, &below, NULL):
+        walk.scan(field.sub, &below, inner, &inner_flags)
+        add_names(walk, names, field.sub, &below, inner, inner_flags, way[0], way[1:])
     return 0

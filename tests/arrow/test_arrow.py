@@ -17,7 +17,7 @@ import pytest
 import wire
 from everything import EVERYTHING
 from graphs import nested_model, value, write_sparse_model
-from hypothesis import given
+from hypothesis import example, given
 from onnx import TensorProto, helper, numpy_helper
 from wire import LEN, span, tag, varint
 
@@ -351,6 +351,18 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
     captured = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
     below = "graph.node[1].attribute[0].g"
     assert captured == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (below, "b", 1)}
+
+
+@given(wire.sound(onnxwire.SparseTensorProto.DESCRIPTOR))
+@example(span(1, span(8, b"s")) + span(1, wire.number(1, 5)))
+@example(span(1, wire.number(1, 5)) + span(1, span(8, b"s")) + span(2, b""))
+def test_a_sparse_initializer_defines_the_name_that_it_has_in_all_its_pieces(data):
+    sparse = onnx.SparseTensorProto.FromString(data)
+    inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
+    node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
+    outer = span(1, node.SerializeToString()) + span(15, data)
+    captured = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
+    assert captured == (["graph"] if sparse.values.name == "s" else [])
 
 
 @pytest.mark.parametrize("table", PLAIN)
