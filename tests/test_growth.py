@@ -199,6 +199,25 @@ def test_eight_times_as_many_numbers_cost_eight_times_as_much(act, record):
     assert large <= 24 * small + 0.05, f"{small:.4f} s of {few:,} numbers, {large:.4f} s of {many:,}"
 
 
+@pytest.mark.parametrize("method", ["MergeFrom", "MergeFromString"])
+def test_ten_times_as_many_merges_of_unknown_fields_cost_ten_times_as_much(method):
+    unknown = span(1000, b"abcd")
+    other = TensorProto.FromString(unknown) if method == "MergeFrom" else unknown
+
+    def seconds(n):
+        tensor = TensorProto()
+        merge = getattr(tensor, method)
+        start = time.process_time()
+        for _ in range(n):
+            merge(other)
+        taken = time.process_time() - start
+        assert tensor.SerializeToString() == unknown * n
+        return taken
+
+    small, large = min(seconds(10_000) for _ in range(3)), seconds(100_000)
+    assert large <= 30 * small + 0.05, f"{small:.4f} s of 10,000 merges, {large:.4f} s of 100,000"
+
+
 def test_a_thousand_edits_cost_a_thousand_times_one():
     """An edit is charged for what it changes, not for the edits before it, nor for the model that it is in."""
 

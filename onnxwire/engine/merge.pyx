@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages that are merged into others, and unknown fields that are discarded."""
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
+from cpython.ref cimport Py_CLEAR
 from libc.stdint cimport uint32_t
 
 from onnxwire.engine.canonical cimport canonical
@@ -16,6 +16,9 @@ from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,
     is_unknown, next_record, start_cursor,
 )
+
+cdef extern from "Python.h":
+    void PyBytes_Concat(PyObject** data, object more) except *
 
 from onnxwire.errors import EditError
 
@@ -58,9 +61,11 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
             put_value(overlay, field, slot.p, slot.n, <PyObject*>owner)
     unknown = unknown_fields(other)
     if unknown:
-        if overlay.unknown != NULL:
-            unknown = <bytes>overlay.unknown + unknown
-        set_unknown(overlay, unknown)
+        if overlay.unknown == NULL:
+            overlay.unknown = owned(unknown)
+        else:
+            # Which makes them longer where they are as long as nobody else has them.
+            PyBytes_Concat(&overlay.unknown, unknown)
         overlay.flags |= HAS_UNKNOWN
         (<Document>self.document).next_epoch()
     return 0
@@ -99,12 +104,6 @@ cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:
     return target.splice(len(target), len(target), incoming)
 
 
-cdef void set_unknown(Overlay self, object unknown) noexcept:
-    cdef PyObject* old = self.unknown
-    self.unknown = NULL if unknown is None else owned(unknown)
-    Py_XDECREF(old)
-
-
 cdef int discard_unknown(View self, int depth) except -1:
     """Discard the unknown fields of a message and of all messages in it."""
     cdef Overlay overlay
@@ -118,7 +117,7 @@ cdef int discard_unknown(View self, int depth) except -1:
     if unknown_fields(self):
         overlay = edit(self)
         overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN
-        set_unknown(overlay, None)
+        Py_CLEAR(overlay.unknown)
         (<Document>self.document).next_epoch()
         for i in range(self.table.n_fields):
             field = &self.table.fields[i]

@@ -333,6 +333,19 @@ def test_merging_appends_unknown_fields_at_every_depth():
     same(body)
 
 
+def test_unknown_fields_that_are_merged_in_after_a_copy_are_not_the_copy_s():
+    def body(m):
+        first, second = m.Everything(), m.Everything()
+        for i in range(3):
+            first.MergeFromString(wire.span(1000 + i, b"unknown"))
+            second.CopyFrom(first)
+            yield second
+            first.MergeFrom(second)
+            yield first, second
+
+    same(body)
+
+
 def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
     def body(m):
         source = m.ModelProto(graph={"name": "a", "node": [{"input": ["x"]}]})
