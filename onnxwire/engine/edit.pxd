@@ -20,6 +20,7 @@ cdef int clear_field(View self, const Field* field) except -1
 cdef int exchange_content(View self, Overlay content, bint is_new) except -1
 cdef Overlay content_of(Table* table, Document document, uint32_t depth)
 cdef Overlay content_copy(View source, uint32_t depth)
+cdef object iterate(const Field* field, values)
 cdef int set_fields(View self, values) except -1
 cdef object field_error(const Field* field, type error_class, str reason)
 cdef void* singular_setter(int field_type) noexcept

@@ -6,6 +6,7 @@ Every check comes before the first change, so that an edit that can't be made ch
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
+from cpython.number cimport PyNumber_Index
 from cpython.ref cimport Py_CLEAR
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
@@ -123,11 +124,10 @@ cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
     if not PyLong_CheckExact(value):
         if isinstance(value, bool):
             raise field_error(field, FieldTypeError, "expected an int, found a bool")
-        if not hasattr(value, "__index__"):
-            raise field_error(field, FieldTypeError, f"expected an int, found {type(value).__name__}")
-        value = value.__index__()
-        if not isinstance(value, int):
-            raise field_error(field, FieldTypeError, f"__index__ returned {type(value).__name__}")
+        try:
+            value = PyNumber_Index(value)
+        except TypeError:
+            raise field_error(field, FieldTypeError, f"expected an int, found {type(value).__name__}") from None
     low[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow == 0:
         return 0
@@ -158,6 +158,8 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
             raise field_error(field, FieldOverflowError, str(error)) from None
         except TypeError:
             raise field_error(field, FieldTypeError, f"expected a float, found {type(value).__name__}") from None
+        except ValueError as error:
+            raise field_error(field, FieldValueError, str(error)) from None
         if field_type == DOUBLE:
             memcpy(raw, &real, 8)
             return 0
@@ -200,9 +202,12 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
 cdef bint read_bool(const Field* field, value) except? True:
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    if not hasattr(value, "__index__") or type(value).__name__ == "ndarray":
-        raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}")
-    number = value.__index__()
+    try:
+        if type(value).__name__ == "ndarray":
+            raise TypeError  # though one of one int has an __index__
+        number = PyNumber_Index(value)
+    except TypeError:
+        raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}") from None
     if not -1 << 63 <= number < 1 << 63:
         raise field_error(field, FieldOverflowError, f"expected a bool, found {number}")
     return number != 0
@@ -445,10 +450,11 @@ cdef int set_field(View self, Field* field, value) except -1:
 
 
 cdef object iterate(const Field* field, values):
+    """An iterator over the values to take."""
     try:
         return iter(values)
-    except TypeError:
-        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}") from None
+    except TypeError as error:
+        raise field_error(field, FieldTypeError, f"expected an iterable; {error}") from None
 
 
 cdef object element_of(const Field* field, values):

@@ -11,11 +11,11 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
-from onnxwire.engine.edit cimport edit, read_number
+from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport OPEN, fetch, is_there
 from onnxwire.engine.payload cimport Payload, expose, new_payload
-from onnxwire.engine.repeated cimport point_at, changed_error, index_in, iterable, refresh, update_count
+from onnxwire.engine.repeated cimport point_at, changed_error, index_in, refresh, update_count
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -453,7 +453,7 @@ cdef class RepeatedScalar(Repeated):
 
         Raises TypeError or ValueError for what the field does not take, and adds nothing then.
         """
-        add_numbers(self, take_numbers(self.field, iterable(self.field, values)))
+        add_numbers(self, take_numbers(self.field, values))
 
 
 cdef Numbers take_numbers(Field* field, values):
@@ -470,7 +470,7 @@ cdef Numbers take_numbers(Field* field, values):
             source.decode()
             return source.copy()
     incoming = Numbers.allocate(0, field)
-    for value in values:
+    for value in iterate(field, values):
         read_number(field, value, &raw)
         if incoming.n == incoming.capacity:
             incoming.reserve(1)

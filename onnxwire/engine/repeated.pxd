@@ -59,6 +59,5 @@ cdef void point_at(Repeated self, View message, Field* field)
 cdef bint refresh(Repeated self) except -1
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1
 cdef object changed_error(const Field* field)
-cdef object iterable(const Field* field, values)
 cdef int update_count(Repeated self, Py_ssize_t n) except -1
 cdef void* span_getter() noexcept

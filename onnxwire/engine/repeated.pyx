@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memmove
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
-from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, read_text, set_fields
+from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
 from onnxwire.engine.fold cimport FOLD, fold_elements
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
@@ -28,6 +28,9 @@ from types import GenericAlias
 
 from onnxwire.errors import ChangedError, FieldIndexError, FieldOverflowError, FieldTypeError, FieldValueError
 
+cdef extern from "Python.h":
+    Py_ssize_t PyNumber_AsSsize_t(object index, PyObject* overflow) except? -1
+
 cdef extern from "thresholds.h":
     enum:
         SHORT "OW_SHORT"
@@ -39,12 +42,10 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     This runs the index's own code, which may do anything, even close the document.
     """
     cdef Py_ssize_t i
-    if not hasattr(index, "__index__"):
-        raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(index).__name__}")
     try:
-        i = index.__index__()
-    except OverflowError:
-        i = maxsize
+        i = PyNumber_AsSsize_t(index, NULL)  # of one that is too large, the largest
+    except TypeError:
+        raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(index).__name__}") from None
     if i < 0:
         i += n
     if i < 0 or <uint64_t>i >= n:
@@ -208,13 +209,13 @@ cdef class Repeated:
     def insert(self, index, value):
         """Put a value before the element at an index, as list.insert does."""
         cdef Py_ssize_t i
-        if not hasattr(index, "__index__"):
-            raise field_error(self.field, FieldTypeError, f"an index is an int, not {type(index).__name__}")
-        incoming = self.take((value,))
         try:
-            i = index.__index__()
+            i = index
+        except TypeError:
+            raise field_error(self.field, FieldTypeError, f"an index is an int, not {type(index).__name__}") from None
         except OverflowError as error:
             raise field_error(self.field, FieldOverflowError, str(error)) from None
+        incoming = self.take((value,))
         n = len(self)
         i = max(i + n, 0) if i < 0 else min(i, n)
         self.splice(i, i, incoming)
@@ -231,7 +232,7 @@ cdef class Repeated:
             i = index_in(self.field, key, len(self))
             self.replace(i, 1, 1, incoming)
             return
-        incoming = self.take(iterable(self.field, value))
+        incoming = self.take(value)
         indices = range(*key.indices(len(self)))
         if indices.step == 1:
             self.splice(indices.start, max(indices.start, indices.stop), incoming)
@@ -270,7 +271,7 @@ cdef class Repeated:
     # --- what the two kinds do each in its own way; `incoming`: the Elements or Numbers that `take` made
 
     cdef object take(self, values):
-        """Elements made of values, which are checked first."""
+        """Elements made of the values of an iterable, which are checked first."""
         raise NotImplementedError
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
@@ -509,7 +510,7 @@ cdef class RepeatedSpan(Repeated):
 
         Raises TypeError or ValueError for what the field does not take, and adds nothing then.
         """
-        cdef Elements incoming = take_values(self.message, self.field, iterable(self.field, values))
+        cdef Elements incoming = take_values(self.message, self.field, values)
         if incoming.n:
             n = len(self)
             self.splice(n, n, incoming)
@@ -548,7 +549,7 @@ cdef class RepeatedSpan(Repeated):
 
 
 cdef Elements take_values(View message, Field* field, values):
-    """Elements made of values, which are checked first; messages are copied."""
+    """Elements made of the values of an iterable, which are checked first; messages are copied."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
@@ -563,12 +564,12 @@ cdef Elements take_values(View message, Field* field, values):
     cdef list encoded = []
     cdef Document origin = None
     if field.type != MESSAGE:
-        for value in values:
+        for value in iterate(field, values):
             owner = read_text(field, value, &p, &n)
             incoming.insert(incoming.n, p, n, owner)
         return incoming
     depth = depth_of(message)
-    for value in values:
+    for value in iterate(field, values):
         if type(value) is not <object>field.sub.cls:
             raise field_error(
                 field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
@@ -613,13 +614,6 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
             elements.items[i].p = p
             p += elements.items[i].n + 1
     return 0
-
-
-cdef object iterable(const Field* field, values):
-    """The values to take, an iterable."""
-    if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
-        raise field_error(field, FieldTypeError, f"expected an iterable, found {type(values).__name__}")
-    return values
 
 
 cdef int update_count(Repeated self, Py_ssize_t n) except -1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections import OrderedDict
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -66,6 +67,39 @@ def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
             yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
 
     same(body)
+
+
+@pytest.mark.parametrize("value", wire.VALUES)
+def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
+    """Whatever refused it, numpy or Python, but for what a program's own code raises."""
+    given = wire.VALUES[value]
+    for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
+        attribute = onnxwire.AttributeProto()
+        ways = [(setattr, attribute, field.name, given)]
+        if field.is_repeated:
+            sequence = getattr(attribute, field.name)
+            ways = [(sequence.extend, given), (sequence.extend, [given]), (sequence.append, given)]
+            ways += [(sequence.insert, 0, given), (sequence.__setitem__, slice(0, 0), given)]
+        for way in [*ways, (partial(onnxwire.AttributeProto, **{field.name: given}),)]:
+            error = attempt(*way)
+            if isinstance(error, Exception) and not isinstance(error, KeyError):
+                assert isinstance(error, onnxwire.EditError), (field.name, way, error)
+                assert error.field == field.full_name or isinstance(given, dict), error  # which names another
+
+
+@pytest.mark.parametrize("index", wire.VALUES)
+def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
+    numbers, names = onnxwire.AttributeProto(ints=[1, 2]).ints, onnxwire.NodeProto(input=["a", "b"]).input
+    given = wire.VALUES[index]
+    for sequence, value, name in ((numbers, 3, "onnx.AttributeProto.ints"), (names, "c", "onnx.NodeProto.input")):
+        for way in [
+            (sequence.__getitem__, given), (sequence.__setitem__, given, value), (sequence.insert, given, value),
+            (sequence.pop, given), (sequence.__delitem__, given),
+        ]:  # fmt: skip
+            error = attempt(*way)
+            if isinstance(error, Exception) and not isinstance(error, KeyError):
+                assert isinstance(error, onnxwire.EditError), (way, error)
+                assert error.field == name, error
 
 
 @pytest.mark.parametrize("value", wire.VALUES)
