@@ -45,7 +45,10 @@ def count_text(n: int, noun: str) -> str:
 
 
 class Error(Exception):
-    """The base of every error that onnxwire raises for what it was given."""
+    """The base of every error about what onnxwire was given, but for an argument of a kind that a call does not take.
+
+    Such a one is a TypeError, as of any function.
+    """
 
 
 class DecodeError(Error, ValueError):

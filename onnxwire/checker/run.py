@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
@@ -22,7 +23,6 @@ from onnxwire.messages import ModelProto, TensorProto
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
     from onnxwire.checker.operators import Operators
     from onnxwire.io.source import Source
@@ -118,7 +118,7 @@ def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | Non
 def _expand(words: Iterable[str] | str) -> set[str]:
     table = rules()
     ids: set[str] = set()
-    for word in [words] if isinstance(words, str) else words:
+    for word in [words] if isinstance(words, str) or not isinstance(words, Iterable) else words:
         if not isinstance(word, str):
             raise FieldTypeError(f"expected the id of a rule or a severity, not {word!r}")
         if word in SEVERITIES:

@@ -113,6 +113,8 @@ def save(
             _warn_of_size(total)
             return total
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
+    if file is None and not hasattr(path, "write"):
+        raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")
     if file is not None and not overwrite:
         _refuse_cut(message._document)
         refuse_weights(message, file.path)

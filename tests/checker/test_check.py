@@ -98,6 +98,13 @@ def test_select_and_ignore_take_ids_and_severities():
     assert _check(text, ignore=["error", "warning", "note"]) == []
 
 
+@pytest.mark.parametrize("words", [3, [3], ["error", None], {"error": 1, 2: 3}.items()], ids=repr)
+@pytest.mark.parametrize("option", ["select", "ignore"])
+def test_what_is_not_the_id_of_a_rule_raises_type_error(option, words):
+    with pytest.raises(TypeError, match="expected the id of a rule or a severity, not "):
+        _check(model(), **{option: words})
+
+
 def test_an_unknown_rule_is_refused_with_the_nearest_one():
     with pytest.raises(ValueError, match="did you mean 'graph-name-present'"):
         _check(model(), select="graph-name-presnt")

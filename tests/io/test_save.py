@@ -125,6 +125,13 @@ def test_a_file_object_is_written_to(path):
     assert file.taken == ours.graph.node[0].SerializeToString()
 
 
+@pytest.mark.parametrize("target", [None, 3, b"model.onnx", object()], ids=lambda target: type(target).__name__)
+@pytest.mark.parametrize("options", [{}, {"external": None}], ids=repr)
+def test_what_is_not_a_target_raises_type_error(target, options):
+    with pytest.raises(TypeError, match=f"expected a path or a binary file object, not {type(target).__name__}"):
+        onnxwire.save(onnxwire.ModelProto(), target, **options)
+
+
 def test_an_error_of_a_file_object_passes_through(path):
     class Failing(io.RawIOBase):
         def write(self, data):
