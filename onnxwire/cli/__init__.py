@@ -8,12 +8,13 @@ import sys
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
+from typing import IO
 
 from onnxwire._version import __version__
 from onnxwire.cli.commands import GROUPS, SUMMARIES, WIDTH
 from onnxwire.cli.options import CommandParser, Parser
-from onnxwire.cli.terminal import CleanTerminal, clean_terminals, safe_text
-from onnxwire.errors import Error, did_you_mean
+from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
+from onnxwire.errors import Error, FileError, did_you_mean
 
 _EXAMPLES = """\
 examples:
@@ -50,6 +51,7 @@ _ADVICE = {
 }
 
 OK, TROUBLE = 0, 2
+_STDOUT = "<stdout>"
 
 
 class _Parser(Parser):
@@ -80,8 +82,26 @@ def main(arguments: list[str] | None = None) -> int:
     arguments: the words after the program's name, by default the process's own.
     Returns the exit status: 0 for yes, 1 for no, 2 where something could not be done, 130 after Ctrl-C.
     """
-    with clean_terminals():
-        return _run(arguments)
+    with given_streams(), clean_terminals():
+        try:
+            try:
+                return _run(arguments)
+            finally:
+                # What was printed comes before a complaint; and the interpreter's own flush would be too late to tell.
+                sys.stdout.flush()
+        except (Error, OSError) as error:
+            # Errors of files have their names; the streams' own have none.
+            name = getattr(error, "filename", None)
+            if isinstance(error, OSError) and name in (None, _STDOUT):
+                _abandon(sys.stdout)
+                if isinstance(error, BrokenPipeError):
+                    return OK  # the reader went away
+            if not isinstance(error, Error):
+                error = FileError.from_os_error(error, name or _STDOUT)
+            _complain(str(error))
+            return TROUBLE
+        except KeyboardInterrupt:
+            return 128 + 2
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -103,23 +123,16 @@ def _run(arguments: list[str] | None) -> int:
         stream = stream.stream if isinstance(stream, CleanTerminal) else stream
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *where: _complain(f"warning: {message}")
-            status: int = options.run(options)
-        sys.stdout.flush()
-        return status
-    except (Error, BrokenPipeError) as error:
-        if isinstance(error, BrokenPipeError) and error.filename in (None, "<stdout>"):
-            # The reader went away. The interpreter must not try to flush again at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return OK
-        # What was printed before it comes first.
-        sys.stdout.flush()
-        _complain(str(error))
-        return TROUBLE
-    except KeyboardInterrupt:
-        return 128 + 2
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *where: _complain(f"warning: {message}")
+        status: int = options.run(options)
+    return status
+
+
+def _abandon(stream: IO[str]) -> None:
+    """Have what a stream still holds go nowhere: it can't be written, and would fail again at the interpreter's end."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
 
 
 def _complain(text: str) -> None:
@@ -127,4 +140,7 @@ def _complain(text: str) -> None:
     for ours, shell in _ADVICE.items():
         text = text.replace(ours, shell)
     line = safe_text(text) if sys.stderr.isatty() else text.replace("\n", "\\n")
-    print("onnxwire:", line, file=sys.stderr)
+    try:
+        print("onnxwire:", line, file=sys.stderr)
+    except OSError:
+        _abandon(sys.stderr)  # the status is all that can tell

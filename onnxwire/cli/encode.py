@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from typing import IO, Any
 
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_terminal
@@ -47,15 +48,13 @@ def run(options: argparse.Namespace) -> int:
     """Encode the text; returns the exit status."""
     out, path = options.output, options.file
     refuse_terminal(out)
-    if path == "-":
-        message = _read(sys.stdin.buffer, options)
-    else:
+    if path != "-":
         refuse_same(path, out)
-        try:
-            with open(path, "rb") as file:
-                message = _read(file, options)
-        except OSError as error:
-            raise SourceError.from_os_error(error, path) from None
+    try:
+        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
+            message = _read(file, options)
+    except OSError as error:
+        raise SourceError.from_os_error(error, "<stdin>" if path == "-" else path) from None
     with progress_bar(f"writing {out}", not options.no_progress) as progress:
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0

@@ -20,6 +20,10 @@ class Parser(argparse.ArgumentParser):
         text = f"onnxwire: {message}; see `{self.prog} --help`"
         self.exit(2, text.replace("\n", "\\n") + "\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print, where argparse says nothing of a stream that can't be written."""
+        (file or sys.stderr).write(message)
+
 
 class CommandParser(Parser):
     """A parser that takes words and options in any order: `ls FILE --nodes PATTERN` as well as `ls FILE PATTERN`."""

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from typing import IO, Any
 
@@ -57,12 +57,33 @@ _KEPT_AND_COLORS = re.compile("([\n\t]+|\x1b\\[[0-9;]*m)")
 
 
 @contextmanager
+def given_streams() -> Iterator[None]:
+    """Have a stdin, a stdout and a stderr where the process was started without, as by `>&-`.
+
+    To read the first or write the second is then an OSError, as of any closed descriptor; what goes to stderr is lost.
+    """
+    before = sys.stdin, sys.stdout, sys.stderr
+    with ExitStack() as opened:
+        # The lowest descriptors first, so that no file of a command gets one of theirs.
+        for name, mode, flags in (
+            ("stdin", "r", os.O_WRONLY),
+            ("stdout", "w", os.O_RDONLY),
+            ("stderr", "w", os.O_WRONLY),
+        ):
+            if getattr(sys, name) is None:
+                opener = lambda _, __, flags=flags: os.open(os.devnull, flags)  # noqa: E731
+                setattr(sys, name, opened.enter_context(open(f"<{name}>", mode, encoding="utf-8", opener=opener)))
+        try:
+            yield
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
+
+
+@contextmanager
 def clean_terminals() -> Iterator[None]:
     """Make terminals of stdout and stderr clean; what goes to files and pipes stays as it is."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (
-        CleanTerminal(stream) if stream is not None and stream.isatty() else stream for stream in before
-    )
+    sys.stdout, sys.stderr = (CleanTerminal(stream) if stream.isatty() else stream for stream in before)
     try:
         yield
     finally:

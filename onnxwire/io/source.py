@@ -141,7 +141,10 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
             raise
         except (OSError, ValueError):
             pass  # a file that can't be mapped
-    data = file.read()
+    try:
+        data = file.read()
+    except OSError as error:
+        raise SourceError.from_os_error(error, name) from None
     if not isinstance(data, bytes):
         raise TypeError(f"{name} gives {type(data).__name__}, not bytes; open it in binary mode")
     return Document(data, name)

@@ -96,7 +96,7 @@ def test_an_output_that_fails_is_told_in_one_line(model, capsys, command):
         assert complaint.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [onnxwire.SourceError(5, "Input/output error", "m.onnx"), OSError(5, "reading")])
+@pytest.mark.parametrize("error", [onnxwire.SourceError(5, "Input/output error", "m.onnx"), OSError(5, "reading", "x")])
 def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_one(model, capsys, monkeypatch, error):
     def failing(message, out, **options):
         out.write("a part of it")
@@ -105,12 +105,7 @@ def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_on
     monkeypatch.setattr(dump, "to_text", failing)
     out = model.parent / "out"
     out.write_text("old")
-    if isinstance(error, onnxwire.Error):
-        assert run(("dump",), model, out, capsys) == (2, "onnxwire: m.onnx: Input/output error\n")
-    else:
-        with pytest.raises(OSError, match="reading") as caught:
-            run(("dump",), model, out, capsys)
-        assert caught.value is error
+    assert run(("dump",), model, out, capsys) == (2, f"onnxwire: {error.filename}: {error.strerror}\n")
     assert out.read_text() == "old"
     assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
 
@@ -130,3 +125,52 @@ def test_a_reader_of_stdout_that_has_gone_ends_a_command_quietly(model):
     done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+SHELL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full and a shell")
+
+
+def in_shell(model, command):
+    """Run `onnxwire` with what a shell does to its streams; returns the status and stderr."""
+    line = f"{sys.executable} -P -m onnxwire {command}"
+    done = subprocess.run(["sh", "-c", line], cwd=model.parent, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@SHELL
+@pytest.mark.parametrize(
+    "command",
+    ["info m.onnx", "info --json m.onnx", "ls m.onnx", "check m.onnx --sarif", "dump m.onnx", "pack m.onnx -o -",
+     "diff m.onnx m.onnx --json", "stats m.onnx", "show m.onnx tensor:w", "completion bash",
+     "--help", "info --help", "--version"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("where", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+)
+def test_a_stdout_that_cannot_be_written_is_trouble(model, command, where, reason):
+    status, complaint = in_shell(model, f"{command} {where}")
+    assert status == 2
+    assert complaint.startswith(f"onnxwire: <stdout>: {reason}")
+    assert complaint.count("\n") == 1
+
+
+@SHELL
+@pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&-"])
+def test_a_stream_that_is_not_used_is_not_missed(model, where):
+    assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx --no-progress {where}") == (0, "")
+    with onnxwire.load(model.parent / "made.onnx") as made:
+        assert made.producer_name == "a"
+
+
+@SHELL
+@pytest.mark.parametrize("command", ["encode -o made.onnx", "check -"])
+def test_a_stdin_that_is_closed_is_trouble(model, command):
+    assert in_shell(model, f"{command} <&-") == (2, "onnxwire: <stdin>: Bad file descriptor\n")
+
+
+@SHELL
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_the_status_tells_where_no_complaint_can_be_read(model, where):
+    assert in_shell(model, f"info nothing.onnx {where}")[0] == 2
+    assert in_shell(model, f"info {where}")[0] == 2
+    assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx {where}")[0] == 0
