@@ -11,6 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from inspect import Parameter, signature
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -176,6 +177,17 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
+    # Head and body are two writes; the system would keep the second until the browser, which waits, confirms the first.
+    disable_nagle_algorithm = True
+
+    def parse_request(self) -> bool:
+        """As the base class does; also refuse a request that ends in two places. Source: RFC 9112, section 6.3."""
+        if not super().parse_request():
+            return False
+        if len(set(self.headers.get_all("Content-Length", ()))) > 1:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
 
     def do_GET(self) -> None:
         """Answer with a page or with JSON."""
@@ -212,7 +224,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
         if not self._has_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
-        self._answer(lambda: answer(**self._arguments(_QUESTIONS.get(name, {}), parts.query)))
+        self._answer(lambda: answer(**self._arguments(name, answer, parts.query)))
 
     def do_POST(self) -> None:
         """Make a change, where the server was started with edits."""
@@ -220,7 +232,7 @@ class Handler(BaseHTTPRequestHandler):
         if edits is None:
             return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
         # Until the body is read, what follows the request is not another request.
-        self.close_connection = True
+        is_last, self.close_connection = self.close_connection, True
         refusal = self._refusal_of_sent()
         if refusal is not None:
             # A connection that is closed with bytes unread may lose the answer.
@@ -228,11 +240,11 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(*refusal)
         name, length = self._action(), int(self.headers["Content-Length"])
         if name == "drop":
-            return self._answer(lambda: self._keep_drop(edits, length))
+            return self._answer(lambda: self._keep_drop(edits, length, is_last))
         body = self.rfile.read(length)
         if len(body) < length:
             return self._refuse(HTTPStatus.BAD_REQUEST, "what was sent did not arrive whole")
-        self.close_connection = False
+        self.close_connection = is_last
         self._answer(lambda: self._act(edits, name, body))
 
     def _action(self) -> str:
@@ -279,21 +291,23 @@ class Handler(BaseHTTPRequestHandler):
         answer: dict[str, Any] = getattr(edits, name)(**sent)
         return answer
 
-    def _keep_drop(self, edits: Edits, length: int) -> dict[str, Any]:
-        """Keep a file that was dropped on the page."""
+    def _keep_drop(self, edits: Edits, length: int, is_last: bool) -> dict[str, Any]:
+        """Keep a file that was dropped on the page; is_last: whether the connection ends with it."""
         names = parse_qs(urlsplit(self.path).query).get("name", [])
         if len(names) != 1:
             raise _QuestionError("the file has no name")
         answer = edits.drops.add(names[0], length, self.rfile.read).describe()
-        self.close_connection = False
+        self.close_connection = is_last
         return answer
 
     @staticmethod
-    def _arguments(parsers: dict[str, Callable[[str], Any]], query: str) -> dict[str, Any]:
-        """The arguments of a question."""
+    def _arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
+        """The arguments of a question; method: answers it."""
+        parsers = _QUESTIONS.get(name, {})
         arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
-        if "path" in parsers and "path" not in arguments:
-            raise _QuestionError("the question lacks a path")
+        for key, parameter in signature(method).parameters.items():
+            if key in parsers and parameter.default is Parameter.empty and key not in arguments:
+                raise _QuestionError(f"the question lacks a {key}")
         return arguments
 
     def _answer(self, make: Callable[[], dict[str, Any]]) -> None:

@@ -201,6 +201,20 @@ def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
     assert is_untouched(server)
 
 
+@pytest.mark.parametrize("action", ["change", "drop?name=x.npy"])
+def test_a_connection_ends_where_the_browser_says(server, key, action):
+    headers, body = (FILE, npy_bytes()) if action != "change" else (JSON, json.dumps(setting()).encode())
+    for wish, ends in (({}, None), ({"Connection": "close"}, "close")):
+        status, answered, _ = request(server, f"/api/{action}", {HEADER: key} | headers | wish, "POST", body)
+        assert (status in (200, 409), answered["Connection"]) == (True, ends)
+
+
+def npy_bytes():
+    file = io.BytesIO()
+    np.save(file, np.zeros(3, np.float32))
+    return file.getvalue()
+
+
 def test_two_tabs_do_not_overwrite_each_other(server, key):
     assert post(server, key, "change", setting("one"))[0] == 200
     status, answer = post(server, key, "change", setting("two"))

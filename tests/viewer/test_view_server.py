@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import queue
 import re
 import socket
 import threading
@@ -145,6 +146,9 @@ def test_questions_are_answered(server, key):
     [
         ("node?path=graph.node[99]", 404),
         ("node", 400),
+        ("route", 400),
+        ("route?start=graph.node[0]", 400),
+        ("locate", 400),
         ("nodes?start=x", 400),
         ("nodes?start=99999999999999999999", 400),
         ("heat_map?path=graph.initializer[0]&axes=1", 400),
@@ -181,6 +185,28 @@ def test_a_question_with_a_body_is_refused_once(server, key):
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"digits" not in answer
+
+
+def test_a_request_that_ends_in_two_places_is_refused(server, key):
+    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n\r\n"
+    for lengths in ((0, len(hidden)), (len(hidden), 0)):
+        head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
+        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden}")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, monkeypatch):
+    found = queue.Queue()
+    finish = server.finish_request
+
+    def watch(connection, address):
+        finish(connection, address)
+        found.put(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(server, "finish_request", watch)
+    assert get(server, "/")[0] == 200
+    assert found.get(timeout=10)
 
 
 def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
