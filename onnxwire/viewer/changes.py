@@ -93,13 +93,15 @@ def add_field(path: str, value: str | None = None) -> Change:
 def rename_node(path: str, name: str) -> Change:
     """Give a node a name that no other node of its graph has."""
 
-    def run(root: ModelProto) -> str:
-        node = _node(root, path).value
-        nodes = resolve(root, path.rpartition("[")[0]).value
+    def run(root: Message) -> str:
+        found = _node(root, path)
+        node = found.value
+        # A file that holds one node has no others.
+        nodes = [] if found.element_index is None else resolve(root, found.path.rpartition("[")[0]).value
         if name and any(other.name == name for other in nodes) and node.name != name:
             raise EditError(f"another node of this graph is called {name!r} already; choose another name")
         node.name = name
-        return path
+        return found.path
 
     return Change(f"rename {path} to {_short(name)}", path, run)
 
@@ -107,8 +109,8 @@ def rename_node(path: str, name: str) -> Change:
 def rename_value(path: str, name: str, new: str) -> Change:
     """Rename a value wherever it is used. path: of the graph or function in which it is seen."""
 
-    def run(model: ModelProto) -> str:
-        scope = path
+    def run(root: Message) -> str:
+        model, scope = _model(root), path
         if not isinstance(resolve(model, scope).value, GraphProto | FunctionProto):
             raise EditError(f"{path or 'the model'} is neither a graph nor a function")
         # A graph in an attribute sees the values of those around it.
@@ -170,7 +172,8 @@ def add_metadata(path: str, key: str, value: str) -> Change:
 def add_opset(domain: str, version: int) -> Change:
     """Have a model import an operator set."""
 
-    def run(model: ModelProto) -> str:
+    def run(root: Message) -> str:
+        model = _model(root)
         if any(opset.domain == domain for opset in model.opset_import):
             raise EditError(f"the model imports {domain or 'ai.onnx'} already; change its version")
         model.opset_import.add(domain=domain, version=version)
@@ -257,13 +260,19 @@ def replace_tensors(drop: Drop) -> Change:
     if drop.form != "safetensors":
         raise EditError("an .npy file holds one tensor; drop it on the page of the tensor that it is for")
 
-    def run(model: ModelProto) -> str:
+    def run(root: Message) -> str:
         with drop.named():
-            if not from_safetensors(model, drop.path, refer_to_file=False):
+            if not from_safetensors(_model(root), drop.path, refer_to_file=False):
                 raise EditError(f"{drop.name} has no tensor of the name of an initializer; open one, and drop it there")
         return ""
 
     return Change(f"replace initializers by {drop.name}", "", run)
+
+
+def _model(root: Message) -> ModelProto:
+    if not isinstance(root, ModelProto):
+        raise EditError(f"this is for a model, and the file holds a {type(root).DESCRIPTOR.name}")
+    return root
 
 
 def _node(root: Message, path: str) -> Found:

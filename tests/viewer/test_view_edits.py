@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from pathlib import Path
@@ -266,6 +267,35 @@ def test_a_change_that_fails_changes_nothing(edits):
             make(edits, kind, **arguments)
     assert edits.state() == state
     assert edits.message is message
+
+
+def test_a_node_is_renamed_by_any_path_that_leads_to_it(edits):
+    name = edits.message.graph.node[2].name
+    make(edits, "rename_node", path=f"node:{name}", name="other")
+    assert edits.message.graph.node[2].name == "other"
+    with pytest.raises(EditError, match="another node"):
+        make(edits, "rename_node", path="node:other", name=edits.message.graph.node[0].name)
+
+
+def test_what_holds_no_model_refuses_what_is_for_models(path, tmp_path):
+    file = tmp_path / "w.safetensors"
+    onnxwire.to_safetensors(onnxwire.load(path), file)
+    edits = Edits(onnxwire.load(path).graph, str(path))
+    with contextlib.closing(edits.drops):
+        of_models = [
+            ("add_opset", {"domain": "x", "version": 1}),
+            ("rename_value", {"path": "", "name": "image", "new": "x"}),
+            ("replace_tensors", {"drop": drop(edits, file).id}),
+        ]
+        for kind, arguments in of_models:
+            with pytest.raises(EditError, match="this is for a model, and the file holds a GraphProto"):
+                make(edits, kind, **arguments)
+        make(edits, "rename_node", path="node[2]", name="other")
+        assert edits.message.node[2].name == "other"
+    node = Edits(onnxwire.load(path).graph.node[2], str(path))
+    with contextlib.closing(node.drops):
+        make(node, "rename_node", path="", name="other")
+        assert node.message.name == "other"
 
 
 def test_a_value_with_an_at_is_no_file(edits, path):
