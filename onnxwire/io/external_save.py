@@ -134,8 +134,6 @@ class Relocation:
         checksum: bool = False,
         overwrite: bool = False,
     ) -> None:
-        if align < 1 or (shard_size is not None and shard_size < 1):
-            raise FieldValueError("align and shard_size are 1 byte or more")
         self._model = model
         self._checksum = checksum
         self._overwrite = overwrite

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+from operator import index
 from types import EllipsisType
 
 from onnxwire.engine.message import Message
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _STEP = 1 << 23  # bytes that are written to a file object at a time
 _IN_MEMORY = 1 << 26  # bytes of an encoding that is held there
+_LARGEST_ALIGN = 1 << 30  # bytes of the largest pages of memory
 
 
 INLINE_LIMIT = (1 << 31) - 1  # bytes that protobuf-based tools can read
@@ -100,6 +103,10 @@ def save(
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
+    threshold = _bytes("threshold", threshold, 0)
+    align = _bytes("align", align, 1, _LARGEST_ALIGN)
+    shard_size = None if shard_size is None else _bytes("shard_size", shard_size, 1)
+    inline_align = _bytes("inline_align", inline_align, 0, _LARGEST_ALIGN)
     if store is not None or (isinstance(path, str) and "://" in path):
         from onnxwire.io.remote.address import is_address
 
@@ -132,6 +139,17 @@ def save(
             total = _save(message, file or path, moved, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
     _warn_of_size(total)
     return total
+
+
+def _bytes(name: str, value: object, least: int, most: int = sys.maxsize) -> int:
+    """A number of bytes that was given for an argument; raises FieldTypeError and FieldValueError for another thing."""
+    try:
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise FieldTypeError(f"{name} is a number of bytes, an int, not {type(value).__name__}") from None
+    if not least <= number <= most:
+        raise FieldValueError(f"{name} is a number of bytes from {least} to {most:,}, not {number:,}")
+    return number
 
 
 def refuse_weights(message: Message, path: str) -> None:
@@ -205,8 +223,6 @@ def _encode(
     """The size of a message's encoding, and what of it is still to be written to the target."""
     from onnxwire.engine.write import encode_pieces
 
-    if alignment < 0:
-        raise FieldValueError(f"inline_align is a number of bytes, not {alignment}")
     if alignment <= 1:
         return encode_pieces(message, deterministic, target)
     from onnxwire.engine.align import aligned_pieces

@@ -532,11 +532,26 @@ def test_arguments_that_mean_nothing_are_refused(path):
     with pytest.raises(onnxwire.EditError, match="path") as caught:
         onnxwire.save(model, io.BytesIO(), external="w.data")
     assert isinstance(caught.value, TypeError)
-    for inline_align in (-1, (1 << 30) + 1):
-        with pytest.raises(onnxwire.EditError):
-            onnxwire.save(model, path, inline_align=inline_align)
     assert path.read_bytes() == before
     assert files(path.parent) == ["model.onnx"]
+
+
+@pytest.mark.parametrize("name", ["align", "inline_align", "shard_size", "threshold"])
+def test_a_number_of_bytes_is_one(path, name):
+    before, model = path.read_bytes(), onnxwire.load(path)
+    wrong = [(1.5, TypeError), ("4", TypeError), ([], TypeError), (-1, ValueError), (1 << 63, ValueError)]
+    if "align" in name:
+        wrong.append(((1 << 30) + 1, ValueError))
+    if name != "shard_size":
+        wrong.append((None, TypeError))
+    for value, kind in wrong:
+        for external in ({}, {"external": None}, {"external": "w.data"}):
+            with pytest.raises(onnxwire.EditError, match=rf"^{name} is a number of bytes") as caught:
+                onnxwire.save(model, path, **external, **{name: value})
+            assert isinstance(caught.value, kind)
+    assert (path.read_bytes(), files(path.parent)) == (before, ["model.onnx"])
+    onnxwire.save(model, path, external="w.data", **{name: np.int64(4096)})
+    onnx.load(path)
 
 
 def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
