@@ -4,6 +4,7 @@ Work is counted where the system counts it: page faults, and bytes that calls re
 processor time of a large input is held against that of a small one; a quadratic path would cost ten times the share.
 """
 
+import io
 import os
 import resource
 import time
@@ -216,6 +217,20 @@ def test_ten_times_as_many_merges_of_unknown_fields_cost_ten_times_as_much(metho
 
     small, large = min(seconds(10_000) for _ in range(3)), seconds(100_000)
     assert large <= 30 * small + 0.05, f"{small:.4f} s of 10,000 merges, {large:.4f} s of 100,000"
+def test_ten_times_as_many_tensors_of_one_name_cost_ten_times_as_much():
+    def seconds(tensors):
+        model = ModelProto()
+        for _ in range(tensors):
+            model.graph.initializer.add(name="w", data_type=2, dims=[1], raw_data=b"x")
+        start = time.process_time()
+        # It is refused when each has the name of its file.
+        with pytest.raises(onnxwire.EditError, match="path of a file"):
+            onnxwire.save(model, io.BytesIO(), external="{name}", threshold=1)
+        return time.process_time() - start
+
+    seconds(10)
+    small, large = min(seconds(1_000) for _ in range(3)), seconds(10_000)
+    assert large <= 30 * small + 0.05, f"{small:.4f} s of 1,000 tensors, {large:.4f} s of 10,000"
 
 
 def test_a_thousand_edits_cost_a_thousand_times_one():

@@ -425,13 +425,15 @@ def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     if "{name}" not in location:
         return lambda info: location
     taken = {model.casefold()}
+    # By stem the last number that was tried: very many tensors may have one name.
+    numbers: dict[str, int] = {}
 
     def name_of(info: TensorInfo) -> str:
         stem = _UNFIT.sub("_", info.name or info.path)[-_LONGEST:].strip(".") or "tensor"
-        name, number = location.replace("{name}", stem), 1
+        name, folded = location.replace("{name}", stem), stem.casefold()
         while name.casefold() in taken:
-            number += 1
-            name = location.replace("{name}", f"{stem}_{number}")
+            numbers[folded] = numbers.get(folded, 1) + 1
+            name = location.replace("{name}", f"{stem}_{numbers[folded]}")
         taken.add(name.casefold())
         return name
 
