@@ -242,7 +242,7 @@ def _index_of(root: Message, path: str, found: Found, name: str) -> int:
     if not indexes:
         raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{did_you_mean(name, names)}")
     if len(indexes) > 1:
-        raise _several(root, path, name, [f"{found.path}[{index}]" for index in indexes])
+        raise several(root, path, name, [f"{found.path}[{index}]" for index in indexes])
     return indexes[0]
 
 
@@ -250,7 +250,8 @@ def _key_of(descriptor: Descriptor) -> str | None:
     return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
 
 
-def _several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
+def several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
+    """The error for a name that several things have; path: what was asked for, paths: theirs."""
     more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
     return _error(root, path, f"{len(paths):,} are called {name!r}; choose by index: {', '.join(paths[:_SHOWN])}{more}")
 
@@ -284,7 +285,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
                     found.append(_found(root, where, message))
                     break
         if len(found) > 1:
-            raise _several(root, path, best, [match.path for match in found])
+            raise several(root, path, best, [match.path for match in found])
         if found:
             return found[0], text[ends[best] :]
     wanted = max(ends, key=len, default="")

@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
-from onnxwire.analysis.paths import resolve
+from onnxwire.analysis.paths import resolve, several
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
@@ -132,27 +132,38 @@ def _write_tensors(options: argparse.Namespace) -> int:
 
 def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
     """The tensors that names, paths and patterns choose, by the names that they get."""
-    initializers = {tensor.name: tensor for tensor in model.graph.initializer}
-    chosen: dict[str, TensorProto] = {}
+    initializers: dict[str, dict[str, TensorProto]] = {}  # by name and path
+    for index, tensor in enumerate(model.graph.initializer):
+        initializers.setdefault(tensor.name, {})[f"graph.initializer[{index}]"] = tensor
+    chosen: dict[str, dict[str, TensorProto]] = {}
     for pattern in patterns:
-        if pattern in initializers:
-            chosen[pattern] = initializers[pattern]
-            continue
-        if any(sign in pattern for sign in "*?["):
-            found = {name: tensor for name, tensor in initializers.items() if fnmatchcase(name, pattern)}
-            if found:
-                chosen.update(found)
-                continue
-            if "[" not in pattern:
-                raise TensorError("the pattern fits no initializer; `onnxwire ls FILE` lists them", pattern)
-        # Of any graph, of a Constant node, or a path such as graph.node[3].attribute[0].t.
-        try:
-            target = resolve(model, f"tensor:{pattern}")
-        except PathError:
-            if pattern.partition(".")[0] not in ModelProto.DESCRIPTOR.fields_by_name:
-                raise
-            target = resolve(model, pattern)
-        if not isinstance(target.value, TensorProto) or target.index is not None:
-            raise TensorError("this is not a tensor; name one, or the path of one", pattern)
-        chosen[target.value.name or pattern] = target.value
-    return chosen
+        for name, tensors in _matching(model, initializers, pattern).items():
+            chosen.setdefault(name, {}).update(tensors)
+    for name, tensors in chosen.items():
+        if len(tensors) > 1:
+            raise several(model, name, name, list(tensors))
+    return {name: tensor for name, tensors in chosen.items() for tensor in tensors.values()}
+
+
+def _matching(
+    model: ModelProto, initializers: dict[str, dict[str, TensorProto]], pattern: str
+) -> dict[str, dict[str, TensorProto]]:
+    """The tensors that one name, path or pattern chooses, by name and path."""
+    if pattern in initializers:
+        return {pattern: initializers[pattern]}
+    if any(sign in pattern for sign in "*?["):
+        matching = {name: tensors for name, tensors in initializers.items() if fnmatchcase(name, pattern)}
+        if matching:
+            return matching
+        if "[" not in pattern:
+            raise TensorError("the pattern fits no initializer; `onnxwire ls FILE` lists them", pattern)
+    # Of any graph, of a Constant node, or a path such as graph.node[3].attribute[0].t.
+    try:
+        target = resolve(model, f"tensor:{pattern}")
+    except PathError:
+        if pattern.partition(".")[0] not in ModelProto.DESCRIPTOR.fields_by_name:
+            raise
+        target = resolve(model, pattern)
+    if not isinstance(target.value, TensorProto) or target.index is not None:
+        raise TensorError("this is not a tensor; name one, or the path of one", pattern)
+    return {target.value.name or pattern: {target.path: target.value}}

@@ -219,6 +219,25 @@ def test_many_tensors_become_one_file(tmp_path, suffix):
         np.testing.assert_array_equal(array, WEIGHTS[name])
 
 
+@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
+def test_of_tensors_that_share_a_name_one_is_chosen_by_its_path(tmp_path, capsys, suffix):
+    model = onnxwire.ModelProto()
+    for number in range(2):
+        model.graph.initializer.append(onnxwire.from_array(np.full(3, number, np.float32), "w"))
+    path, out = tmp_path / "m.onnx", tmp_path / f"x.{suffix}"
+    onnxwire.save(model, path)
+    both = ["--tensor", "graph.initializer[0]", "--tensor", "graph.initializer[1]"]
+    for options in (["--tensor", "w"], ["--tensor", "*"], both):
+        line = refusal(capsys, path, *options, "-o", out)
+        assert line.endswith("2 are called 'w'; choose by index: graph.initializer[0], graph.initializer[1]\n")
+        assert not out.exists()
+    assert main(["extract", str(path), *both[2:], *both[2:], "-o", str(out)]) == 0
+    found = {"npy": np.load, "npz": lambda file: np.load(file)["w"]}.get(
+        suffix, lambda file: safetensors.numpy.load_file(file)["w"]
+    )(out)
+    np.testing.assert_array_equal(found, np.ones(3, np.float32))
+
+
 def saved(path, array):
     """A model with one tensor t."""
     model = onnxwire.ModelProto(ir_version=10)
