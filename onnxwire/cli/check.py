@@ -132,6 +132,8 @@ def _refuse(options: argparse.Namespace) -> None:
         options.parser.error("name a file, or - for stdin")
     if options.limit is not None and options.limit < 0:
         options.parser.error("--limit takes a number from 0 on")
+    if options.ir_version is not None and options.ir_version < 1:
+        options.parser.error("--ir-version takes a number from 1 on")
     if not options.fix and (options.dry_run or options.output is not None):
         options.parser.error("--dry-run and -o go with --fix")
     refuse_terminal(options.output)

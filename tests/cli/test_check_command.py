@@ -243,6 +243,8 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
         (["a.onnx", "-o", "b.onnx"], b"go with --fix"),
         (["a.onnx", "--dry-run"], b"go with --fix"),
         (["a.onnx", "--limit", "-1"], b"from 0 on"),
+        (["a.onnx", "--ir-version", "0"], b"from 1 on"),
+        (["a.onnx", "--ir-version", "-5"], b"from 1 on"),
         (["a.onnx", "b.onnx", "--fix", "-o", "c.onnx"], b"several"),
         (["-", "--fix"], b"name one after -o"),
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
