@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -195,6 +196,8 @@ def test_the_result_goes_to_stdout(capfdbinary):
         ("node:node_conv2d.attribute[group].type=NO", "'NO' is not one of UNDEFINED, FLOAT, INT"),
         ("tensor:features.0.bias=@absent.npy", "absent.npy: No such file"),
         (f"tensor:features.0.bias=@{DIGITS}", "is no .npy file"),
+        ("tensor:features.0.bias.raw_data=@absent", "absent: No such file"),
+        (f"tensor:features.0.bias.raw_data=@{os.devnull}", f"{os.devnull}: this is a pipe or device"),
         ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),
         ("tensor:features.0.bias[0]=1e99", "float32 can't hold it"),
         ("tensor:features.0.bias[0]=x", "'x' is not a number"),
