@@ -51,6 +51,8 @@ def first_line(error: Exception) -> str:
     text = str(error).strip()
     head, _, rest = text.partition("\n\n")
     line = re.match(r"LINE (\d+):", rest)
+    # Where Python is at fault, such as by a package that is missing, the last line of its traceback says what.
+    head = re.sub(r"Traceback \(most recent call last\):\n.*\n", "", head, flags=re.DOTALL)
     return " ".join(head.split()) + (f" (line {line[1]} of the query)" if line else "")
 
 

@@ -97,7 +97,11 @@ def add_parser(commands: Any) -> None:
     form.add_argument("--json", action="store_true", help="print JSON: a list of objects")
     form.add_argument("--csv", action="store_true", help="print CSV; lists are written as JSON")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", default="-", help="the file to write: .parquet, .csv or .json; - for stdout"
+        "-o",
+        "--output",
+        metavar="OUT",
+        default="-",
+        help="the file to write: .parquet, .csv or .json, or any with --json or --csv; - for stdout",
     )
     add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
     add_color(parser)
@@ -109,7 +113,8 @@ def run(options: argparse.Namespace) -> int:
     from onnxwire.catalog.sql import first_line, sql
 
     ending = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
-    if options.output != "-" and not (options.json or options.csv or ending in (".parquet", ".csv", ".json")):
+    form = ".json" if options.json else ".csv" if options.csv else ending
+    if options.output != "-" and form not in (".parquet", ".csv", ".json"):
         options.parser.error(f"{options.output!r} has none of the endings .parquet, .csv and .json")
     refuse_same(options.file, options.output)
     found = sql(options.file, options.query, type=SCHEMA.messages[f"onnx.{options.type}"])
@@ -118,10 +123,10 @@ def run(options: argparse.Namespace) -> int:
     import duckdb
 
     try:
-        if ending == ".parquet" and not (options.json or options.csv):
+        if form == ".parquet":
             _write_parquet(found, options.output)
         else:
-            _print(found, options, ending)
+            _print(found, options, form)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
     return 0
@@ -140,13 +145,13 @@ def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
         raise SaveError.from_os_error(error, path) from None
 
 
-def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, ending: str) -> None:
+def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: str) -> None:
     columns, rows = found.columns, found.fetchall()
     out = io.StringIO()
-    if options.json or ending == ".json":
+    if form == ".json":
         objects = [dict(zip(columns, map(json_numbers, row), strict=True)) for row in rows]
         out.write(json.dumps(objects, indent=2, allow_nan=False, default=str) + "\n")
-    elif options.csv or ending == ".csv":
+    elif form == ".csv":
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_cell(value) for value in row] for row in rows)
@@ -155,7 +160,7 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, ending: 
         for line in _table(columns, rows, paint):
             out.write(line + "\n")
     if options.output == "-":
-        is_raw = options.csv and sys.stdout.isatty()
+        is_raw = form == ".csv" and sys.stdout.isatty()
         text = out.getvalue()
         sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
         return

@@ -109,6 +109,16 @@ def test_a_fault_that_shows_while_rows_are_made_is_told(capsys):
     assert "halt: node_Shape_0" in capsys.readouterr().err
 
 
+def test_a_fault_of_python_is_told_by_its_last_line(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytz", None)
+    assert main(["sql", str(DIGITS), "select now()"]) == 2
+    err = capsys.readouterr().err
+    assert "'pytz'" in err
+    assert "Traceback" not in err
+    assert "File" not in err
+    assert err.count("\n") == 1
+
+
 def test_a_folder_without_tables_is_refused(tmp_path, capsys):
     assert main(["sql", str(tmp_path), "select 1"]) == 2
     assert "this folder holds no catalog" in capsys.readouterr().err
@@ -153,6 +163,14 @@ def test_answers_are_written_to_files(tmp_path, capsys):
     assert "no" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["sql", str(DIGITS), "select 1", "-o", "answer.txt"])
+
+
+@pytest.mark.parametrize("ending", ["json", "csv", "parquet", "txt"])
+def test_an_option_says_more_than_the_name_of_the_file(tmp_path, ending):
+    out = tmp_path / f"answer.{ending}"
+    for option, text in (("--json", '[\n  {\n    "a": 1\n  }\n]\n'), ("--csv", "a\n1\n")):
+        assert main(["sql", str(DIGITS), "select 1 as a", option, "-o", str(out)]) == 0
+        assert out.read_text() == text
 
 
 def test_without_duckdb_the_error_says_what_to_install():
