@@ -14,9 +14,8 @@ import pytest
 from wire import LEN, number, span, tag, varint
 
 import onnxwire
-from onnxwire import ModelProto
-from onnxwire.transforms.assign import remove
 from onnxwire import ModelProto, TensorProto
+from onnxwire.transforms.assign import remove
 
 COUNTS = Path("/proc/self/io")
 
@@ -217,6 +216,8 @@ def test_ten_times_as_many_merges_of_unknown_fields_cost_ten_times_as_much(metho
 
     small, large = min(seconds(10_000) for _ in range(3)), seconds(100_000)
     assert large <= 30 * small + 0.05, f"{small:.4f} s of 10,000 merges, {large:.4f} s of 100,000"
+
+
 def test_ten_times_as_many_tensors_of_one_name_cost_ten_times_as_much():
     def seconds(tensors):
         model = ModelProto()

@@ -108,8 +108,8 @@ cdef class Search:
     """An iterator of (path, message), depth first, in the order of fields and elements.
 
     root: the message that is searched, itself not among the results; classes: what is searched for. Only messages that
-    can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`; with `paths` they are kept there, and
-    their numbers come instead: one search has all its paths in one buffer. Messages may be edited on the way;
+    can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`; with `paths` they are kept there,
+    and their numbers come instead: one search has all its paths in one buffer. Messages may be edited on the way;
     where elements come or go in a field that is being gone through, ChangedError is raised, and DecodeError for
     messages nested more than 100 deep.
     """
