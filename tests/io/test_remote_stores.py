@@ -262,3 +262,24 @@ def test_a_store_is_made_once_of_a_server_its_options_and_the_environment(monkey
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
         ow.load(f"{server.url}/a/m.onnx")
         assert len(made) == 4
+
+
+LEAVE = """\
+import _thread, sys, time
+import onnxwire
+
+def hand_over():
+    time.sleep(0.05)
+    print("left")
+
+onnxwire.load(sys.argv[1])
+_thread.start_new_thread(hand_over, ())
+"""
+
+
+def test_a_process_ends_after_the_threads_that_hand_over_results() -> None:
+    """One of a store's own that is still inside Python would abort it."""
+    with ObjectServer({"m.onnx": model([100])}) as server:
+        command = [sys.executable, "-c", LEAVE, f"{server.url}/m.onnx"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr

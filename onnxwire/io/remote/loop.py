@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import sys
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOCK = threading.Lock()
+_LONGEST_WAIT = 200  # milliseconds
 _loop: asyncio.AbstractEventLoop | None = None
 _process = 0
 
@@ -32,7 +36,18 @@ def _running_loop() -> asyncio.AbstractEventLoop:
     global _loop, _process
     with _LOCK:
         # A forked process has the loop, and not its thread.
+        if _loop is None:
+            atexit.register(_wait_for_others)
         if _loop is None or _process != os.getpid():
             _loop, _process = asyncio.new_event_loop(), os.getpid()
             threading.Thread(target=_loop.run_forever, name="onnxwire-remote", daemon=True).start()
         return _loop
+
+
+def _wait_for_others() -> None:
+    """Let threads that handed over a result leave Python before the interpreter ends; one still inside aborts then."""
+    known = {thread.ident for thread in threading.enumerate()}
+    for _ in range(_LONGEST_WAIT):
+        time.sleep(0.001)
+        if sys._current_frames().keys() <= known:
+            return
