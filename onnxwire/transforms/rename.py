@@ -256,7 +256,10 @@ def _scopes(model: ModelProto) -> Iterator[tuple[str, Scope]]:
     nothing of the main graph as the algorithms beside them do, are last.
     """
     classes: list[type[Scope]] = [GraphProto, FunctionProto]
-    for is_last in (False, True) if model.training_info else (False,):
+    if not model.training_info:
+        yield from Search(model, classes)
+        return
+    for is_last in (False, True):
         for path, holder in Search(model, classes):
             if _is_of_training(path, "initialization") == is_last:
                 yield path, holder
