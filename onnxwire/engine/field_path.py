@@ -81,9 +81,8 @@ def field_path(document: Document, offset: int) -> str:
                     level.inside = descriptor, start, end = field.message_type, value, after
             break
     document.trail = trail
-    n = len(trail) - (bool(trail) and not trail[-1].step)
-    half = _LONGEST // 2
-    steps = [level.step for level in (trail[:n] if n <= _LONGEST else trail[:half])]
-    if n > _LONGEST:
-        steps += [f"({n - 2 * half:,} more)", *(level.step for level in trail[n - half : n])]
+    steps = [level.step for level in trail if level.step]
+    if len(steps) > _LONGEST:
+        half = _LONGEST // 2
+        steps = [*steps[:half], f"({len(steps) - 2 * half:,} more)", *steps[-half:]]
     return ".".join(steps)

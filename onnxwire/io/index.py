@@ -108,40 +108,25 @@ class TensorList(Sequence[TensorInfo]):
         def __getitem__(self, index: slice) -> list[TensorInfo]: ...
 
     def __getitem__(self, index: int | slice) -> TensorInfo | list[TensorInfo]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
-        file, location = self._files[self._file_numbers[i]]
-        offset = self._offsets[i]
-        return TensorInfo(
-            self._paths[self._numbers[i]],
-            self._names[i],
-            self._types[i],
-            self._shapes[i],
-            self._huge.get(i, self._sizes[i]),
-            file,
-            None if offset < 0 else offset,
-            location,
-        )
+        indexes = range(len(self))[index]
+        return list(self._infos(indexes)) if isinstance(indexes, range) else next(self._infos((indexes,)))
 
     def __iter__(self) -> Iterator[TensorInfo]:
-        paths, files, huge = self._paths, self._files, self._huge
-        columns = zip(
-            self._numbers,
-            self._names,
-            self._types,
-            self._shapes,
-            self._sizes,
-            self._file_numbers,
-            self._offsets,
-            strict=True,
-        )
-        for i, (number, name, data_type, shape, nbytes, file_number, offset) in enumerate(columns):
-            file, location = files[file_number]
-            if i in huge:
-                nbytes = huge[i]
+        return self._infos(range(len(self)))
+
+    def _infos(self, indexes: Iterable[int]) -> Iterator[TensorInfo]:
+        for i in indexes:
+            file, location = self._files[self._file_numbers[i]]
+            offset = self._offsets[i]
             yield TensorInfo(
-                paths[number], name, data_type, shape, nbytes, file, None if offset < 0 else offset, location
+                self._paths[self._numbers[i]],
+                self._names[i],
+                self._types[i],
+                self._shapes[i],
+                self._huge.get(i, self._sizes[i]),
+                file,
+                None if offset < 0 else offset,
+                location,
             )
 
     def __eq__(self, other: object) -> bool:

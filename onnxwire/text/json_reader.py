@@ -214,11 +214,16 @@ class _JsonParser:
 
     # --- messages that lie in the window
 
-    def _read_at_once(self, fill: Callable[..., None], *arguments: Any) -> bool:
-        """Fill a message or repeated field with a value that lies in the window; False where it needs a closer look."""
+    def _widen(self) -> None:
+        """Have a good part of the text in the window."""
         window = self.window
         if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
             window.more()
+
+    def _read_at_once(self, fill: Callable[..., None], *arguments: Any) -> bool:
+        """Fill a message or repeated field with a value that lies in the window; False where it needs a closer look."""
+        self._widen()
+        window = self.window
         try:
             value, end = _DECODER.raw_decode(window.buf, window.pos)
             fill(value, *arguments)
@@ -283,23 +288,14 @@ class _JsonParser:
 
     def _read_messages(self, repeated: Any, entry: _Entry, depth: int) -> None:
         """Append the messages that lie in the window, or one that does not or needs a closer look."""
-        window = self.window
-        if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
-            window.more()
+        self._widen()
         if not entry.table:
             self._fill_table(entry.table, entry.field.message_type)
         n = n_filled = len(repeated)
-        buf, end = window.buf, window.pos
         try:
-            while True:
-                value, end = _DECODER.raw_decode(buf, end)
+            for value in self._elements():
                 self._fill_message(value, repeated.add(), entry.table, depth)
-                window.pos = end
                 n_filled += 1
-                comma = _COMMA.match(buf, end)
-                if comma is None:
-                    return
-                end = comma.end()
         except (ValueError, KeyError, RecursionError):
             del repeated[n_filled:]
         if n_filled == n:
@@ -425,12 +421,12 @@ class _JsonParser:
         window = self.window
         if self.has_fault:
             return False
-        if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
-            window.more()
+        self._widen()
         buf, start = window.buf, window.pos
         if entry.field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
             with suppress(ValueError):
-                self._read_strings(values, entry)
+                for value in self._elements():
+                    values.append(entry.convert(value))
             return window.pos > start
         end = buf.find("]", start)
         if end < 0:
@@ -447,13 +443,16 @@ class _JsonParser:
         window.pos = end
         return bool(numbers)
 
-    def _read_strings(self, values: list[Any], entry: _Entry) -> None:
-        """Read strings to the end of the array; raises ValueError for one that is cut, unusual or wrong."""
+    def _elements(self) -> Iterator[Any]:
+        """The elements of an array that lie in the window from here on; each is read when the next is asked for.
+
+        Raises ValueError for one that is cut or wrong.
+        """
         window = self.window
         buf, end = window.buf, window.pos
         while True:
             value, end = _DECODER.raw_decode(buf, end)
-            values.append(entry.convert(value))
+            yield value
             window.pos = end
             comma = _COMMA.match(buf, end)
             if comma is None:
@@ -492,13 +491,13 @@ class _JsonParser:
     def _skip_value(self) -> None:
         """Read any value, which nobody wants; it may be nested as deep as the text is long."""
         window = self.window
-        sign = self._peek()
-        if sign == "{" or sign == "[":
+        if self._peek() in ("{", "["):
             with suppress(ValueError, RecursionError):
                 _, window.pos = _DECODER.raw_decode(window.buf, window.pos)
                 return
         closers = bytearray()  # of what is open, a byte each
         while True:
+            sign = self._peek()
             if sign == "{" or sign == "[":
                 # A text of nothing but brackets has a step a character, were they not taken together.
                 run = _BRACKETS.match(window.buf, window.pos).end() - window.pos  # type: ignore[union-attr]
@@ -508,7 +507,6 @@ class _JsonParser:
                 if self._peek() != closer:
                     closers += closer.encode()
                     self._skip_name(closer)
-                    sign = self._peek()
                     continue
                 window.pos += 1
             elif sign == '"':
@@ -523,7 +521,6 @@ class _JsonParser:
                 window.pos += 1
                 if sign == ",":
                     self._skip_name(closer)
-                    sign = self._peek()
                     break
                 closers.pop()
             else:

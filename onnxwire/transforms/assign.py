@@ -269,10 +269,8 @@ def _mapped(path: str) -> memoryview:
     try:
         with open(path, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SourceError(errno.EINVAL, "this is a pipe or device; write what it gives to a file first", path)
+                raise OSError(errno.EINVAL, "this is a pipe or device; write what it gives to a file first")
             return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ) if file.seek(0, 2) else b"")
-    except SourceError:
-        raise
     except OSError as error:
         raise SourceError.from_os_error(error, path) from None
 
