@@ -12,6 +12,7 @@ The loop is libFuzzer's (atheris), over the C that was compiled for it with ASan
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import os
 import re
@@ -91,7 +92,7 @@ def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
 def loop(name: str, arguments: list[str]) -> int:
     """libFuzzer's loop over one target; does not return."""
     import atheris
-    from fuzz_targets import TARGETS
+    from fuzz_targets import TARGETS, seeds
 
     def act(data: bytes) -> None:
         try:
@@ -102,6 +103,10 @@ def loop(name: str, arguments: list[str]) -> int:
             print(f"Test unit written to {path}", file=sys.stderr, flush=True)
             raise
 
+    for data in seeds(name):
+        act(data)  # imports what is imported when it is first needed
+    gc.collect()
+    gc.freeze()  # so that a program's collections look at what the program made, and not at all of onnx each time
     atheris.Setup([sys.argv[0], *arguments], act)
     atheris.Fuzz()
     return 0
