@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from Cython.Build import cythonize
+from Cython.Compiler import Errors
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -16,12 +17,15 @@ HERE = Path(__file__).parent
 MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
 HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
 
+# Not that attributes of Python objects are not guarded by the lock of a function's first argument: ours is another.
+Errors.LEVEL = 2
+
 # What Python was built with is passed on, often -g, which takes a third of the time and most of the size.
 # -O2 would take a sixth of the time less, and be a twelfth smaller; but `verify` takes a quarter more then, and
 # packed runs a tenth. What walks and checks take is the same.
 compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = ["-pthread"]
-directives = {"language_level": 3}
+directives = {"language_level": 3, "freethreading_compatible": True}  # who runs when: `onnxwire/engine/section.h`
 if sys.platform == "win32":
     compile_args, link_args = ["/O2"], []
 if os.environ.get("ONNXWIRE_WERROR"):

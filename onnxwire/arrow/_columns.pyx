@@ -9,6 +9,7 @@ Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Varia
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cython cimport critical_section
 from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -157,6 +158,7 @@ cdef class Columns:
     strings may point into, which is not closed as long as they do; None where there is none.
     """
 
+    @critical_section
     def __cinit__(self, columns, Document document=None):
         cdef Column* column
         cdef int32_t i = 0
@@ -184,6 +186,7 @@ cdef class Columns:
             document.pins += 1
             self.is_pinned = True
 
+    @critical_section
     def __dealloc__(self):
         cdef int32_t i
         self.unpin()
@@ -215,6 +218,7 @@ cdef class Columns:
             self.is_pinned = False
         self.document = None
 
+    @critical_section
     def __len__(self):
         return self.block.rows
 
@@ -347,6 +351,7 @@ cdef class Columns:
 
     # What Python reads without a library for Arrow.
 
+    @critical_section
     def to_pylist(self, str name, int64_t start=0, int64_t stop=INT64_MAX):
         """The values of a column, or of some rows of it, as Python has them: str, int, float, lists of them, None."""
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]

@@ -6,6 +6,7 @@ release the two apart. Consumers call back from any thread, without the GIL.
 Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
 """
 from cpython.object cimport PyObject
+from cython cimport critical_section
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -303,6 +304,7 @@ cdef void discard_stream(PyObject* capsule) noexcept:
     free(stream)
 
 
+@critical_section
 def export_schema(Columns columns not None):
     """A capsule "arrow_schema" with the names and types of columns that are finished."""
     cdef ArrowSchema* schema = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
@@ -314,6 +316,7 @@ def export_schema(Columns columns not None):
     return capsule
 
 
+@critical_section
 def export_stream(Columns columns not None, requested_schema=None):
     """A capsule "arrow_array_stream" with columns that are finished, as one record batch.
 

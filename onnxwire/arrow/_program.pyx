@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The program of a walk: made once of a class and a table, from what `TableSpec` says in words."""
+from cython cimport critical_section
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -35,6 +36,7 @@ cdef const char* field_name(const Field* field) except NULL:
 cdef class Program:
     """The program of a walk from messages of a class that fills a table; made once of each class and table."""
 
+    @critical_section
     def __cinit__(self, root, spec):
         cdef TableRef ref = root._table
         cdef Step* step
@@ -123,11 +125,13 @@ cdef class Program:
 
 
 @cache
+@critical_section
 def program_of(root, spec):
     """The program of a class and a table."""
     return Program(root, spec)
 
 
+@critical_section
 def name_in(names, number):
     """The name of an enum's number; of one that has none, its digits."""
     return names[number].name if number in names else str(number)

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The rows of a table: a walk from message to message as a `TableSpec` says, and what each row adds to the columns."""
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -46,11 +47,13 @@ cdef class Rows(Walk):
     cdef Types types
     cdef Scope scope
 
+    @critical_section
     def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes):
         self.program = program
         self.has_uses = program.has_uses
         self.sizes = sizes
 
+    @critical_section
     def run(self, root, Py_ssize_t start, Py_ssize_t end):
         """Add the rows."""
         cdef Message message
@@ -324,6 +327,7 @@ cdef bint may_have_rows(
     return False
 
 
+@critical_section
 def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, copies, is_placed=True, sizes=None):
     """Make the columns of a table of a message that was not edited.
 

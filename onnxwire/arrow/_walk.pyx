@@ -5,6 +5,7 @@ A message is a span, or several, and the slots that the engine's own pass over i
 merges and unknown fields are here what they are in views.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
+from cython cimport critical_section
 from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
@@ -25,6 +26,7 @@ cdef class Walk:
     document: the bytes; program: what to do. is_placed: whether offsets mean bytes that the caller knows.
     """
 
+    @critical_section
     def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, *_):
         self.document = document
         self.columns = columns

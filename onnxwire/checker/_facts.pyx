@@ -8,6 +8,7 @@ of what it says: equal names have equal ids. Knows tables, not what they are tab
 The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, a singular
 message that stands twice is one row.
 """
+from cython cimport critical_section
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -416,6 +417,7 @@ cdef class Facts:
     Raises DecodeError where the bytes are damaged.
     """
 
+    @critical_section
     def __cinit__(self, Document document, root, bint is_placed=True):
         cdef Table* table = table_of(root)
         cdef TableRef ref = root._table
@@ -539,24 +541,29 @@ cdef class Facts:
     # What Python asks for. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
 
     @property
+    @critical_section
     def sheet_names(self):
         """Message types, such as "NodeProto" and "TypeProto.Tensor"."""
         return self.names
 
     @property
+    @critical_section
     def edges(self):
         """Full names of the message fields, such as "GraphProto.node": what `edge` columns number."""
         return self.edge_names
 
+    @critical_section
     def fields_of(self, str name):
         """The names of a type's fields by slot."""
         cdef Sheet* sheet = self.sheet(name)
         return [(<object>sheet.table.fields[k].descriptor).name for k in range(sheet.table.n_fields)]
 
+    @critical_section
     def rows_of(self, str name):
         """How many messages of a type there are."""
         return self.sheet(name).n
 
+    @critical_section
     def own_column(self, str name, str what):
         """A column that every sheet has: start, length, parent, index, edge, depth, flags, present."""
         cdef Sheet* sheet = self.sheet(name)
@@ -578,6 +585,7 @@ cdef class Facts:
             return self.buffer(sheet.present, sheet.n, 4), "u4"
         raise KeyError(what)
 
+    @critical_section
     def field_column(self, str name, str field):
         """The column of a field: (payload, kind), the kind being the name of a `Column`."""
         cdef Sheet* sheet = self.sheet(name)
@@ -586,12 +594,14 @@ cdef class Facts:
         cdef str word = ("NUMBER", "TEXT", "SPAN", "CHILD", "CHILDREN", "LIST", "PAYLOAD")[<int>kind]
         return self.buffer(sheet.columns[slot], sheet.n, width(kind)), word
 
+    @critical_section
     def is_text_list(self, str name, str field):
         """Whether a field is a list of strings."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         return sheet.kinds[slot] == LIST and sheet.table.fields[slot].type == STRING
 
+    @critical_section
     def list_column(self, str name, str field, str what):
         """A column of a field's list: parent, index, start, value."""
         cdef Sheet* sheet = self.sheet(name)
@@ -606,15 +616,18 @@ cdef class Facts:
             return self.buffer(elements.start, elements.n, 8), "i8"
         return self.buffer(elements.value, elements.n, 8), "i8"
 
+    @critical_section
     def unknown_fields(self):
         """Records of no known field: (payload of structs)."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
+    @critical_section
     def trait_column(self):
         """The kinds of characters of each string."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @property
+    @critical_section
     def base(self):
         """The address of the document's first byte, as `start` columns count from it."""
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
@@ -622,33 +635,40 @@ cdef class Facts:
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
         return new_payload(None, <const uint8_t*>p, n * size, 1, b"B", self)
 
+    @critical_section
     def buffer_of(self, size_t address, Py_ssize_t size, owner):
         """A payload of memory that `owner` keeps."""
         return new_payload(None, <const uint8_t*>address, size, 1, b"B", owner)
 
+    @critical_section
     def text(self, int32_t id):
         """The string of an id."""
         return self.raw_text(id).decode("utf-8", "surrogateescape")
 
+    @critical_section
     def raw_text(self, int32_t id):
         """The bytes of an id's string."""
         if not 0 <= id < self.texts.n:
             raise IndexError(id)
         return (<char*>self.texts.arena)[self.texts.start[id]:self.texts.start[id + 1]]
 
+    @critical_section
     def text_count(self):
         """How many different strings there are; ids are below it."""
         return self.texts.n
 
+    @critical_section
     def find(self, bytes text):
         """The id of a string, or -1 where the document does not have it."""
         return find_text(&self.texts, text, len(text))
 
+    @critical_section
     def edge_owner(self, int edge):
         """The name of the type, and the slot, that an edge is of."""
         sheet, slot = self.edge_owners[edge]
         return self.names[sheet], slot
 
+    @critical_section
     def locate(self, str name, int32_t row):
         """The parent of a row: (type of the parent, its row, edge, index), or None for the root."""
         cdef Sheet* sheet = self.sheet(name)

@@ -4,6 +4,7 @@
 All functions take a column of bool that says which rows are wanted, and look at no others. What they look at is
 bounded, a message's and all together, whatever the document holds.
 """
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport (
@@ -74,6 +75,7 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
     return False
 
 
+@critical_section
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted):
     """Of a field of varints: how many there are, the least, the greatest, and the last one.
 
@@ -154,6 +156,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     return buffers, flags
 
 
+@critical_section
 def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, const int64_t[::1] ends):
     """Of a field of bytes: the greatest of the first 64 KiB, and the last one before an end.
 
@@ -198,6 +201,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
     return columns
 
 
+@critical_section
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted):
     """Of a field of strings, or of its first 1 MiB: the first that is not valid UTF-8, and the first of an odd form.
 

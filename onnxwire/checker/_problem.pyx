@@ -2,6 +2,7 @@
 """One broken rule of one message. `Problems` keeps columns and makes these; path and message are made when read."""
 cimport cython
 from cpython.object cimport PyTypeObject
+from cython cimport critical_section
 from libc.stdint cimport int64_t
 
 
@@ -22,6 +23,7 @@ cdef class Problem:
     cdef object path_
     cdef object message_
 
+    @critical_section
     def __init__(self, str rule, str severity, str path, offset, str message):
         self.rule = rule
         self.severity = severity
@@ -37,15 +39,18 @@ cdef class Problem:
         return 0
 
     @property
+    @critical_section
     def path(self):
         self.make()
         return self.path_
 
     @property
+    @critical_section
     def offset(self):
         return None if self.byte < 0 else self.byte
 
     @property
+    @critical_section
     def message(self):
         self.make()
         return self.message_
@@ -54,20 +59,25 @@ cdef class Problem:
         self.make()
         return self.rule, self.severity, self.path_, self.offset, self.message_
 
+    @critical_section
     def __eq__(self, other):
         if not isinstance(other, Problem):
             return NotImplemented
         return self.content() == (<Problem>other).content()
 
+    @critical_section
     def __hash__(self):
         return hash(self.content())
 
+    @critical_section
     def __reduce__(self):
         return Problem, self.content()
 
+    @critical_section
     def __repr__(self):
         return "Problem(rule={!r}, severity={!r}, path={!r}, offset={!r}, message={!r})".format(*self.content())
 
+    @critical_section
     def __str__(self):
         where = [f"byte {self.byte:,}"] if self.byte >= 0 else []
         if self.path:
@@ -75,6 +85,7 @@ cdef class Problem:
         return ": ".join([*where, f"{self.message} [{self.rule}]"])
 
 
+@critical_section
 def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
     """The problem of one row of what a rule found; offset: -1 for None."""
     cdef Problem problem = Problem.__new__(Problem)

@@ -4,6 +4,7 @@
 One walk over the graphs in the order of their nodes. A name is the id of a string, so what it means at the moment is
 one lookup in an array; entering a graph puts bindings on a stack, and leaving it takes them off again.
 """
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -79,6 +80,7 @@ cdef class Scopes:
     cdef int32_t n_frames, frames_capacity
     cdef int32_t n_scopes
 
+    @critical_section
     def __cinit__(self, Facts facts):
         cdef Py_ssize_t texts = facts.texts.n
         cdef List* used = facts.list_of("NodeProto", "input")
@@ -123,14 +125,17 @@ cdef class Scopes:
         free(self.promises)
         free(self.frames)
 
+    @critical_section
     def maker_column(self):
         """The makers, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.makers, self.n_made * 4, self)
 
+    @critical_section
     def definition_column(self):
         """The definitions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
 
+    @critical_section
     def described_column(self):
         """The descriptions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
@@ -139,6 +144,7 @@ cdef class Scopes:
         cdef int64_t n = self.facts.list_of("NodeProto", "output").n
         return n + self.facts.sheet("ValueInfoProto").n + self.facts.sheet("TensorProto").n
 
+    @critical_section
     def walk(self, int32_t main, list algorithms, list graphs, list functions):
         """Go through the scopes of a document, all given as rows, main as -1 where there is none.
 

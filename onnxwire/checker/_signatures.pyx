@@ -4,6 +4,7 @@
 Types are numbers, 0 for one that is not known. The pass fills in those of outputs that share a type with an input, so
 that nodes after it know them; what stands before its maker, in a graph that is not sorted, stays unknown.
 """
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
@@ -118,6 +119,7 @@ cdef uint8_t hold_attributes(
     return 0
 
 
+@critical_section
 def hold(
     Facts facts,
     const int32_t[::1] chosen,

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Tells before Python opens a file to write it.
 
 In C, because Python calls an audit hook for other events too, some as frequent as `id`.

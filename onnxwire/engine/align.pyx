@@ -6,6 +6,7 @@ length that may change is written in five bytes, which all readers of protobuf t
 from front to back knows every new offset exactly. The padding is an unknown field of zeros right before the payload.
 """
 cimport cython
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memset
@@ -70,6 +71,7 @@ cdef class Layout:
     cdef uint64_t alignment
     cdef uint64_t total      # bytes of the new encoding
 
+    @critical_section
     def __cinit__(self, Document document, cls, targets, uint64_t threshold, uint64_t alignment):
         if alignment < 1 or alignment > LARGEST:
             raise FieldValueError(f"alignment {alignment}: expected 1 to {LARGEST:,} bytes")
@@ -88,6 +90,7 @@ cdef class Layout:
             self.take_aim(owner, name, padding)
         self.find_ways()
 
+    @critical_section
     def __dealloc__(self):
         free(self.aims)
         free(self.edits)
@@ -404,6 +407,7 @@ cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64
     return layout
 
 
+@critical_section
 def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
     """Encode a document anew so that its long payloads stand at multiples of `alignment`.
 
@@ -431,6 +435,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
         document.pins -= 1
 
 
+@critical_section
 def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
     """Do what `align_payloads` does, with ranges as Pieces, for `write_pieces`."""
     cdef list pieces = []

@@ -2,12 +2,15 @@
 """Makes the Python class of every message of a schema from its table."""
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
+from cython cimport critical_section
 from libc.stdint cimport uint32_t
 
 from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
 from onnxwire.engine.message cimport Message
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
+from onnxwire.engine.reading cimport get_shared, set_alone
 from onnxwire.engine.repeated cimport RepeatedSpan, span_getter
+from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, dealloc_view, singular_getter, table_of
 
@@ -56,9 +59,11 @@ cdef class ClassTable(TableRef):
 
 cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
     """tp_new: an empty message."""
-    return new_message(table_of(<object>cls))
+    with critical_section(<object>cls):
+        return new_message(table_of(<object>cls))
 
 
+@critical_section
 cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
     """tp_init: give the fields that the keywords name their values."""
     if args != NULL and len(<tuple>args):
@@ -68,6 +73,7 @@ cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
     return 0
 
 
+@critical_section
 cdef int set_attribute(View self, object name, PyObject* value) except -1:
     """tp_setattro: as for every object, but the error for a name that the message does not have is ours."""
     try:
@@ -103,8 +109,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
             field.set = singular_setter(MESSAGE)
         ref.attributes[i].name = ref.keep((<object>field.descriptor).name)
         ref.attributes[i].doc = ref.keep((<object>field.descriptor).doc)
-        ref.attributes[i].get = field.get
-        ref.attributes[i].set = field.set
+        ref.attributes[i].get = <void*>get_shared if FREE_THREADED else field.get
+        ref.attributes[i].set = <void*>set_alone if FREE_THREADED else field.set
         ref.attributes[i].closure = field
     slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
     slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)
@@ -127,6 +133,7 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     return cls
 
 
+@critical_section
 def make_classes(list descriptors, str module, dict bases):
     """Make one class a message.
 

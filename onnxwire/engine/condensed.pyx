@@ -9,6 +9,7 @@ from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 
+from cython cimport critical_section
 from onnxwire.engine.overlay cimport new_overlay
 
 cdef extern from "Python.h":
@@ -18,6 +19,7 @@ cdef extern from "Python.h":
 @cython.no_gc
 cdef class Condensed:
 
+    @critical_section
     def __dealloc__(self):
         cdef uint32_t i
         for i in range(self.n):

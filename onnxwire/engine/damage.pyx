@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Errors about damaged bytes: what is wrong with them, and where in the document they are."""
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire._varint cimport (
@@ -81,6 +82,7 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
     return damage_error(document, explain_packed(start, end, size), end)
 
 
+@critical_section
 def fault_at(Document document, uint64_t offset, uint64_t end):
     """The DecodeError for the damaged record at a byte of a document."""
     document.check_open()

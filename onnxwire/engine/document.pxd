@@ -70,7 +70,7 @@ cdef class Document:
     cdef dict overlays                  # None until there is one
     cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew
     cdef object latest                 # which of them were made last; None until there is one
-    cdef public object trail            # the way to the byte that field_path was asked for last; or None
+    cdef object last_trail              # the way to the byte that field_path was asked for last; or None
 
     cdef void take(self, Backing backing)
     cpdef void set_root(self, cls)

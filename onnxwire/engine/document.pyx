@@ -4,6 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
+from cython cimport critical_section
 from libc.stdlib cimport calloc, free, realloc
 
 
@@ -78,12 +79,14 @@ cdef class Spans:
 @cython.no_gc
 cdef class Backing:
 
+    @critical_section
     def __cinit__(self, data, mapping, int descriptor):
         self.descriptor = -1
         PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
         self.mapping = mapping
         self.descriptor = descriptor
 
+    @critical_section
     def __dealloc__(self):
         self.release()
 
@@ -104,6 +107,7 @@ cdef class Document:
     descriptor: an open file descriptor of the file that `data` maps, which becomes the document's own, or -1.
     """
 
+    @critical_section
     def __init__(self, data, str name="<bytes>", mapping=None, int descriptor=-1):
         global FAR_READS_LEFT
         self.take(Backing(data, mapping, descriptor))
@@ -130,6 +134,7 @@ cdef class Document:
         other.depth = depth
         return other
 
+    @critical_section
     def __dealloc__(self):
         self.release()
 
@@ -173,35 +178,53 @@ cdef class Document:
             self.backing.documents -= 1
             self.backing = None
 
+    @critical_section
     def __len__(self):
         return self.end - self.start
 
     @property
+    @critical_section
     def descriptor(self):
         """The open file that the bytes are those of, or -1."""
         return -1 if self.backing is None else self.backing.descriptor
 
     @property
+    @critical_section
     def memory(self):
         """The PartialMemory that the bytes are in, where not all of them need be there; else None."""
         return None if self.start == NULL else memory_of(self.start)
 
     @property
+    @critical_section
     def is_edited(self):
         """Whether a message of it was edited."""
         return self.overlays is not None
 
     @property
+    @critical_section
     def files(self):
         """The owner of the files beside the document's: an object with a `close` that may raise InUseError, or None."""
         self.check_open()
         return self.backing.files
 
     @files.setter
+    @critical_section
     def files(self, files):
         self.check_open()
         self.backing.files = files
 
+    @property
+    @critical_section
+    def trail(self):
+        """The way to the byte that field_path was asked for last, or None."""
+        return self.last_trail
+
+    @trail.setter
+    @critical_section
+    def trail(self, trail):
+        self.last_trail = trail
+
+    @critical_section
     cpdef void set_root(self, cls):
         """Say of which class the message is that the whole document is, unless who opened it has.
 
@@ -239,11 +262,13 @@ cdef class Document:
         """The owner that is kept of the bytes at an address, or None."""
         return None if self.kept is None else self.kept.get(cache_key(cache, p))
 
+    @critical_section
     def _kept(self):
         """How many slots, indexes, arrays of numbers, lists of pieces and overlays the document keeps."""
         caches = [key & 3 for key in self.kept or ()]
         return (*[caches.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 
+    @critical_section
     def close(self):
         """Let go of the bytes; every view raises ClosedError from then on.
 

@@ -7,6 +7,7 @@ other code may run, not even the garbage collector's: a list of objects that is 
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
@@ -56,6 +57,7 @@ cdef class Piece:
 @cython.freelist(8)
 cdef class Encoder:
 
+    @critical_section
     def __cinit__(self, bint deterministic):
         self.deterministic = deterministic
 

@@ -4,6 +4,7 @@
 The rules are those of protobuf's own runtime.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
@@ -196,5 +197,6 @@ cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
     return tag >> 3, tag & 7, n
 
 
+@critical_section
 def number_and_wire(tuple record):
     return record[:2]

@@ -2,6 +2,7 @@
 """Writing files: small pieces are gathered, large ones are copied from file to file."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
+from cython cimport critical_section
 from libc.errno cimport EINTR
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -49,6 +50,7 @@ cdef class FileWriter:
     holds some part of it, and no more can be written. One thread uses it at a time.
     """
 
+    @critical_section
     def __cinit__(
         self, int descriptor, progress=None, uint64_t position=0, *, bint fresh=False, bint stream=False
     ):
@@ -65,15 +67,18 @@ cdef class FileWriter:
         free(self.buffer)
 
     @property
+    @critical_section
     def position(self):
         """The byte that comes next, of all that was given to write."""
         return self.written + self.used + self.pending.n
 
     @property
+    @critical_section
     def is_stream(self):
         """Whether it can be written from front to back only."""
         return self.stream
 
+    @critical_section
     def seek(self, uint64_t offset):
         """Go on at another byte, of what is not a stream."""
         self.enter()
@@ -82,6 +87,7 @@ cdef class FileWriter:
         self.written = self.reported = offset
         self.busy = False
 
+    @critical_section
     def write(self, data):
         """Write an object with the buffer protocol, whose bytes may change as soon as this returns."""
         cdef Py_buffer buffer
@@ -91,10 +97,12 @@ cdef class FileWriter:
         finally:
             PyBuffer_Release(&buffer)
 
+    @critical_section
     def copy(self, int source, uint64_t offset, uint64_t length):
         """Write bytes of another file, which stays open and whole until the next call of `write` or `finish`."""
         self.put_range(source, offset, length, NULL)
 
+    @critical_section
     def finish(self):
         """Give everything to the file; the descriptor may be synchronised and closed now."""
         self.finish_all()

@@ -10,7 +10,7 @@ cdef struct LivingKey:
     const void* table
 
 
-cdef PyObject* find_living(const LivingKey* key) noexcept
+cdef object find_living(const LivingKey* key)
 cdef void list_living(const LivingKey* key, PyObject* view) noexcept
 cdef void unlist_living(const LivingKey* key, PyObject* view) noexcept
 cdef void forget_living() noexcept

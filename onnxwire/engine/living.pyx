@@ -3,8 +3,11 @@
 
 Open addressing with linear probing. What is taken out leaves no mark: those after it move up.
 """
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
+
+from onnxwire.engine.section cimport may_be_taken, take_if_alive
 
 cdef enum:
     LEAST = 256          # entries that there is room for
@@ -29,17 +32,22 @@ cdef inline bint is_same(const LivingKey* a, const LivingKey* b) noexcept:
     return a.address == b.address and a.owner == b.owner and a.table == b.table
 
 
-cdef PyObject* find_living(const LivingKey* key) noexcept:
-    """The view of a message, borrowed, or NULL."""
+cdef object find_living(const LivingKey* key):
+    """The view of a message, or None."""
     cdef size_t i
+    cdef PyObject* o
     if N == 0:
-        return NULL
+        return None
     i = first_index(key)
     while ENTRIES[i].view != NULL:
         if is_same(&ENTRIES[i].key, key):
-            return ENTRIES[i].view
+            o = take_if_alive(ENTRIES[i].view)
+            if o != NULL:
+                view = <object>o
+                Py_DECREF(view)
+                return view
         i = (i + 1) & (ROOM - 1)
-    return NULL
+    return None
 
 
 cdef void list_living(const LivingKey* key, PyObject* view) noexcept:
@@ -47,6 +55,7 @@ cdef void list_living(const LivingKey* key, PyObject* view) noexcept:
     global N
     if 2 * (N + 1) > ROOM and not resize(2 * ROOM if ROOM else LEAST):
         return
+    may_be_taken(view)
     put(key, view)
     N += 1
 

@@ -2,6 +2,7 @@
 """The abilities of message classes: the methods of protobuf's Python messages."""
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
+from cython cimport critical_section
 from libc.stdint cimport uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN
@@ -15,12 +16,14 @@ from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_there
 from onnxwire.engine.payload cimport new_payload
+from onnxwire.engine.reading cimport start_reading_of
+from onnxwire.engine.section cimport stop_reading
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
 from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
-    new_view, next_record, overlay_view, start_cursor, table_of,
+    new_view, next_record, overlay_view, same_named_field, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
@@ -68,6 +71,7 @@ cdef class Message(View):
     """
 
     @classmethod
+    @critical_section
     def FromString(cls, data):
         """Make the message that is encoded in `data`.
 
@@ -82,10 +86,12 @@ cdef class Message(View):
         return root_view(document, cls)
 
     @property
+    @critical_section
     def _document(self):
         return document_of(self)
 
     @property
+    @critical_section
     def _is_doubtful(self):
         """Whether the message may be of another type: it has no known field, an unknown one, or no text in a string."""
         cdef Slot* slot
@@ -107,6 +113,7 @@ cdef class Message(View):
         return not is_known or self.flags & HAS_UNKNOWN != 0
 
     @property
+    @critical_section
     def _span(self):
         """Where in the document the message stands: (start, end); None where it was edited or stands in pieces."""
         cdef Document document = filled(self)
@@ -114,6 +121,7 @@ cdef class Message(View):
             return None
         return self.start - document.start, self.end - document.start
 
+    @critical_section
     def _payload(self, name):
         """The payload of a singular string or bytes field that is there, else None."""
         cdef Field* field = named_field(self, name)
@@ -128,6 +136,7 @@ cdef class Message(View):
         held = held_value(self, field)
         return new_payload(document_of(self), slot.p, slot.n, 1, b"B", None if held == NULL else <object>held)
 
+    @critical_section
     def _share(self, name, data):
         """Give a bytes field the memory of a contiguous buffer, which is not copied and shall not change any more."""
         cdef Field* field = named_field(self, name)
@@ -135,6 +144,7 @@ cdef class Message(View):
             raise FieldValueError(f"{name} is not a singular bytes field")
         share_memory(self, field, memoryview(data).cast("B"))
 
+    @critical_section
     def _present(self):
         """The names of the fields that ListFields lists, by field number; the values of singular ones are not made."""
         cdef Field* field
@@ -147,6 +157,7 @@ cdef class Message(View):
                 names.append((<object>field.descriptor).name)
         return names
 
+    @critical_section
     def _unknown_fields(self):
         """The unknown fields, as they would be written."""
         return unknown_fields(self)
@@ -156,14 +167,18 @@ cdef class Message(View):
 
         Raises ValueError for a name that the message does not have, and for a repeated field.
         """
-        cdef Field* field = named_field(self, field_name)
-        if field == NULL:
-            return self.WhichOneof(field_name) is not None
-        if field.repeated:
-            raise field_error(field, FieldValueError, "a repeated field does not have presence")
-        fill(self)
-        return self.slots[field.slot].p != NULL
+        cdef Py_ssize_t* place = start_reading_of(self)
+        cdef Field* field
+        cdef bint has_it = False
+        if place != NULL:
+            field = same_named_field(self, field_name)
+            has_it = field != NULL and not field.repeated and self.slots[field.slot].p != NULL
+            stop_reading(place)
+            if field != NULL and not field.repeated:
+                return has_it
+        return has_field(self, field_name)
 
+    @critical_section
     def WhichOneof(self, oneof_group):
         """The name of the member of a oneof that is there, or None.
 
@@ -180,6 +195,7 @@ cdef class Message(View):
                 return row.name
         return None
 
+    @critical_section
     def ListFields(self):
         """List (FieldDescriptor, value) of every field that is there, by field number; repeated ones if not empty."""
         cdef Field* field
@@ -195,10 +211,12 @@ cdef class Message(View):
                 fields.append((<object>field.descriptor, value))
         return fields
 
+    @critical_section
     def ByteSize(self):
         """The number of bytes that SerializeToString returns."""
         return encoded_size(self)
 
+    @critical_section
     def SerializeToString(self, deterministic=None):
         """The message's encoding, as bytes.
 
@@ -213,6 +231,7 @@ cdef class Message(View):
 
     # --- edits
 
+    @critical_section
     def ParseFromString(self, data):
         """Make the message what is encoded in `data`; returns how many bytes that is.
 
@@ -222,12 +241,14 @@ cdef class Message(View):
         exchange_content(self, content_of(self.table, document, depth_of(self)), True)
         return len(document)
 
+    @critical_section
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
         cdef Document document = own_part(self, data)
         merge(self, root_view(document, type(self)), True, DEEPEST)
         return len(document)
 
+    @critical_section
     def MergeFrom(self, other):
         """Merge a message of the same class into this one.
 
@@ -237,16 +258,19 @@ cdef class Message(View):
         require_same_class(self, other, "MergeFrom")
         merge(self, detached_copy(other), False, DEEPEST)
 
+    @critical_section
     def CopyFrom(self, other):
         """Make the message a copy of another of the same class; the bytes are shared, not copied."""
         require_same_class(self, other, "CopyFrom")
         if not is_same_message(self, other):
             exchange_content(self, content_copy(other, depth_of(self)), False)
 
+    @critical_section
     def Clear(self):
         """Make every field absent, the unknown ones too."""
         exchange_content(self, new_overlay(self.table, depth_of(self)), True)
 
+    @critical_section
     def ClearField(self, field_name):
         """Make a field, or the member of a oneof that is there, absent.
 
@@ -262,23 +286,28 @@ cdef class Message(View):
             field = named_field(self, field_name)
         clear_field(self, field)
 
+    @critical_section
     def SetInParent(self):
         """Make a message that is not there be there, empty."""
         start_edit(self)
 
+    @critical_section
     def DiscardUnknownFields(self):
         """Discard the unknown fields of the message and of all messages in it."""
         discard_unknown(self, DEEPEST)
 
+    @critical_section
     def IsInitialized(self, errors=None):
         """True: no message of this syntax has required fields."""
         fill(self)
         return True
 
+    @critical_section
     def FindInitializationErrors(self):
         """[]: no message of this syntax has required fields."""
         return []
 
+    @critical_section
     def close(self):
         """Close the document that the message is a view of; every view of it raises ClosedError from then on.
 
@@ -286,9 +315,11 @@ cdef class Message(View):
         """
         (<Document>self.document).close()
 
+    @critical_section
     def __enter__(self):
         return self
 
+    @critical_section
     def __exit__(self, error_class, error, traceback):
         try:
             (<Document>self.document).close()
@@ -297,14 +328,17 @@ cdef class Message(View):
             if error is None:
                 raise
 
+    @critical_section
     def __eq__(self, other):
         if type(self) is not type(other):
             return NotImplemented
         return equal_views(self, other)
 
+    @critical_section
     def __hash__(self):
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
 
+    @critical_section
     def __repr__(self):
         cdef uint32_t i
         try:
@@ -320,23 +354,28 @@ cdef class Message(View):
                     fields.append(f"<{error}>")
         return f"{type(self).__qualname__}({', '.join(fields)})"
 
+    @critical_section
     def __str__(self):
         """The text form, as protobuf's messages have it; raises DecodeError where the message is damaged."""
         return text_form(self)
 
+    @critical_section
     def __contains__(self, field_name):
         """HasField."""
         return self.HasField(field_name)
 
+    @critical_section
     def __deepcopy__(self, memo=None):
         return detached_copy(self)
 
     __copy__ = __deepcopy__
 
+    @critical_section
     def __reduce__(self):
         return type(self).FromString, (self.SerializeToString(),)
 
 
+@critical_section
 def root_view(Document document, cls):
     """The view of a whole document as a message of a class; its own records are looked at now."""
     view = new_view(table_of(cls), document, document.start, document.end, None)
@@ -345,10 +384,22 @@ def root_view(Document document, cls):
     return view
 
 
-def parse_whole(bint turned_on):
+@critical_section
+def parse_whole(turned_on):
     """Have FromString, ParseFromString and MergeFromString look at all of the bytes at once, or no longer."""
     global PARSES_WHOLE
     PARSES_WHOLE = turned_on
+
+
+@critical_section
+cdef bint has_field(Message self, field_name) except? True:
+    cdef Field* field = named_field(self, field_name)
+    if field == NULL:
+        return self.WhichOneof(field_name) is not None
+    if field.repeated:
+        raise field_error(field, FieldValueError, "a repeated field does not have presence")
+    fill(self)
+    return self.slots[field.slot].p != NULL
 
 
 cdef object exact_bytes(cls, data):

@@ -2,6 +2,7 @@
 """Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
 cimport cython
 from cpython.object cimport PyTypeObject
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memmove
 
@@ -15,7 +16,9 @@ from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport OPEN, fetch, is_there
 from onnxwire.engine.payload cimport Payload, expose, new_payload
-from onnxwire.engine.repeated cimport point_at, changed_error, index_in, refresh, update_count
+from onnxwire.engine.reading cimport start_reading_of
+from onnxwire.engine.repeated cimport ENDED, point_at, changed_error, index_in, refresh, update_count
+from onnxwire.engine.section cimport FREE_THREADED, Own, disown, own, stop_reading
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -29,6 +32,9 @@ cdef extern from "thresholds.h":
     enum:
         SHORT_NUMBERS "OW_SHORT_NUMBERS"
         LONG_RUN "OW_LONG_RUN"
+
+cdef enum:
+    FEW = 4096           # bytes of packed numbers that are decoded while others wait to enter the section
 
 
 cdef object get_numbers(View self, void* closure):
@@ -173,6 +179,7 @@ cdef class RepeatedScalar(Repeated):
             self.items = (<Numbers>self.bound).items
             self.n = (<Numbers>self.bound).n
 
+    @critical_section
     def _detach(self):
         while self.items == NULL:
             if OPEN and self.first != NULL:
@@ -246,6 +253,62 @@ cdef class RepeatedScalar(Repeated):
             self.adopt(numbers)
         return 0
 
+    cdef bint decode_shared(self) except -1:
+        """Make `items` and `n` what the records say, together with other threads; tells whether they are that.
+
+        Many numbers, and those that are damaged, are decoded in the section.
+        """
+        cdef Py_ssize_t* place
+        cdef Own held
+        own(&held, <PyObject*>self)
+        try:
+            place = start_reading_of(self.message)
+            if place == NULL:
+                return False
+            try:
+                return self.bound is None and not self.is_detached and (self.items != NULL or self.decode_few())
+            finally:
+                stop_reading(place)
+        finally:
+            disown(&held)
+
+    cdef bint decode_few(self) except -1:
+        cdef Field* field = self.field
+        cdef Cursor cursor
+        cdef Record record
+        cdef Numbers numbers
+        cdef uint64_t most = 0
+        cdef uint64_t done = 0
+        cdef uint64_t count
+        cdef uint64_t _i
+        if field.closed or self.n_records > FEW or self.first == NULL:
+            return False
+        self.start(&cursor)
+        for _i in range(self.n_records):
+            if next_usable(&cursor, field, &record) <= 0:
+                return False
+            most += record.n if record.tag & 7 == WIRE_LEN else 1
+            if most > FEW:
+                return False
+        numbers = Numbers.allocate(most, field)
+        self.start(&cursor)
+        for _i in range(self.n_records):
+            next_usable(&cursor, field, &record)
+            if record.tag & 7 != WIRE_LEN:
+                store(<uint8_t*>numbers.items + done * field.size, field, record.n)
+                done += 1
+                continue
+            count = store_run(<uint8_t*>numbers.items + done * field.size, field, record.value, record.n, most - done)
+            if field.wire == WIRE_VARINT and (
+                record.n and record.value[record.n - 1] >= 0x80
+                or count != count_varints(record.value, record.value + record.n)
+            ) or field.wire != WIRE_VARINT and record.n % field.size:
+                return False
+            done += count
+        numbers.n = done
+        self.adopt(numbers)
+        return True
+
     cdef bint adopt_kept(self) except -1:
         """Take the numbers that the document keeps of the records; tells whether it does."""
         cdef Numbers numbers = self.document.cached(NUMBERS, self.first)
@@ -281,6 +344,7 @@ cdef class RepeatedScalar(Repeated):
         memcpy(&narrow, p, 4)
         return <uint32_t>narrow if field_type == UINT32 or field_type == FIXED32 else narrow
 
+    @critical_section
     def __bool__(self):
         """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
         cdef Cursor cursor
@@ -298,6 +362,10 @@ cdef class RepeatedScalar(Repeated):
         return False
 
     def __len__(self):
+        return self.n if FREE_THREADED and self.decode_shared() else self.count_alone()
+
+    @critical_section
+    cdef Py_ssize_t count_alone(self) except -1:
         cdef const uint8_t* window = NULL
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if OPEN and self.field.wire == WIRE_VARINT:
@@ -310,10 +378,13 @@ cdef class RepeatedScalar(Repeated):
 
     def __iter__(self):
         cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
-        self.decode()
+        if not (FREE_THREADED and self.decode_shared()):
+            with critical_section(self):
+                self.decode()
         iterator.sequence = self
         return iterator
 
+    @critical_section
     def __getitem__(self, key):
         cdef Py_ssize_t i, n, start, step, last
         if self.items == NULL:
@@ -341,6 +412,7 @@ cdef class RepeatedScalar(Repeated):
             raise changed_error(self.field)
         return self.item(i)
 
+    @critical_section
     def numpy(self):
         """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
 
@@ -350,6 +422,7 @@ cdef class RepeatedScalar(Repeated):
         import numpy
         return numpy.asarray(memoryview(self))
 
+    @critical_section
     def __array__(self, dtype=None, copy=None):
         """The fallback of numpy where the buffer can't be had: raises what the buffer raised, which numpy drops."""
         array = self.numpy()
@@ -357,10 +430,12 @@ cdef class RepeatedScalar(Repeated):
             return array.astype(array.dtype if dtype is None else dtype)
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    @critical_section
     def __bytes__(self):
         """One byte a number, as of any iterable of ints; the memory is `memoryview(self)`."""
         return bytes(list(self))
 
+    @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef Payload window
         cdef const uint8_t* items
@@ -420,6 +495,7 @@ cdef class RepeatedScalar(Repeated):
             memcpy(numbers.items + (start + i * step) * size, incoming.items + i * size, size)
         return 0
 
+    @critical_section
     def _arrange(self, order, Py_ssize_t expected):
         """Make the elements, of which that many are there, those at the indices that `order` names."""
         cdef Numbers numbers = self.start_edit()
@@ -437,6 +513,7 @@ cdef class RepeatedScalar(Repeated):
         numbers.n = n
         update_count(self, n)
 
+    @critical_section
     def append(self, value):
         """Add a number at the end; raises TypeError or ValueError for what the field does not take."""
         cdef Numbers numbers
@@ -448,6 +525,7 @@ cdef class RepeatedScalar(Repeated):
         numbers.n += 1
         update_count(self, numbers.n)
 
+    @critical_section
     def extend(self, values):
         """Add all numbers of an iterable at the end.
 
@@ -550,17 +628,56 @@ cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexce
 @cython.freelist(32)
 cdef class ScalarIterator:
 
+    @critical_section
     def __iter__(self):
         return self
 
+    @critical_section
     def __length_hint__(self):
-        return 0 if self.sequence is None else max(len(self.sequence) - self.i, 0)
+        return 0 if self.sequence is None or self.i == ENDED else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
+        cdef Own held
+        if FREE_THREADED:
+            own(&held, <PyObject*>self)
+            try:
+                number = self.next_shared()
+            finally:
+                disown(&held)
+            if number is None:
+                number = self.next_alone()
+        else:
+            number = self.next_alone()
+        if number is self:
+            raise StopIteration
+        return number
+
+    cdef object next_shared(self):
+        """As of SpanIterator."""
+        cdef RepeatedScalar sequence = self.sequence
+        cdef Py_ssize_t* place
+        if sequence is None:
+            return None
+        place = start_reading_of(sequence.message)
+        if place == NULL:
+            return None
+        try:
+            if sequence.items == NULL or sequence.bound is not None or sequence.is_detached:
+                return None
+            if self.i == ENDED or self.i >= sequence.n:
+                self.i = ENDED
+                return self
+            self.i += 1
+            return sequence.item(self.i - 1)
+        finally:
+            stop_reading(place)
+
+    @critical_section
+    cdef object next_alone(self):
         cdef RepeatedScalar sequence = self.sequence
         cdef View message
-        if sequence is None:
-            raise StopIteration
+        if sequence is None or self.i == ENDED:
+            return self
         message = sequence.message
         fill(message)
         # As lists do: what comes next is what the sequence has at the next index now.
@@ -572,8 +689,10 @@ cdef class ScalarIterator:
             self.epoch = message.epoch
             self.document = message.document
         if self.i >= sequence.n:
-            self.sequence = None
-            raise StopIteration
+            self.i = ENDED
+            if not FREE_THREADED:
+                self.sequence = None
+            return self
         self.i += 1
         return sequence.item(self.i - 1)
 

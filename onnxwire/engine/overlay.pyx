@@ -4,6 +4,7 @@ cimport cython
 from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
+from cython cimport critical_section
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -11,6 +12,7 @@ cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
 from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.section cimport may_be_taken, take_if_alive
 
 from onnxwire.errors import FieldValueError
 
@@ -20,6 +22,7 @@ from onnxwire.errors import FieldValueError
 @cython.no_gc
 cdef class Overlay:
 
+    @critical_section
     def __dealloc__(self):
         cdef uint32_t i
         unlist_absent(self)
@@ -128,11 +131,16 @@ cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
 cdef Overlay find_absent(const AbsentKey* key):
     """The overlay that is listed by a key, or None."""
     cdef PyObject* overlay = bucket_of(key)[0] if N_BUCKETS else NULL
+    cdef PyObject* taken
     cdef AbsentKey* theirs
     while overlay != NULL:
         theirs = &(<Overlay>overlay).key
         if theirs.owner == key.owner and theirs.address == key.address and theirs.field == key.field:
-            return <Overlay>overlay
+            taken = take_if_alive(overlay)
+            if taken != NULL:
+                found = <Overlay>overlay
+                Py_DECREF(found)
+                return found
         overlay = (<Overlay>overlay).next
     return None
 
@@ -143,6 +151,7 @@ cdef void list_absent(Overlay self, const AbsentKey* key):
     cdef PyObject** bucket
     if N_ABSENT >= N_BUCKETS and not widen_absent():
         return
+    may_be_taken(<PyObject*>self)
     self.key = key[0]
     bucket = bucket_of(key)
     self.next = bucket[0]
@@ -194,6 +203,7 @@ cdef void unlist_absent(Overlay self) noexcept:
 @cython.no_gc
 cdef class Elements:
 
+    @critical_section
     def __dealloc__(self):
         cdef Py_ssize_t i
         for i in range(self.n):

@@ -7,6 +7,7 @@ come as they are asked for, are counted in a map, and stay. What is not there ca
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cython cimport critical_section
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
@@ -34,6 +35,7 @@ cdef class PartialMemory:
     record)` is told of each long value that a walk steps over, in a record that begins at a byte.
     """
 
+    @critical_section
     def __cinit__(self, uint64_t size, source):
         global OPEN
         if size == 0 or size > <uint64_t>1 << 62:
@@ -51,6 +53,7 @@ cdef class PartialMemory:
         MEMORIES.append(<size_t><void*>self)
         OPEN += 1
 
+    @critical_section
     def __dealloc__(self):
         self.forget()
         free(self.pages)
@@ -64,6 +67,7 @@ cdef class PartialMemory:
             ow_release(self.start, <size_t>self.room)
             self.start = NULL
 
+    @critical_section
     def close(self):
         """Let go of the memory, at once or when the last call that waits for bytes of it ends."""
         self.is_closed = True
@@ -75,9 +79,11 @@ cdef class PartialMemory:
             self.forget()
         return 0
 
+    @critical_section
     def __len__(self):
         return self.size
 
+    @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
         # For the document alone, which hands out no byte that is not there.
         if flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
@@ -85,6 +91,7 @@ cdef class PartialMemory:
         PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)
         self.exports += 1
 
+    @critical_section
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
         self.let_go()
@@ -165,6 +172,7 @@ cdef class PartialMemory:
 
     # What the source asks and does.
 
+    @critical_section
     def missing(self, ranges):
         """The ranges to be fetched so that some others are there: whole pages, in order, none of them twice."""
         cdef uint64_t page = 0
@@ -187,6 +195,7 @@ cdef class PartialMemory:
                     page += 1
         return found
 
+    @critical_section
     def put(self, uint64_t offset, data):
         """Put bytes where they belong: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer

@@ -2,6 +2,7 @@
 """Windows on bytes and numbers that are in memory, as read-only buffers."""
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
@@ -54,10 +55,12 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
 cdef class Payload:
     """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory; nothing is copied."""
 
+    @critical_section
     def __len__(self):
         return self.n
 
     @property
+    @critical_section
     def span(self):
         """Where in its document the value stands, (start, end), or None where it stands in none."""
         if self.document is None:
@@ -65,9 +68,11 @@ cdef class Payload:
         self.document.check_open()
         return self.p - self.document.start, self.p + self.n * self.size - self.document.start
 
+    @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
         expose(self, view, flags)
 
+    @critical_section
     def __releasebuffer__(self, Py_buffer* view):
         if self.document is not None:
             self.document.pins -= 1

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A document record by record, for those who look at raw bytes."""
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport (
@@ -14,6 +15,7 @@ cdef enum:
     HEAD = 32                # bytes that no tag with a length or number after it has more of
 
 
+@critical_section
 def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
     """Read the record at a byte of a document, of a message that ends at `end`, or of a group in it.
 
@@ -56,6 +58,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     return tag >> 3, tag & 7, value - document.start, p - document.start, raw
 
 
+@critical_section
 def read_varint_at(Document document, uint64_t offset, uint64_t end):
     """Read the varint at a byte of a packed run that ends at `end`.
 
@@ -73,6 +76,7 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
     return n, None if p == NULL else p - document.start
 
 
+@critical_section
 def payload_at(Document document, uint64_t start, uint64_t end):
     """The payload of some bytes of a document."""
     document.check_open()
@@ -81,6 +85,7 @@ def payload_at(Document document, uint64_t start, uint64_t end):
     return new_payload(document, document.start + start, <Py_ssize_t>(end - start), 1, b"B", None)
 
 
+@critical_section
 def bytes_at(Document document, uint64_t start, uint64_t end):
     """Copy some bytes of a document."""
     return bytes(payload_at(document, start, end))

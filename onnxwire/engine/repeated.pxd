@@ -33,6 +33,7 @@ cdef class Repeated:
 # Adds no member, so that the free list of the base serves it.
 cdef class RepeatedSpan(Repeated):
 
+    cdef Py_ssize_t count_alone(self) except -1
     cdef Elements elements(self)
     cdef Spans make_index(self)
     cdef Spans walk(self)
@@ -41,8 +42,12 @@ cdef class RepeatedSpan(Repeated):
     cdef Elements start_edit(self)
 
 
+cdef enum:
+    ENDED = -1           # the index of an iterator that has no more
+
+
 cdef class SpanIterator:
-    cdef RepeatedSpan sequence
+    cdef RepeatedSpan sequence   # None at the end; but not where another thread may be looking
     cdef Cursor cursor
     cdef object parts            # Spans that the cursor points into, or None
     cdef const uint8_t* first    # the first record, NULL as long as the cursor does not stand in records
@@ -51,6 +56,9 @@ cdef class SpanIterator:
     cdef Py_ssize_t i
     cdef uint8_t tag             # of the records, where it is one byte; else 0, which is not a tag
 
+    cdef object next_shared(self)
+    cdef object next_record(self, RepeatedSpan sequence)
+    cdef object next_alone(self)
     cdef object next_bound(self)
     cdef int stand(self) except -1
 

@@ -6,6 +6,7 @@ element by its index in a long sequence makes an index once, which the document 
 """
 cimport cython
 from cpython.object cimport PyTypeObject
+from cython cimport critical_section
 from libc.string cimport memcpy, memmove
 
 from onnxwire._varint cimport WIRE_LEN, read_length
@@ -17,10 +18,12 @@ from onnxwire.engine.fold cimport FOLD, fold_elements
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
+from onnxwire.engine.reading cimport is_ready, start_reading_of
+from onnxwire.engine.section cimport FREE_THREADED, Own, disown, own, stop_reading
 from onnxwire.engine.table cimport BYTES, MESSAGE, Slot
 from onnxwire.engine.view cimport (
-    Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, new_view, next_usable, overlay_view,
-    start_records, state_of, text_at,
+    KEEPS_IDENTITY, Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, make_view, new_view,
+    next_usable, overlay_view, start_records, state_of, text_at,
 )
 
 from sys import maxsize
@@ -120,17 +123,20 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 cdef class Repeated:
     """The common base of the two kinds of sequences: what lists can do, down to what changes elements."""
 
+    @critical_section
     def __init__(self):
         raise TypeError("sequences are made by asking a message for a repeated field")
 
     __class_getitem__ = classmethod(GenericAlias)
 
+    @critical_section
     def __contains__(self, value):
         for element in self:
             if element == value:
                 return True
         return False
 
+    @critical_section
     def __eq__(self, other):
         if not isinstance(other, (Repeated, list)):
             return NotImplemented
@@ -141,36 +147,45 @@ cdef class Repeated:
                 return False
         return True
 
+    @critical_section
     def __hash__(self):
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
 
+    @critical_section
     def __repr__(self):
         return repr(list(self))
 
+    @critical_section
     def __deepcopy__(self, memo):
         from copy import deepcopy
         return deepcopy(list(self), memo)
 
+    @critical_section
     def __reduce__(self):
         return list, (list(self),)
 
+    @critical_section
     def index(self, value, start=0, stop=maxsize):
         """The first index of a value; raises ValueError where there is none."""
         return list(self).index(value, start, stop)
 
+    @critical_section
     def count(self, value):
         """How many elements equal a value."""
         return list(self).count(value)
 
+    @critical_section
     def MergeFrom(self, other):
         """Add all elements of another sequence."""
         self.extend(other)
 
+    @critical_section
     def clear(self):
         """Take all elements out."""
         if len(self):
             del self[:]
 
+    @critical_section
     def remove(self, value):
         """Take out the first element that equals a value; raises ValueError where there is none."""
         for i, element in enumerate(self):
@@ -179,6 +194,7 @@ cdef class Repeated:
                 return
         raise field_error(self.field, FieldValueError, "the value to remove is not there")
 
+    @critical_section
     def pop(self, index=-1):
         """Take out the element at an index, by default the last, and return it.
 
@@ -190,10 +206,12 @@ cdef class Repeated:
         del self[i]
         return element
 
+    @critical_section
     def reverse(self):
         """Turn the order around."""
         self._arrange(range(len(self) - 1, -1, -1), len(self))
 
+    @critical_section
     def sort(self, *, key=None, reverse=False):
         """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
         elements = list(self)
@@ -206,6 +224,7 @@ cdef class Repeated:
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
         self._arrange(order, len(order))
 
+    @critical_section
     def insert(self, index, value):
         """Put a value before the element at an index, as list.insert does."""
         cdef Py_ssize_t i
@@ -220,6 +239,7 @@ cdef class Repeated:
         i = max(i + n, 0) if i < 0 else min(i, n)
         self.splice(i, i, incoming)
 
+    @critical_section
     def __setitem__(self, key, value):
         cdef Py_ssize_t i
         cdef Py_ssize_t n
@@ -245,6 +265,7 @@ cdef class Repeated:
             )
         self.replace(indices.start, indices.step, n, incoming)
 
+    @critical_section
     def __delitem__(self, key):
         cdef Py_ssize_t n = len(self)
         cdef Py_ssize_t i
@@ -288,12 +309,14 @@ cdef class Repeated:
 cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
     cdef Field* field = self.field
     if field.type == MESSAGE:
+        if held == NULL and not KEEPS_IDENTITY:
+            return make_view(field.sub, <PyObject*>self.document, p, p + n, NULL)
         if held == NULL:
             return new_view(field.sub, self.document, p, p + n, None)
         return held_message(self.message, field, p, n, <object>held)
     if field.type == BYTES:
         return bytes_at(p, n, held)
-    return text_at(<Document>self.message.document, p, n, held)
+    return text_at(self.message, p, n, held)
 
 
 cdef object get_spans(View self, void* closure):
@@ -318,11 +341,26 @@ cdef class RepeatedSpan(Repeated):
         return None if refresh(self) else self.bound
 
     def __len__(self):
+        cdef Py_ssize_t* place = start_reading_of(self.message)
+        cdef Py_ssize_t n = -1
+        if place != NULL:
+            if self.bound is None and not self.is_detached:
+                n = self.n_records
+            stop_reading(place)
+        return self.count_alone() if n < 0 else n
+
+    @critical_section
+    cdef Py_ssize_t count_alone(self) except -1:
         return self.n_records if refresh(self) else (<Elements>self.bound).n
 
     def __iter__(self):
+        cdef Py_ssize_t* place = start_reading_of(self.message)
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        fill(self.message)
+        if place != NULL:
+            stop_reading(place)
+        else:
+            with critical_section(self):
+                fill(self.message)
         iterator.sequence = self
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
         return iterator
@@ -364,6 +402,7 @@ cdef class RepeatedSpan(Repeated):
         elements.origin = self.first
         return elements
 
+    @critical_section
     def _detach(self):
         if self.store is None:
             self.store = self.walk()
@@ -383,6 +422,7 @@ cdef class RepeatedSpan(Repeated):
             raise changed_error(self.field)
         return make_element(self, index.items[i].p, index.items[i].n, NULL)
 
+    @critical_section
     def __getitem__(self, key):
         cdef Py_ssize_t i
         if isinstance(key, slice):
@@ -403,6 +443,7 @@ cdef class RepeatedSpan(Repeated):
                 i -= 1
         return self.element(i)
 
+    @critical_section
     def _payloads(self):
         """The payloads of all elements of a repeated string or bytes, as a list."""
         cdef Elements elements = self.elements()
@@ -484,6 +525,7 @@ cdef class RepeatedSpan(Repeated):
             incoming.items[i] = old
         return 0
 
+    @critical_section
     def _arrange(self, order, Py_ssize_t n):
         """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
         cdef Elements elements = self.start_edit()
@@ -505,6 +547,7 @@ cdef class RepeatedSpan(Repeated):
         old.n = n
         update_count(self, elements.n)
 
+    @critical_section
     def extend(self, values):
         """Add all values of an iterable at the end; of messages, copies, which share their bytes.
 
@@ -517,6 +560,7 @@ cdef class RepeatedSpan(Repeated):
         elif not self.is_detached:
             edit(self.message)
 
+    @critical_section
     def append(self, value):
         """Add a value at the end; of a message a copy, which shares its bytes, and is returned.
 
@@ -526,6 +570,7 @@ cdef class RepeatedSpan(Repeated):
         self.splice(n, n, take_values(self.message, self.field, (value,)))
         return self.element(n) if self.field.type == MESSAGE else None
 
+    @critical_section
     def add(self, **fields):
         """Add a new message at the end and return it.
 
@@ -631,21 +676,84 @@ cdef int update_count(Repeated self, Py_ssize_t n) except -1:
 @cython.freelist(32)
 cdef class SpanIterator:
 
+    @critical_section
     def __iter__(self):
         return self
 
+    @critical_section
     def __length_hint__(self):
-        return 0 if self.sequence is None else max(len(self.sequence) - self.i, 0)
+        return 0 if self.sequence is None or self.i == ENDED else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
+        cdef Own held
+        if FREE_THREADED:
+            own(&held, <PyObject*>self)
+            try:
+                element = self.next_shared()
+            finally:
+                disown(&held)
+            if element is None:
+                element = self.next_alone()
+        else:
+            element = self.next_alone()
+        if element is self:
+            raise StopIteration
+        return element
+
+    cdef object next_shared(self):
+        """The next element where it can be read together with other threads, else None; the iterator itself at the end.
+        """
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Py_ssize_t* place
+        if sequence is None:
+            return None
+        place = start_reading_of(sequence.message)
+        if place == NULL:
+            return None
+        try:
+            return self.next_record(sequence)
+        finally:
+            stop_reading(place)
+
+    cdef object next_record(self, RepeatedSpan sequence):
+        """The element of the next record of a message that is being read, where that is as usual; else None."""
+        cdef Cursor* cursor = &self.cursor
+        cdef const uint8_t* p
+        cdef uint64_t n = 0
+        if sequence.bound is not None or sequence.is_detached:
+            return None
+        if <uint64_t>self.i >= sequence.n_records:
+            self.i = ENDED
+            return self
+        if self.first == NULL and self.i == 0:
+            self.epoch = sequence.message.epoch
+            self.document = sequence.message.document
+            self.first = sequence.first
+            self.parts = sequence.parts
+            sequence.start(cursor)
+        if (
+            sequence.message.epoch != self.epoch or sequence.message.document != self.document
+            or cursor.p >= cursor.end or cursor.p[0] != self.tag
+        ):
+            return None
+        p = read_length(cursor.p + 1, cursor.end, &n)
+        if p == NULL or not is_ready(sequence.field.type, p, n):
+            return None
+        self.i += 1
+        cursor.p = p + n
+        return make_element(sequence, p, n, NULL)
+
+    @critical_section
+    cdef object next_alone(self):
+        """The next element; the iterator itself at the end, because an error would take longer."""
         cdef RepeatedSpan sequence = self.sequence
         cdef View message
         cdef Cursor* cursor = &self.cursor
         cdef const uint8_t* p
         cdef Record record
         cdef uint64_t n
-        if sequence is None:
-            raise StopIteration
+        if sequence is None or self.i == ENDED:
+            return self
         message = sequence.message
         fill(message)
         # As lists do: what comes next is what the sequence has at the next index now.
@@ -657,8 +765,10 @@ cdef class SpanIterator:
                 return self.next_bound()
             self.stand()
         if <uint64_t>self.i >= sequence.n_records:
-            self.sequence = None
-            raise StopIteration
+            self.i = ENDED
+            if not FREE_THREADED:
+                self.sequence = None
+            return self
         # The common case: the next record is of the same field, with a tag of one byte.
         if cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
@@ -672,13 +782,15 @@ cdef class SpanIterator:
         return make_element(sequence, record.value, record.n, NULL)
 
     cdef object next_bound(self):
-        """The next of the elements that the sequence is of."""
+        """The same, of the elements that the sequence is of."""
         cdef RepeatedSpan sequence = self.sequence
         cdef Elements elements = sequence.bound
         cdef Py_ssize_t i = self.i
         if i >= elements.n:
-            self.sequence = None
-            raise StopIteration
+            self.i = ENDED
+            if not FREE_THREADED:
+                self.sequence = None
+            return self
         self.i += 1
         return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
 

@@ -2,6 +2,7 @@
 """Finds every message of some class, wherever it is in another."""
 cimport cython
 
+from cython cimport critical_section
 from libc.stdint cimport uint32_t
 
 from onnxwire.engine.table cimport MESSAGE, Field, Table
@@ -58,6 +59,7 @@ cdef class Paths:
     cdef Py_ssize_t parent       # the last path that another was asked for to go on from, or -1
     cdef str prefix              # that one, with a point after it
 
+    @critical_section
     def __init__(self):
         from array import array
 
@@ -79,6 +81,7 @@ cdef class Paths:
         self.steps.append((0 if frame.elements is None else frame.index + 1) << 8 | number)
         return len(self.parents) - 1
 
+    @critical_section
     def __getitem__(self, Py_ssize_t number):
         cdef Py_ssize_t parent, outer
         cdef str prefix = self.prefix
@@ -118,6 +121,7 @@ cdef class Search:
     cdef list frames
     cdef Paths paths             # or None
 
+    @critical_section
     def __init__(self, View root, classes, Paths paths=None):
         cdef size_t before = 0
         self.paths = paths
@@ -143,9 +147,11 @@ cdef class Search:
         self.frames.append(frame)
         return 0
 
+    @critical_section
     def __iter__(self):
         return self
 
+    @critical_section
     def __next__(self):
         cdef Frame frame
         cdef View view

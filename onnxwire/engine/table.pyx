@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Turns descriptors into C tables."""
+from cython cimport critical_section
 from libc.stdlib cimport calloc, free
 from cpython.mem cimport PyObject_Free
 
@@ -94,6 +95,7 @@ cdef int set_peers(Field* field, list slots) except -1:
 
 cdef class TableOwner:
 
+    @critical_section
     def __cinit__(self, list descriptors):
         """descriptors: every message of a schema, each with fields sorted by number."""
         self.lent = [*descriptors]

@@ -26,6 +26,10 @@
 #define OW_SMALL OW_LIMIT(1 << 12, 24)    /* bytes of a message that is copied by encoding it */
 #define OW_FOLD OW_LIMIT(32, 2)           /* elements that were added, and are encoded together when nobody holds them */
 #define OW_AT_ONCE OW_LIMIT(1 << 24, 64)  /* bytes of a message that is not measured first */
+#ifdef Py_GIL_DISABLED
+#define OW_FREE_LIST 0                    /* threads would share it, and have lists of their own in its allocator */
+#else
 #define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of engine/table.pxd */
+#endif
 
 #endif

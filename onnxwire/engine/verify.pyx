@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Verification: one walk over every message, field and packed run of a document."""
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -92,6 +93,7 @@ cdef const uint8_t* check_message(
     return NULL
 
 
+@critical_section
 def verify_document(Document document, cls):
     """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""
     document.check_open()

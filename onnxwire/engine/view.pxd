@@ -9,6 +9,7 @@ from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG, OPEN, bytes_there, text_there
+from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.texts cimport LONGEST, SHORTEST, new_text
 
@@ -42,7 +43,11 @@ cdef struct Cursor:
     const Span* last_part        # part == last_part where there is but one span
 
 
+# Whether asking for a message again gives the view of it that somebody still has.
+cdef bint KEEPS_IDENTITY
+
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
+cdef object make_view(Table* table, PyObject* document, const uint8_t* start, const uint8_t* end, PyObject* parts)
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
 cdef void use_overlay(View self, Overlay overlay) noexcept
 cdef uint64_t state_of(View self, const Field* field) noexcept
@@ -65,6 +70,15 @@ cdef Table* table_of(cls) except NULL
 cdef void* singular_getter(int field_type) noexcept
 
 
+cdef inline Field* same_named_field(View self, name) noexcept:
+    """The field whose name is the same object, as it is where the name stands in code; else NULL."""
+    cdef uint32_t i
+    for i in range(self.table.n_fields):
+        if self.table.field_names[i] == <PyObject*>name:
+            return &self.table.fields[i]
+    return NULL
+
+
 cdef inline Document filled(View self):
     """The document whose bytes the message has, after its slots were filled.
 
@@ -76,9 +90,14 @@ cdef inline Document filled(View self):
 
 cdef inline Document document_of(View self):
     """The document whose bytes the message had when it was last looked at."""
+    return <Document>base_of(self)
+
+
+cdef inline PyObject* base_of(View self) noexcept:
+    """The same, borrowed."""
     if self.overlay != NULL and (<Overlay>self.overlay).base != NULL:
-        return <Document>(<Overlay>self.overlay).base
-    return <Document>self.document
+        return (<Overlay>self.overlay).base
+    return self.document
 
 
 cdef inline PyObject* held_value(View self, const Field* field) noexcept:
@@ -86,12 +105,12 @@ cdef inline PyObject* held_value(View self, const Field* field) noexcept:
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 
-cdef inline object text_at(Document document, const uint8_t* p, uint64_t n, PyObject* held):
-    """The value of a string in a message of the document; held: what the overlay holds for it, or NULL."""
+cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* held):
+    """The value of a string in a message; held: what the overlay holds for it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
-    if SHORTEST <= n <= LONGEST:
-        return document.short_text(p, n)
+    if SHORTEST <= n <= LONGEST and not FREE_THREADED:
+        return (<Document>self.document).short_text(p, n)  # which threads that read at once would share
     if n >= LONG and OPEN:
         return text_there(p, n)
     return new_text(p, n)

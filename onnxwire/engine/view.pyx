@@ -5,7 +5,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_XDECREF, Py_XINCREF
+from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -13,7 +14,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
 from onnxwire.engine.living cimport (
     LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
 )
@@ -49,6 +50,7 @@ cdef extern from "thresholds.h":
 cdef class View:
     """The base of message classes, without their methods."""
 
+    @critical_section
     def __cinit__(self):
         raise TypeError("message classes are made from tables; their base has no instances of its own")
 
@@ -59,22 +61,23 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
     Where identity is kept, that is the view of it that there is.
     """
     cdef LivingKey key
-    cdef PyObject* o
+    cdef View found
     if KEEPS_IDENTITY and start != NULL:
         key = LivingKey(<PyObject*>document, start, table)
-        o = find_living(&key)
-        if o != NULL and ((<View>o).overlay != NULL or is_of_span(<View>o, end, parts)):
-            return <object>o
-        view = make_view(table, document, start, end, parts)
-        if o == NULL:
+        found = find_living(&key)
+        if found is not None and (found.overlay != NULL or is_of_span(found, end, parts)):
+            return found
+        view = make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
+        if found is None:
             list_living(&key, <PyObject*>view)
         return view
-    return make_view(table, document, start, end, parts)
+    return make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
 
 
-cdef object make_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
+cdef object make_view(Table* table, PyObject* document, const uint8_t* start, const uint8_t* end, PyObject* parts):
+    """Make a view whether or not there is one: as new_view where identity is not kept, without counting references."""
     cdef PyObject* o
-    if table.n_dead:
+    if FREE_LIST and table.n_dead:
         table.n_dead -= 1
         o = table.dead[table.n_dead]
     else:
@@ -82,8 +85,10 @@ cdef object make_view(Table* table, Document document, const uint8_t* start, con
         if o == NULL:
             raise MemoryError
     PyObject_Init(o, table.cls)
-    (<View>o).document = owned(document)
-    (<View>o).parts = NULL if parts is None else owned(parts)
+    Py_INCREF(<object>document)
+    Py_XINCREF(parts)
+    (<View>o).document = document
+    (<View>o).parts = parts
     (<View>o).overlay = NULL
     (<View>o).table = table
     (<View>o).start = start
@@ -99,32 +104,31 @@ cdef object make_view(Table* table, Document document, const uint8_t* start, con
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
     """Make a view of an edited message, or find the one that there is, as new_view."""
     cdef LivingKey key
-    cdef PyObject* o = NULL
+    cdef View found = None
     if KEEPS_IDENTITY:
         key = overlay_key(table, <PyObject*>document, overlay)
-        o = find_living(&key)
-        if o != NULL and (<View>o).overlay == <PyObject*>overlay:
-            found = <object>o
-            if (<View>o).document != <PyObject*>document:
+        found = find_living(&key)
+        if found is not None and found.overlay == <PyObject*>overlay:
+            if found.document != <PyObject*>document:
                 # One that was made for itself, and is put into another message now.
-                set_document(<View>o, <PyObject*>document)
-                (<View>o).epoch = 0
+                set_document(found, <PyObject*>document)
+                found.epoch = 0
             return found
-    view = make_view(table, document, NULL, NULL, None)
+    view = make_view(table, <PyObject*>document, NULL, NULL, NULL)
     use_overlay(<View>view, overlay)
     (<View>view).epoch = document.epoch
-    if KEEPS_IDENTITY and o == NULL:
+    if KEEPS_IDENTITY and found is None:
         list_living(&key, <PyObject*>view)
     return view
 
 
 # --- one view a message
 
-# Whether asking for a message again gives the view of it that somebody still has.
-cdef bint KEEPS_IDENTITY = False
+KEEPS_IDENTITY = False
 
 
-def keep_identity(bint turned_on):
+@critical_section
+def keep_identity(turned_on):
     """Have one message have one view at a time, or no longer; views that were made before are not found."""
     global KEEPS_IDENTITY
     KEEPS_IDENTITY = turned_on
@@ -134,7 +138,8 @@ def keep_identity(bint turned_on):
 
 def count_views():
     """How many views are found again as long as identity is kept."""
-    return count_living()
+    with critical_section(EMPTY):
+        return count_living()
 
 
 cdef LivingKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept:
@@ -155,13 +160,12 @@ cdef int settle_absent(View self, const Field* field) except -1:
     cdef AbsentKey key = absent_key(self, field)
     cdef Overlay overlay = find_absent(&key)
     cdef LivingKey living
-    cdef PyObject* o
+    cdef View view
     if overlay is None:
         return 0
     living = overlay_key(field.sub, NULL, overlay)
-    o = find_living(&living)
-    if o != NULL:
-        view = <View>o
+    view = find_living(&living)
+    if view is not None:
         fill(view)
         fill(self)
     return 0
@@ -192,14 +196,15 @@ cdef void dealloc_view(PyObject* o) noexcept:
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
     cdef LivingKey key
     if KEEPS_IDENTITY:
-        key = key_of(<View>o)
-        unlist_living(&key, o)
+        with critical_section(EMPTY):
+            key = key_of(<View>o)
+            unlist_living(&key, o)
     Py_DECREF(<object>(<View>o).document)
     if (<View>o).parts != NULL:
         Py_DECREF(<object>(<View>o).parts)
     if (<View>o).overlay != NULL:
         Py_DECREF(<object>(<View>o).overlay)
-    if table.n_dead < FREE_LIST:
+    if FREE_LIST and table.n_dead < FREE_LIST:
         table.dead[table.n_dead] = o
         table.n_dead += 1
     else:
@@ -443,7 +448,7 @@ cdef int follow(View self) except -1:
         if Py_REFCNT(<PyObject*>found) == 1:
             # Nobody else has it, so that this one is the view of the message from now on.
             unlist_living(&key, <PyObject*>found)
-        if find_living(&key) == NULL:
+        if find_living(&key) is None:
             list_living(&key, <PyObject*>self)
     return 0
 
@@ -588,7 +593,7 @@ cdef object get_string(View self, void* closure):
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
     if slot.p == NULL:
         return get_default(closure)
-    return text_at(<Document>self.document, slot.p, slot.n, held_value(self, <Field*>closure))
+    return text_at(self, slot.p, slot.n, held_value(self, <Field*>closure))
 
 
 cdef object get_bytes(View self, void* closure):
@@ -610,6 +615,8 @@ cdef object get_message(View self, void* closure):
         return held_message(self, field, slot.p, slot.n, <object>held)
     if slot.p == NULL:
         return absent_view(self, field)
+    if not (KEEPS_IDENTITY or self.flags & HAS_MERGE):
+        return make_view(field.sub, base_of(self), slot.p, slot.p + slot.n, NULL)
     document = document_of(self)
     if self.flags & HAS_MERGE:
         parts = parts_of(self, field, document)
@@ -721,9 +728,9 @@ cdef Field* named_field(View self, name) except? NULL:
     """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
     cdef PyObject* index
     cdef Py_ssize_t i
-    for i in range(<Py_ssize_t>self.table.n_fields):
-        if self.table.field_names[i] == <PyObject*>name:
-            return &self.table.fields[i]
+    cdef Field* field = same_named_field(self, name)
+    if field != NULL:
+        return field
     if isinstance(name, bytes):
         name = name.decode("utf-8", "surrogateescape")
     if not isinstance(name, str):

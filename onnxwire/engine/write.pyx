@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Writes messages to files: what is encoded anew from memory, the rest from file to file."""
+from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -16,6 +17,7 @@ cdef extern from "Python.h":
 from onnxwire.errors import SourceError
 
 
+@critical_section
 def encode_pieces(View message, bint deterministic, FileWriter target):
     """Encode a message; returns its size, and what is still to be written.
 
@@ -39,6 +41,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target):
     return encoder.total, encoder.pieces
 
 
+@critical_section
 def write_payload(FileWriter target, view):
     """Write what a memoryview shows: bytes of a mapped file from that file, others from memory."""
     cdef Py_buffer* buffer = PyMemoryView_GET_BUFFER(view)
@@ -85,6 +88,7 @@ cdef object fetched_chunks(content):
     return memory.source.chunks(start, start + <object>payload.n * payload.size)
 
 
+@critical_section
 def write_pieces(FileWriter target, pieces):
     """Write the Pieces, each at its offset, and the bytes between them."""
     for piece in pieces:

@@ -2,6 +2,7 @@
 """Columns of a table as arrays of numbers: equal strings, or lists of strings, get the same one."""
 import os
 
+from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -71,6 +72,7 @@ cdef class Ids:
     cdef uint64_t* hashes    # by bucket
     cdef int32_t* buckets    # an id and 1, or 0
 
+    @critical_section
     def __cinit__(self):
         self.seed = int.from_bytes(os.urandom(8), "little")
         self.widen()
@@ -117,9 +119,11 @@ cdef class Ids:
         self.buckets[i] = <int32_t>self.n
         return self.n - 1
 
+    @critical_section
     def __len__(self):
         return self.n
 
+    @critical_section
     def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t most=0):
         """Number the rows of a column of strings, or of lists of strings.
 
@@ -160,6 +164,7 @@ cdef class Ids:
         return ids, new
 
 
+@critical_section
 def numbers(Columns columns not None, str name):
     """The integers of a column as int64, as bytes; -1 for a null."""
     cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]

@@ -114,7 +114,7 @@ def filled(name, shape=(3, 4)):
 
 
 LAYOUTS = {
-    "rank 0": lambda a: a[1, 2, 3].reshape(()),
+    "rank 0": lambda a: a[1, 2, 3, ...].reshape(()),
     "rank 3": lambda a: a,
     "Fortran order": lambda a: a.T,
     "strided": lambda a: a[:, 1::2, ::3],
