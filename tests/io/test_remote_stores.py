@@ -268,12 +268,17 @@ LEAVE = """\
 import _thread, sys, time
 import onnxwire
 
+inside = _thread.allocate_lock()
+inside.acquire()
+
 def hand_over():
+    inside.release()
     time.sleep(0.05)
     print("left")
 
 onnxwire.load(sys.argv[1])
 _thread.start_new_thread(hand_over, ())
+inside.acquire()
 """
 
 
