@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -28,6 +29,10 @@ link_args = ["-pthread"]
 directives = {"language_level": 3, "freethreading_compatible": True}  # who runs when: `onnxwire/engine/section.h`
 if sys.platform == "win32":
     compile_args, link_args = ["/O2"], []
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # In every module, whatever it imports: what Cython writes for `@critical_section` means another lock without it.
+    section = str(HERE / "onnxwire" / "engine" / "section.h")
+    compile_args += [f"/FI{section}"] if sys.platform == "win32" else ["-include", section]
 if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
 sanitized = os.environ.get("ONNXWIRE_SANITIZE")

@@ -13,6 +13,11 @@
 #ifndef ONNXWIRE_SECTION_H
 #define ONNXWIRE_SECTION_H
 
+#ifndef PY_SSIZE_T_CLEAN
+#define PY_SSIZE_T_CLEAN
+#endif
+#include <Python.h>
+
 #ifndef Py_GIL_DISABLED
 
 #define OW_FREE_THREADED 0
@@ -67,18 +72,13 @@ static ow_Section *ow_section(void)
     return section;
 }
 
-/* Whether this thread is in the section. The lowest bit of a link of the interpreter's list of what a thread has entered
- * says that it left all from there on for a while. */
+/* Whether the section is what this thread has entered last. Where it has entered something else since, and waits, it
+ * leaves both, and only that other is entered again by itself. */
 static inline int ow_is_inside(PyThreadState *thread, ow_Section *section)
 {
-    uintptr_t link = thread->critical_section;
-    while (link != 0 && (link & 1) == 0) {
-        PyCriticalSection *entered = (PyCriticalSection *)(link & ~(uintptr_t)3);
-        if (entered->_cs_mutex == &section->owner->ob_mutex)
-            return 1;
-        link = entered->_cs_prev;
-    }
-    return 0;
+    uintptr_t last = thread->critical_section; /* its two lowest bits are marks; the lowest: left for a while */
+    return last != 0 && (last & 1) == 0
+        && ((PyCriticalSection *)(last & ~(uintptr_t)3))->_cs_mutex == &section->owner->ob_mutex;
 }
 
 static inline void ow_pause(unsigned round)
