@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads processors docs site dist release clean
+.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -101,6 +101,13 @@ sanitize-threads: $(VENV)/tested  ## readers beside editors on a build with Thre
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
+
+free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and try it there; at random for SECONDS=600
+	$(FREE) -m venv build/free-threaded
+	build/free-threaded/bin/python -m pip install --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
+	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \
+	    tests/test_public.py tests/test_light.py tests/test_varint.py tests/engine tests/tensor
+	PYTHON_GIL=0 build/free-threaded/bin/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
 processors:  ## the loops of the C headers on this processor, and on aarch64 and s390x under qemu where it is installed
 	sh tests/processors/run.sh

@@ -26,7 +26,12 @@ sanitize)
     ;;
 threads)
     export ONNXWIRE_SANITIZE=thread
-    preload=$(gcc -print-file-name=libtsan.so)
+    if "$python" -c 'import sys, sysconfig; sys.exit("thread-sanitizer" not in sysconfig.get_config_var("CONFIG_ARGS"))'
+    then
+        export CC="${CLANG:-clang}" # a Python that was built with it has the library already; without the GIL it must be
+    else
+        preload=$(gcc -print-file-name=libtsan.so)
+    fi
     ;;
 coverage)
     export ONNXWIRE_SANITIZE=coverage CC="${CLANG:-clang}"
