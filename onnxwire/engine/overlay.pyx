@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The edits of a message, kept beside the bytes that they replace."""
 cimport cython
-from cpython.mem cimport PyObject_Malloc
+from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from cython cimport critical_section
@@ -12,6 +12,7 @@ cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
 from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.document cimport EMPTY
 from onnxwire.engine.section cimport may_be_taken, take_if_alive
 
 from onnxwire.errors import FieldValueError
@@ -21,18 +22,25 @@ from onnxwire.errors import FieldValueError
 
 @cython.no_gc
 cdef class Overlay:
+    pass
 
-    @critical_section
-    def __dealloc__(self):
-        cdef uint32_t i
-        unlist_absent(self)
-        free(self.clears)
-        for i in range(self.table.n_fields):
-            Py_XDECREF(self.held[i])
-        Py_XDECREF(self.base)
-        Py_XDECREF(self.parts)
-        Py_XDECREF(self.unknown)
-        Py_XDECREF(self.parent)
+
+cdef void dealloc_overlay(PyObject* o) noexcept:
+    """tp_dealloc. Cython's own would have the overlay live again for a moment, and another thread could find it listed."""
+    cdef uint32_t i
+    with critical_section(EMPTY):
+        unlist_absent(<Overlay>o)
+        free((<Overlay>o).clears)
+        for i in range((<Overlay>o).table.n_fields):
+            Py_XDECREF((<Overlay>o).held[i])
+        Py_XDECREF((<Overlay>o).base)
+        Py_XDECREF((<Overlay>o).parts)
+        Py_XDECREF((<Overlay>o).unknown)
+        Py_XDECREF((<Overlay>o).parent)
+    PyObject_Free(o)
+
+
+(<PyTypeObject*>Overlay).tp_dealloc = dealloc_overlay
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth):
