@@ -26,7 +26,7 @@ cdef class Overlay:
 
 
 cdef void dealloc_overlay(PyObject* o) noexcept:
-    """tp_dealloc. Cython's own would have the overlay live again for a moment, and another thread could find it listed."""
+    """tp_dealloc. Cython's own would have it live again for a moment, in which another thread could find it listed."""
     cdef uint32_t i
     with critical_section(EMPTY):
         unlist_absent(<Overlay>o)
