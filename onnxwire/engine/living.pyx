@@ -3,7 +3,6 @@
 
 Open addressing with linear probing. What is taken out leaves no mark: those after it move up.
 """
-from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -35,16 +34,13 @@ cdef inline bint is_same(const LivingKey* a, const LivingKey* b) noexcept:
 cdef object find_living(const LivingKey* key):
     """The view of a message, or None."""
     cdef size_t i
-    cdef PyObject* o
     if N == 0:
         return None
     i = first_index(key)
     while ENTRIES[i].view != NULL:
         if is_same(&ENTRIES[i].key, key):
-            o = take_if_alive(ENTRIES[i].view)
-            if o != NULL:
-                view = <object>o
-                Py_DECREF(view)
+            view = take_if_alive(ENTRIES[i].view)
+            if view is not None:
                 return view
         i = (i + 1) & (ROOM - 1)
     return None

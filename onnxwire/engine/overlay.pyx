@@ -139,15 +139,13 @@ cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
 cdef Overlay find_absent(const AbsentKey* key):
     """The overlay that is listed by a key, or None."""
     cdef PyObject* overlay = bucket_of(key)[0] if N_BUCKETS else NULL
-    cdef PyObject* taken
+    cdef Overlay found
     cdef AbsentKey* theirs
     while overlay != NULL:
         theirs = &(<Overlay>overlay).key
         if theirs.owner == key.owner and theirs.address == key.address and theirs.field == key.field:
-            taken = take_if_alive(overlay)
-            if taken != NULL:
-                found = <Overlay>overlay
-                Py_DECREF(found)
+            found = take_if_alive(overlay)
+            if found is not None:
                 return found
         overlay = (<Overlay>overlay).next
     return None

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Who runs the engine in Python without the GIL (`section.h`)."""
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t
 
 
@@ -16,5 +17,14 @@ cdef extern from "section.h":
     bint claim "ow_claim"(uint32_t* epoch) noexcept
     void publish "ow_publish"(uint32_t* epoch, uint32_t value) noexcept
     uint32_t look_at "ow_look_at"(const uint32_t* epoch) noexcept
-    PyObject* take_if_alive "ow_take_if_alive"(PyObject* o) noexcept
+    PyObject* new_reference "ow_take_if_alive"(PyObject* o) noexcept
     void may_be_taken "ow_may_be_taken"(PyObject* o) noexcept
+
+
+cdef inline object take_if_alive(PyObject* o):
+    """What is in a list that does not own it, or None where its last owner is letting go of it."""
+    if new_reference(o) == NULL:
+        return None
+    taken = <object>o
+    Py_DECREF(taken)
+    return taken
