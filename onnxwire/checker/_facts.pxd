@@ -75,6 +75,18 @@ cdef struct Unknown:
     int16_t sheet
     int16_t wire
 
+cdef enum:
+    WAITING = 16         # a power of 2
+
+cdef struct Waiting:
+    # A string whose id is not in its column yet.
+    const uint8_t* p
+    uint64_t n
+    Sheet* sheet
+    uint32_t slot
+    uint32_t hash
+    int32_t at           # the row, or that of the field's list
+
 
 cdef class Facts:
     cdef Document document
@@ -94,6 +106,9 @@ cdef class Facts:
     cdef int32_t n_unknown
     cdef int32_t unknown_capacity
     cdef Texts texts
+    cdef Waiting[WAITING] waiting       # a ring
+    cdef uint32_t n_taken               # of all strings so far
+    cdef uint32_t n_settled             # of these
 
     cdef Sheet* sheet(self, str name) except NULL
     cdef int slot(self, Sheet* sheet, str name) except -1

@@ -15,7 +15,7 @@ from libc.string cimport memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
-from onnxwire.checker._texts cimport find_text, free_texts, intern, widen
+from onnxwire.checker._texts cimport expect_text, find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, advise_far
 from onnxwire.engine.partial cimport LONG
@@ -230,16 +230,50 @@ cdef Outcome add_numbers(
     return SOUND
 
 
+cdef Outcome take_text(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
+    """Put a string's id into its column a few strings later, when its place in the table has come from memory."""
+    cdef Waiting* waiting = &self.waiting[self.n_taken % WAITING]
+    if self.n_taken - self.n_settled == WAITING and settle_text(self):
+        return TOO_MUCH
+    waiting.p = record.value
+    waiting.n = record.n
+    waiting.sheet = sheet
+    waiting.slot = slot
+    waiting.at = at
+    waiting.hash = expect_text(&self.texts, record.value, record.n)
+    self.n_taken += 1
+    return SOUND
+
+
+cdef int settle_text(Facts self) noexcept nogil:
+    """Put the id of the string that waits longest into its column; -1 where there is no room."""
+    cdef Waiting* waiting = &self.waiting[self.n_settled % WAITING]
+    cdef int32_t id = intern(&self.texts, waiting.p, waiting.n, waiting.hash)
+    if waiting.sheet.kinds[waiting.slot] == TEXT:
+        (<int32_t*>waiting.sheet.columns[waiting.slot])[waiting.at] = id
+    else:
+        waiting.sheet.lists[waiting.slot].value[waiting.at] = id
+    self.n_settled += 1
+    return -1 if id < 0 else 0
+
+
+cdef int settle_texts(Facts self) noexcept nogil:
+    """Put the ids of all strings so far into their columns."""
+    while self.n_settled != self.n_taken:
+        if settle_text(self):
+            return -1
+    return 0
+
+
 cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
     """Add a string to the field's list."""
     cdef Run* run = &(<Run*>sheet.columns[slot])[row]
-    cdef int32_t id = intern(&self.texts, record.value, record.n)
     if run.n == 0:
         run.first = sheet.lists[slot].n
-    if id < 0 or add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, id):
+    if add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, 0):
         return TOO_MUCH
     run.n += 1
-    return SOUND
+    return take_text(self, sheet, slot, run.first + run.n - 1, record)
 
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
@@ -293,17 +327,13 @@ cdef Outcome store_value(
     """Put the value of a record into the field's column; after: the end of the record."""
     cdef uint32_t slot = field.slot
     cdef Column kind = sheet.kinds[slot]
-    cdef int32_t id
     if kind == NUMBER:
         if field.type == INT32 or field.type == ENUM:
             (<int64_t*>sheet.columns[slot])[row] = <int32_t>record.n
         else:
             (<int64_t*>sheet.columns[slot])[row] = <int64_t>record.n
     elif kind == TEXT:
-        id = intern(&self.texts, record.value, record.n)
-        if id < 0:
-            return TOO_MUCH
-        (<int32_t*>sheet.columns[slot])[row] = id
+        return take_text(self, sheet, slot, row, record)
     elif kind == SPAN:
         (<Slot*>sheet.columns[slot])[row].p = <const uint8_t*>(record.value - self.document.start)
         (<Slot*>sheet.columns[slot])[row].n = record.n
@@ -347,6 +377,8 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
             if sheet.present[row] >> field.peers[i] & 1:
                 sheet.present[row] &= ~(<uint32_t>1 << field.peers[i])
                 sheet.flags[row] |= CLASH
+                if settle_texts(self):
+                    return TOO_MUCH
                 forget(sheet, row, field.peers[i])
         outcome = store_value(self, sheet, row, field, &record, p)
         if outcome != SOUND:
@@ -398,6 +430,8 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
                     if outcome != SOUND:
                         return outcome
                     part = self.parts[part].next
+    if settle_texts(self):
+        return TOO_MUCH
     for i in range(self.n_sheets):
         if make_other_columns(&self.sheets[i]):
             return TOO_MUCH
@@ -439,7 +473,7 @@ cdef class Facts:
         self.texts.seed = int.from_bytes(os.urandom(8), "little")
         self.n_sheets = ref.owner.n_tables
         self.sheets = <Sheet*>calloc(self.n_sheets, sizeof(Sheet))
-        if self.sheets == NULL or intern(&self.texts, b"", 0) < 0:
+        if self.sheets == NULL or intern(&self.texts, b"", 0, 0) < 0:
             raise MemoryError
         for i in range(self.n_sheets):
             sheet = &self.sheets[i]

@@ -3,6 +3,8 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
+from onnxwire.engine.advise cimport ow_enlarge
+
 cdef struct Bucket:
     uint32_t hash
     int32_t id           # -1 for none
@@ -21,8 +23,10 @@ cdef struct Texts:
     Bucket* buckets
     uint32_t n_buckets
 
+# The hash of a string, with the table's place for it on its way from memory, for which `intern` would wait.
+cdef uint32_t expect_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 # The id of a string, put in if it is new; -1 where there is no room.
-cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
+cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil
 # The id of a string that is there, or -1.
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 cdef void free_texts(Texts* texts) noexcept nogil
@@ -35,4 +39,5 @@ cdef inline int widen(void** data, int32_t capacity, size_t size) noexcept nogil
     if p == NULL:
         return -1
     data[0] = p
+    ow_enlarge(p, <size_t>capacity * size)
     return 0

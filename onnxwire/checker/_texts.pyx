@@ -7,7 +7,17 @@ comes in.
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from onnxwire._varint cimport load64
+from onnxwire._varint cimport load32, load64
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define ow_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define ow_prefetch(p) ((void)(p))
+    #endif
+    """
+    void prefetch "ow_prefetch"(const void* p) noexcept nogil
 
 cdef enum:
     IDENTIFIER = 1       # traits of a string: [A-Za-z_][A-Za-z0-9_]*
@@ -27,13 +37,16 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
     """Seeded anew in each process, so that no file can be made to collide."""
     cdef uint64_t h = seed ^ n
     cdef uint64_t tail = 0
-    while n >= 8:
-        h = mix(h ^ load64(p))
-        p += 8
-        n -= 8
-    while n:
-        n -= 1
-        tail = tail << 8 | p[n]
+    cdef const uint8_t* last = p + n - 8
+    if n >= 8:
+        while p < last:
+            h = mix(h ^ load64(p))
+            p += 8
+        tail = load64(last)  # what the loop had of it already does no harm
+    elif n >= 4:
+        tail = load32(p) | <uint64_t>load32(p + n - 4) << 32
+    elif n:
+        tail = p[0] | <uint64_t>p[n >> 1] << 8 | <uint64_t>p[n - 1] << 16
     return <uint32_t>mix(h ^ tail ^ seed >> 7)
 
 
@@ -140,14 +153,20 @@ cdef int widen_buckets(Texts* texts) noexcept nogil:
     return 0
 
 
-cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef uint32_t h, i
+cdef uint32_t expect_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
+    cdef uint32_t h = hash_text(p, n, texts.seed)
+    if texts.n_buckets:
+        prefetch(&texts.buckets[h & (texts.n_buckets - 1)])
+    return h
+
+
+cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
+    cdef uint32_t i
     cdef int32_t id, capacity
     cdef uint64_t size
     cdef void* moved
     if n == 0 and texts.n:
         return 0
-    h = hash_text(p, n, texts.seed)
     if <uint32_t>texts.n * 2 >= texts.n_buckets and widen_buckets(texts):
         return -1
     id = find_bucket(texts, p, n, h)
