@@ -63,7 +63,11 @@ class Problems(Sequence[Problem]):
                 self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - left
                 rows = rows[:left]
             if len(rows):
-                self._groups.append(_Group(rule, some, rows.astype(np.int32), is_placed))
+                kept = rows.astype(np.int32)
+                # Where all that a file has breaks one rule after another, the rows are kept once.
+                if self._groups and np.array_equal(self._groups[-1].rows, kept):
+                    kept = self._groups[-1].rows
+                self._groups.append(_Group(rule, some, kept, is_placed))
                 some.forget_rows()
                 self._n += len(rows)
             if left is not None:

@@ -3,25 +3,42 @@
 cimport cython
 
 from cython cimport critical_section
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
-from onnxwire.engine.table cimport MESSAGE, Field, Table
+from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, field_value, fill, table_of
 
 
-cdef int add_leading(Table* table, set leading, set seen) except -1:
-    """Add the tables, from this one down, whose messages can have a message of a table of `leading` in them."""
+cdef enum:
+    WANTED = 1                   # of a table: its messages are searched for
+    LEADING = 2                  # its messages can have such messages in them
+
+
+cdef bint leads_on(const Table* table, const Table* first, const uint8_t* marks) noexcept:
+    """Whether a message of the table can have one in it whose table is marked."""
     cdef uint32_t i
-    cdef size_t address = <size_t>table
-    if address in seen:
-        return 0
-    seen.add(address)
     for i in range(table.n_fields):
-        if table.fields[i].type == MESSAGE:
-            add_leading(table.fields[i].sub, leading, seen)
-            if <size_t>table.fields[i].sub in leading:
-                leading.add(address)
-    return 0
+        if table.fields[i].type == MESSAGE and marks[table.fields[i].sub - first]:
+            return True
+    return False
+
+
+cdef bytearray mark_tables(TableOwner owner, list wanted):
+    """The marks of all tables."""
+    cdef bytearray result = bytearray(owner.n_tables)
+    cdef uint8_t* marks = result
+    cdef Py_ssize_t i
+    cdef bint is_new = True
+    for i in range(owner.n_tables):
+        if <size_t>&owner.tables[i] in wanted:
+            marks[i] = WANTED
+    while is_new:  # tables refer to one another in circles
+        is_new = False
+        for i in range(owner.n_tables):
+            if not marks[i] & LEADING and leads_on(&owner.tables[i], owner.tables, marks):
+                marks[i] |= LEADING
+                is_new = True
+    return result
 
 
 cdef enum:
@@ -36,17 +53,13 @@ cdef class Frame:
     cdef uint32_t field          # the one that is looked at
     cdef Py_ssize_t index        # of the last element, in a repeated one
     cdef object elements         # iterator over a repeated field, or None
-    cdef str prefix              # the message's path with a point after it; None until it is asked for
+    cdef str name                # of the field that the message being looked at now is in
+    cdef str stem                # that field's path; None until it is asked for
     cdef Py_ssize_t number       # of the message's path among those kept, -1 for none
 
-    cdef str name(self):
-        """The name of the field that the message being looked at now is in."""
-        cdef uint32_t field = self.field - 1 if self.elements is None else self.field
-        return (<object>self.view.table.fields[field].descriptor).name
-
-    cdef str step(self):
-        """The way to that message from this one."""
-        return self.name() if self.elements is None else f"{self.name()}[{self.index}]"
+    cdef str place(self):
+        """The path of the message that is being looked at now."""
+        return self.stem if self.elements is None else f"{self.stem}[{self.index}]"
 
 
 @cython.final
@@ -72,11 +85,10 @@ cdef class Paths:
         self.numbers = {}
 
     cdef Py_ssize_t add(self, Py_ssize_t parent, Frame frame) except -1:
-        cdef str name = frame.name()
-        number = self.numbers.get(name)
+        number = self.numbers.get(frame.name)
         if number is None:
-            number = self.numbers[name] = len(self.names)
-            self.names.append(name)
+            number = self.numbers[frame.name] = len(self.names)
+            self.names.append(frame.name)
         self.parents.append(parent + 1)
         self.steps.append((0 if frame.elements is None else frame.index + 1) << 8 | number)
         return len(self.parents) - 1
@@ -116,32 +128,35 @@ cdef class Search:
     where elements come or go in a field that is being gone through, ChangedError is raised, and DecodeError for
     messages nested more than 100 deep.
     """
-    cdef set wanted              # addresses of tables
-    cdef set leading             # those whose messages are worth a look
+    cdef TableOwner owner
+    cdef bytearray marked        # what each of its tables is marked with
+    cdef uint8_t* marks
     cdef list frames
     cdef Paths paths             # or None
 
     @critical_section
     def __init__(self, View root, classes, Paths paths=None):
-        cdef size_t before = 0
         self.paths = paths
-        self.wanted = {<size_t>table_of(cls) for cls in classes}
-        self.leading = set(self.wanted)
-        # Tables refer to one another in circles, so once is not always enough.
-        while before != <size_t>len(self.leading):
-            before = <size_t>len(self.leading)
-            add_leading(root.table, self.leading, set())
+        self.owner = (<TableRef?>type(root)._table).owner
+        self.marked = mark_tables(self.owner, [<size_t>table_of(cls) for cls in classes])
+        self.marks = self.marked
         self.frames = []
-        self.push(root)
+        self.enter(root)
 
-    cdef int push(self, View view) except -1:
+    cdef uint8_t marks_of(self, const Table* table) noexcept:
+        return self.marks[table - self.owner.tables]
+
+    cdef int enter(self, View view) except -1:
+        """Go through a message next, if anything in it can be worth a look."""
         cdef Frame frame
         if len(self.frames) == MOST_FRAMES:
             from onnxwire.engine.depth import too_deep
 
             raise too_deep(view)
-        frame = Frame.__new__(Frame)
         fill(view)
+        if not self.marks_of(view.table) & LEADING:
+            return 0
+        frame = Frame.__new__(Frame)
         frame.view = view
         frame.number = -1
         self.frames.append(frame)
@@ -162,9 +177,9 @@ cdef class Search:
                 self.frames.pop()
                 continue
             found = None
-            if <size_t>view.table in self.wanted:
+            if self.marks_of(view.table) & WANTED:
                 found = (self.path() if self.paths is None else self.keep(), view)
-            self.push(view)
+            self.enter(view)
             if found is not None:
                 return found
         raise StopIteration
@@ -197,12 +212,14 @@ cdef class Search:
                 field = &table.fields[frame.field]
                 if (
                     field.type == MESSAGE and frame.view.slots[field.slot].p != NULL
-                    and <size_t>field.sub in self.leading
+                    and self.marks_of(field.sub)
                 ):
                     break
                 frame.field += 1
             else:
                 return None
+            frame.name = (<object>field.descriptor).name
+            frame.stem = None
             if not field.repeated:
                 frame.index = -1
                 frame.field += 1
@@ -215,7 +232,7 @@ cdef class Search:
         cdef Frame frame, outer = None
         # What many elements have before them is made once.
         for frame in self.frames:
-            if frame.prefix is None:
-                frame.prefix = "" if outer is None else f"{outer.prefix}{outer.step()}."
+            if frame.stem is None:
+                frame.stem = frame.name if outer is None else f"{outer.place()}.{frame.name}"
             outer = frame
-        return f"{outer.prefix}{outer.step()}"
+        return outer.place()

@@ -6,21 +6,23 @@ import os
 from array import array
 from collections import namedtuple
 from collections.abc import Sequence
+from itertools import islice
 
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.tensor.dtypes import BY_NUMBER, MAX_COUNT, STRING
+from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, MAX_COUNT, STRING
 from onnxwire.tensor.external_data import locations_of, plain_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import overload
+    from typing import Any, overload
 
     from onnxwire.io.source import Source
 
 _SHOWN = 20  # tensors in a text
+_BATCH = 1024  # tensors that are put into columns at a time
 
 _ALIGNED = 1 << 16  # what no mapping needs more of: the step at which Windows maps files
 
@@ -55,6 +57,9 @@ class TensorInfo(
         return None if self.offset is None else min(self.offset & -self.offset or _ALIGNED, _ALIGNED)
 
 
+_made = tuple.__new__  # of a TensorInfo: its own goes through a function of Python's
+
+
 class TensorList(Sequence[TensorInfo]):
     """The tensors of a model, as a sequence that keeps columns and makes a TensorInfo when it is asked for one.
 
@@ -68,33 +73,27 @@ class TensorList(Sequence[TensorInfo]):
         self._types = array("i")
         self._shapes: list[tuple[int, ...]] = []
         self._sizes = array("q")
-        self._huge: dict[int, int] = {}  # the sizes that the column can't hold, of shapes that nothing has
+        self._huge: dict[int, int] = {}  # by number, the sizes that the column can't hold, of shapes that nothing has
         self._offsets = array("q")
         self._file_numbers = array("I")
         self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
+        found: Iterable[tuple[int, Any]] = [(0, message)]
+        if not isinstance(message, TensorProto):
+            self._paths = paths = Paths()
+            found = Search(message, [TensorProto], paths)
         known: dict[tuple[str | None, str | None], int] = {}
-        if isinstance(message, TensorProto):
-            self._add(message, 0, known)
-            return
-        self._paths = paths = Paths()
-        for number, tensor in Search(message, [TensorProto], paths):
-            self._add(tensor, number, known)
-
-    def _add(self, tensor: TensorProto, number: int, known: dict[tuple[str | None, str | None], int]) -> None:
-        name, data_type, shape, nbytes, file, offset, location = _entry(tensor)
-        if nbytes > MAX_COUNT:
-            self._huge[len(self._numbers)] = nbytes
-            nbytes = MAX_COUNT
-        self._numbers.append(number)
-        self._names.append(name)
-        self._types.append(data_type)
-        self._shapes.append(shape)
-        self._sizes.append(nbytes)
-        self._offsets.append(-1 if offset is None else offset)
-        number = known.setdefault((file, location), len(known))
-        self._file_numbers.append(number)
-        if number == len(self._files):
-            self._files.append((file, location))
+        entries = ((number, *_entry(tensor)) for number, tensor in found)
+        while some := list(islice(entries, _BATCH)):
+            numbers, names, types, shapes, sizes, files, offsets, locations = zip(*some, strict=True)
+            self._numbers.extend(numbers)
+            self._names += names
+            self._types.extend(types)
+            self._shapes += shapes
+            self._sizes.extend(min(size, MAX_COUNT) for size in sizes)
+            self._huge |= {number: size for number, size in zip(numbers, sizes, strict=True) if size > MAX_COUNT}
+            self._offsets.extend(-1 if offset is None else offset for offset in offsets)
+            self._file_numbers.extend(known.setdefault(pair, len(known)) for pair in zip(files, locations, strict=True))
+        self._files += known
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -108,26 +107,27 @@ class TensorList(Sequence[TensorInfo]):
         def __getitem__(self, index: slice) -> list[TensorInfo]: ...
 
     def __getitem__(self, index: int | slice) -> TensorInfo | list[TensorInfo]:
-        indexes = range(len(self))[index]
-        return list(self._infos(indexes)) if isinstance(indexes, range) else next(self._infos((indexes,)))
+        if isinstance(index, slice):
+            return list(self._infos(index))
+        row = range(len(self))[index]
+        return next(self._infos(slice(row, row + 1)))
 
     def __iter__(self) -> Iterator[TensorInfo]:
-        return self._infos(range(len(self)))
+        return self._infos()
 
-    def _infos(self, indexes: Iterable[int]) -> Iterator[TensorInfo]:
-        for i in indexes:
-            file, location = self._files[self._file_numbers[i]]
-            offset = self._offsets[i]
-            yield TensorInfo(
-                self._paths[self._numbers[i]],
-                self._names[i],
-                self._types[i],
-                self._shapes[i],
-                self._huge.get(i, self._sizes[i]),
-                file,
-                None if offset < 0 else offset,
-                location,
-            )
+    def _infos(self, part: slice | None = None) -> Iterator[TensorInfo]:
+        columns: list[Any] = [
+            self._numbers, self._names, self._types, self._shapes, self._sizes, self._offsets, self._file_numbers
+        ]  # fmt: skip
+        if part is not None:
+            columns = [column[part] for column in columns]
+        for number, name, data_type, shape, nbytes, offset, file_number in zip(*columns, strict=True):
+            file, location = self._files[file_number]
+            if nbytes == MAX_COUNT:
+                nbytes = self._huge.get(number, nbytes)
+            path = self._paths[number]
+            at = None if offset < 0 else offset
+            yield _made(TensorInfo, (path, name, data_type, shape, nbytes, file, at, location))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
@@ -163,7 +163,7 @@ def find_tensors(message: Message) -> Iterator[tuple[str, TensorProto]]:
 
 def describe(tensor: TensorProto, path: str) -> TensorInfo:
     """The entry of a tensor."""
-    return TensorInfo(path, *_entry(tensor))
+    return _made(TensorInfo, (path, *_entry(tensor)))
 
 
 def _entry(
@@ -192,7 +192,7 @@ def _entry(
 
 def is_external(tensor: TensorProto) -> bool:
     """Whether the payload is in another file."""
-    return tensor.data_location == TensorProto.EXTERNAL
+    return tensor.data_location == EXTERNAL
 
 
 def find_locations(message: Message) -> Iterator[tuple[str, str]]:
