@@ -171,7 +171,8 @@ def _entry(
 ) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
     """What a TensorInfo has but the path; a damaged file may have millions of tensors."""
     location, file, offset = None, None, None
-    if is_external(tensor):
+    is_elsewhere = is_external(tensor)
+    if is_elsewhere:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location")
     payload = tensor._payload("raw_data")
@@ -186,7 +187,7 @@ def _entry(
             file, offset = payload.document.name, span[0]
     data_type, dims = tensor.data_type, tensor.dims
     shape = tuple(dims) if dims else ()
-    nbytes = _bytes_elsewhere(tensor, data_type, shape) if payload is None else len(payload)
+    nbytes = _called_for(tensor, data_type, shape, is_elsewhere) if payload is None else len(payload)
     return tensor.name, data_type, shape, nbytes, file, offset, location
 
 
@@ -206,11 +207,14 @@ def find_locations(message: Message) -> Iterator[tuple[str, str]]:
 def tensor_bytes(tensor: TensorProto) -> int:
     """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
     payload = tensor._payload("raw_data")
-    return _bytes_elsewhere(tensor, tensor.data_type, tensor.dims) if payload is None else len(payload)
+    if payload is not None:
+        return len(payload)
+    return _called_for(tensor, tensor.data_type, tensor.dims, is_external(tensor))
 
 
-def _bytes_elsewhere(tensor: TensorProto, number: int, dims: Iterable[int]) -> int:
-    if is_external(tensor):
+def _called_for(tensor: TensorProto, number: int, dims: Iterable[int], is_elsewhere: bool) -> int:
+    """The size of a payload that is not in raw_data: what is said of a file, else what type and shape call for."""
+    if is_elsewhere:
         for entry in tensor.external_data:
             if entry.key == "length" and (length := plain_number(entry.value)) is not None:
                 return length
