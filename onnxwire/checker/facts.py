@@ -64,7 +64,7 @@ class Found:
 
     def forget_rows(self) -> None:
         """Let go of the rows, which somebody else keeps."""
-        self.rows = self.rows[:0]
+        self.rows = np.zeros(0, np.int64)  # a slice would keep all of them
 
     def message(self, row: int) -> str:
         """The text of a finding about a row."""

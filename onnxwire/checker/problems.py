@@ -64,9 +64,8 @@ class Problems(Sequence[Problem]):
                 rows = rows[:left]
             if len(rows):
                 kept = rows.astype(np.int32)
-                # Where all that a file has breaks one rule after another, the rows are kept once.
-                if self._groups and np.array_equal(self._groups[-1].rows, kept):
-                    kept = self._groups[-1].rows
+                # Where all that a file has breaks several rules, the rows are kept once.
+                kept = next((group.rows for group in self._groups if np.array_equal(group.rows, kept)), kept)
                 self._groups.append(_Group(rule, some, kept, is_placed))
                 some.forget_rows()
                 self._n += len(rows)

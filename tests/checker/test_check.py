@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -260,6 +261,20 @@ def test_a_million_empty_nodes_take_little_memory(limit):
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert int(done.stdout) < 100 << 20
+
+
+def test_problems_keep_a_few_bytes_for_each_row():
+    n = 50_000
+    data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n}).SerializeToString()
+    onnxwire.check(data)
+    tracemalloc.start()
+    try:
+        problems = onnxwire.check(data)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # Three rules are broken by all of them: 4 bytes for the rows of all three, 8 for what one says of each.
+    assert len(problems) > 3 * n and kept < 16 * n
 
 
 def test_severities_are_those_of_the_table():
