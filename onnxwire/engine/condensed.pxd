@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The edits of a message that nobody holds, without room for the fields that it does not have."""
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
+from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Slot, Table
 
@@ -11,20 +12,23 @@ cdef struct Entry:
     # What an overlay has of one field.
     Slot slot
     PyObject* held
-    uint32_t index
-    bint touched
+    uint32_t clears
+    uint16_t index
+    uint8_t touched
 
 
 cdef class Condensed:
     # Made by `condense`, in one piece of memory with its entries.
     cdef Table* table
-    cdef const uint8_t* start
+    cdef const uint8_t* start    # the bytes that it is registered for
     cdef const uint8_t* end
+    cdef PyObject* data          # bytes: what the message became instead, or NULL; owned
+    cdef uint32_t generation
     cdef uint32_t flags
     cdef uint32_t n
     cdef Entry* entries
 
 
-cdef Condensed condense(Overlay overlay)
-cdef Overlay expand(Condensed self, uint32_t depth)
+cdef Condensed condense(Overlay overlay, Document document)
+cdef Overlay expand(Condensed self, Document document)
 cdef bint is_in_place(Overlay self) noexcept

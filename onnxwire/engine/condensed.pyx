@@ -8,12 +8,18 @@ cimport cython
 from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
-
 from cython cimport critical_section
-from onnxwire.engine.overlay cimport new_overlay
+from libc.stdlib cimport calloc
+
+from onnxwire.engine.document cimport EPOCH_CLOSED, files_of, part_of_bytes
+from onnxwire.engine.overlay cimport new_overlay, owned
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
+    int PyGC_Disable()
+    int PyGC_Enable()
+    # Of a pointer, as in engine/fold.pyx.
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 @cython.no_gc
@@ -24,19 +30,27 @@ cdef class Condensed:
         cdef uint32_t i
         for i in range(self.n):
             Py_XDECREF(self.entries[i].held)
+        Py_XDECREF(self.data)
 
 
-cdef Condensed condense(Overlay overlay):
-    """The condensed form of an overlay, of the same values; None where it has more than bytes and values of fields."""
+cdef Condensed condense(Overlay overlay, Document document):
+    """The condensed form of an overlay, of the same values; None where it has more than bytes and values of fields.
+
+    document: that its views are of.
+    """
     cdef size_t head = (<size_t>(<PyTypeObject*>Condensed).tp_basicsize + 7) & ~<size_t>7
     cdef uint32_t n = 0
     cdef uint32_t i
     cdef PyObject* o
     cdef Entry* entry
-    if not is_in_place(overlay) or overlay.parts != NULL or overlay.unknown != NULL or overlay.parent != NULL:
+    cdef PyObject* data = NULL
+    if overlay.address == NULL or overlay.parts != NULL or overlay.unknown != NULL or overlay.parent != NULL:
         return None
-    # What was taken from the message may ask how often it was exchanged or cleared.
-    if overlay.generation or overlay.clears != NULL:
+    if not is_in_place(overlay):
+        data = bytes_of(overlay, document)
+        if data == NULL:
+            return None
+    if overlay.table.n_fields > <uint16_t>-1:
         return None
     for i in range(overlay.table.n_fields):
         n += has_something(overlay, i)
@@ -45,8 +59,11 @@ cdef Condensed condense(Overlay overlay):
         raise MemoryError
     PyObject_Init(o, <PyTypeObject*>Condensed)
     (<Condensed>o).table = overlay.table
-    (<Condensed>o).start = overlay.start
-    (<Condensed>o).end = overlay.end
+    (<Condensed>o).start = overlay.address
+    (<Condensed>o).end = overlay.address_end
+    (<Condensed>o).data = data
+    Py_XINCREF(data)
+    (<Condensed>o).generation = overlay.generation
     (<Condensed>o).flags = overlay.flags
     (<Condensed>o).n = n
     (<Condensed>o).entries = entry = <Entry*>(<char*>o + head)
@@ -54,7 +71,8 @@ cdef Condensed condense(Overlay overlay):
         if has_something(overlay, i):
             entry.slot = overlay.slots[i]
             entry.held = overlay.held[i]
-            entry.index = i
+            entry.clears = overlay.clears[i] if overlay.clears != NULL else 0
+            entry.index = <uint16_t>i
             entry.touched = overlay.touched[i]
             Py_XINCREF(entry.held)
             entry += 1
@@ -64,23 +82,64 @@ cdef Condensed condense(Overlay overlay):
 
 
 cdef inline bint has_something(Overlay overlay, uint32_t i) noexcept:
+    if overlay.clears != NULL and overlay.clears[i]:
+        return True
     return overlay.slots[i].p != NULL or overlay.held[i] != NULL or overlay.touched[i]
 
 
-cdef Overlay expand(Condensed self, uint32_t depth):
+cdef PyObject* bytes_of(Overlay overlay, Document document) noexcept:
+    """The bytes object that is all that a message became, if nobody else holds the document made of it, else NULL."""
+    cdef PyObject* held = overlay.base
+    cdef Document base
+    cdef PyObject* data
+    # One owner, before there is another here: there is no view, and no fork is of this document.
+    if held == NULL or Py_REFCNT(held) != 1:
+        return NULL
+    base = <Document>held
+    data = <PyObject*>base.backing.buffer.obj
+    if (
+        not base.is_part or base.overlays is not None or base.pins or base.epoch == EPOCH_CLOSED
+        or overlay.start != base.start or overlay.end != base.end or base.backing.mapping is not None or files_of(base) is not files_of(document)
+        or data == NULL or not isinstance(<object>data, bytes)
+    ):
+        return NULL
+    return data
+
+
+cdef Overlay expand(Condensed self, Document document):
     """The overlay that it was made of."""
-    cdef Overlay overlay = new_overlay(self.table, depth)
+    cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
+    cdef Document base
     cdef Entry* entry
     cdef uint32_t i
+    cdef int is_collecting
     overlay.address = overlay.start = self.start
     overlay.address_end = overlay.end = self.end
+    overlay.generation = self.generation
     overlay.flags = self.flags
+    if self.data != NULL:
+        # Code that the collector ran could have the message registered anew meanwhile.
+        is_collecting = PyGC_Disable()
+        try:
+            base = part_of_bytes(<object>self.data, <object>self.table.cls, overlay.depth, document)
+        finally:
+            if is_collecting:
+                PyGC_Enable()
+        overlay.base = owned(base)
+        overlay.start = base.start
+        overlay.end = base.end
     for i in range(self.n):
         entry = &self.entries[i]
         overlay.slots[entry.index] = entry.slot
         overlay.held[entry.index] = entry.held
         overlay.touched[entry.index] = entry.touched
         Py_XINCREF(entry.held)
+        if entry.clears:
+            if overlay.clears == NULL:
+                overlay.clears = <uint32_t*>calloc(self.table.n_fields, sizeof(uint32_t))
+                if overlay.clears == NULL:
+                    raise MemoryError
+            overlay.clears[entry.index] = entry.clears
     return overlay
 
 

@@ -42,7 +42,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
         copy.address_end = <const uint8_t*>pair.end
-        condensed = condense(copy)
+        condensed = condense(copy, fork)
         fork.overlays[pair.address] = copy if condensed is None else condensed
     return 0
 

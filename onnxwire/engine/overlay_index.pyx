@@ -189,7 +189,7 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
         return None
     if Py_TYPE(registered) == <PyTypeObject*>Overlay:
         return <Overlay>registered
-    overlay = expand(<Condensed>registered, document.depth + 1)
+    overlay = expand(<Condensed>registered, document)
     put_instead(document, <size_t>start, overlay)
     note_use(document, <size_t>start)
     return overlay
@@ -201,7 +201,7 @@ cdef Overlay overlay_of(Pair* pair, Document document):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    return expand(<Condensed>pair.edits, document.depth + 1)
+    return expand(<Condensed>pair.edits, document)
 
 
 # --- those that nobody holds, condensed
@@ -245,7 +245,7 @@ cdef int condense_at(Document document, size_t address) except -1:
     overlay = <Overlay>registered
     if overlay.depth != document.depth + 1:
         return 0
-    condensed = condense(overlay)
+    condensed = condense(overlay, document)
     if condensed is not None:
         put_instead(document, address, condensed)
     return 0

@@ -42,22 +42,32 @@ def encode_pieces(View message, bint deterministic, FileWriter target):
 
 
 @critical_section
-def write_payload(FileWriter target, view):
-    """Write what a memoryview shows: bytes of a mapped file from that file, others from memory."""
-    cdef Py_buffer* buffer = PyMemoryView_GET_BUFFER(view)
-    cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
-    if document is None or document.backing.descriptor < 0:
-        target.write(view)
+def write_payload(FileWriter target, content):
+    """Write a buffer: bytes of a mapped file from that file, of one on a server as they are fetched, others from memory.
+    """
+    cdef Py_buffer* buffer
+    cdef Document document
+    chunks = fetched_chunks(content)
+    if chunks is not None:
+        for chunk in chunks:
+            target.write(chunk)
         return
-    try:
-        target.put_range(
-            document.backing.descriptor, <uint64_t>(<const uint8_t*>buffer.buf - document.start),
-            <uint64_t>buffer.len, NULL
-        )
-        target.put(NULL, 0)
-    except SourceError as error:
-        error.filename = document.name
-        raise
+    # The view keeps the document, and its file, from being closed meanwhile.
+    with memoryview(content) as view:
+        buffer = PyMemoryView_GET_BUFFER(view)
+        document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
+        if document is None or document.backing.descriptor < 0:
+            target.write(view)
+            return
+        try:
+            target.put_range(
+                document.backing.descriptor, <uint64_t>(<const uint8_t*>buffer.buf - document.start),
+                <uint64_t>buffer.len, NULL
+            )
+            target.put(NULL, 0)
+        except SourceError as error:
+            error.filename = document.name
+            raise
 
 
 def chunks_of(pieces, Py_ssize_t step):
@@ -97,11 +107,4 @@ def write_pieces(FileWriter target, pieces):
             continue
         if not target.stream:
             target.seek((<Piece>piece).offset)
-        chunks = fetched_chunks((<Piece>piece).payload)
-        if chunks is not None:
-            for chunk in chunks:
-                target.write(chunk)
-            continue
-        # The view keeps the document, and its file, from being closed meanwhile.
-        with memoryview((<Piece>piece).payload) as view:
-            write_payload(target, view)
+        write_payload(target, (<Piece>piece).payload)

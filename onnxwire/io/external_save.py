@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 import stat
+from array import array
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
@@ -22,7 +23,7 @@ from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
 from onnxwire.tensor.placement import refer, take_in
-from onnxwire.tensor.storage import Storage
+from onnxwire.tensor.storage import Storage, write_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Folder, Identity
     from onnxwire.io.index import TensorInfo
-    from onnxwire.messages import TensorProto
+    from onnxwire.tensor.storage import Origin
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """Which file payloads go to: one, one a tensor by a pattern, whichever a function names, or the model's own."""
@@ -44,36 +45,19 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime takes an
 _LONGEST = 100  # characters of a tensor's name in a file's name
 
 
-class _Move:
-    """A payload, where it is now, and its new offset; tensor: the one in the copy."""
-
-    def __init__(self, source: TensorProto, tensor: TensorProto) -> None:
-        self.tensor = tensor
-        self.storage = Storage(source)
-        self.size = self.storage.data_type.count_bytes(self.storage.count)
-        self.offset = 0
-
-    @property
-    def origin(self) -> object:
-        """Where the payload is stored: tensors that share it have an equal one, so that it is written once."""
-        if self.storage.file is not None:
-            file, offset, length = self.storage.file
-            return id(file), offset, length
-        return id(self)
-
-
 class _DataFile:
     """A file beside the model that is to be written."""
 
-    def __init__(self, location: str, align: int) -> None:
+    def __init__(self, location: str, align: int, number: int) -> None:
         self.location = location
+        self.number = number  # of all files of the save, from 1 on
         self.size = 0
-        self.moves: list[_Move] = []
+        self.payloads: list[tuple[int, Origin]] = []  # and their offsets, which ascend
         self.atomic: AtomicFile | None = None  # that writes it
         self.old = ""  # the name that the file that it replaces has meanwhile
         self.found: tuple[int, ...] = ()  # the file that it may replace, as _state tells it
         self._align = align
-        self._offsets: dict[object, int] = {}
+        self._offsets: dict[Origin, int] = {}
 
     @property
     def folder(self) -> str:
@@ -85,27 +69,26 @@ class _DataFile:
         """Its name there."""
         return posixpath.basename(self.location)
 
-    def add(self, move: _Move, limit: float) -> bool:
-        """Give a payload its offset; False where the file would become longer than `limit` and is not empty."""
-        start = self._offsets.get(move.origin)
-        if start is None:
-            start = self.size + -self.size % self._align
-            if self.size and start + move.size > limit:
-                return False
-            self._offsets[move.origin] = start
-            self.size = start + move.size
-        move.offset = start
-        self.moves.append(move)
-        return True
+    def add(self, origin: Origin, size: int, limit: float) -> int:
+        """Give a payload its offset; -1 where the file would become longer than `limit` and is not empty."""
+        # Tensors may share one of external data, which is written once.
+        offset = self._offsets.get(origin) if isinstance(origin, tuple) else None
+        if offset is None:
+            offset = self.size + -self.size % self._align
+            if self.size and offset + size > limit:
+                return -1
+            if isinstance(origin, tuple):
+                self._offsets[origin] = offset
+            self.payloads.append((offset, origin))
+            self.size = offset + size
+        return offset
 
     def write(self, target: FileWriter) -> None:
         """Write all payloads, each at its offset."""
-        for move in self.moves:
-            if move.offset < target.position:
-                continue  # one that another tensor has too
+        for offset, origin in self.payloads:
             # A new file reads as zeros between them, and takes no room for these on the disk.
-            target.seek(move.offset)
-            move.storage.write(target)
+            target.seek(offset)
+            write_payload(origin, target)
 
 
 class Relocation:
@@ -140,28 +123,49 @@ class Relocation:
         self._home: Folder | None = None  # the model's
         self._inner: tuple[str, Folder] | None = None  # the one in it that was used last
         self._made: list[str] = []  # folders, from the model's
+        self._files: list[_DataFile] = []
+        # Of each tensor the number of its file in `_files`, from 1 on, 0 for none, and where its payload is there.
+        self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
+        self._plan(message, choice, threshold, align, shard_size or math.inf)
         self.copy = type(message)()
         self.copy.CopyFrom(message)
-        shards: dict[str, list[_DataFile]] = {}
-        choose = _chooser(choice, "" if model is None else model.name)
-        for (path, source), (_, tensor) in zip(find_tensors(message), find_tensors(self.copy), strict=True):
-            info = describe(source, path)
-            is_moved = tensor.data_type != STRING.number and info.nbytes >= max(threshold, 1)
-            location = choose(info) if is_moved else None
-            if location is None:
-                if is_external(tensor):
-                    take_in(tensor)
-                continue
-            location = _normal(location)
-            move, files = _Move(source, tensor), shards.setdefault(location, [_DataFile(location, align)])
-            if not files[-1].add(move, shard_size or math.inf):
-                files.append(_DataFile(location, align))
-                files[-1].add(move, math.inf)
-        self._files = [file for files in shards.values() for file in _numbered(files)]
-        for file in self._files:
-            for move in file.moves:
-                refer(move.tensor, file.location, move.offset, move.size, "0" * 40 if checksum else None)
+        self._refer(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
+
+    def _plan(self, message: Message, choice: Choice, threshold: int, align: int, limit: float) -> None:
+        """Choose the file and the offset of each payload that is to be moved."""
+        shards: dict[str, list[_DataFile]] = {}
+        choose = _chooser(choice, "" if self._model is None else self._model.name)
+        for path, source in find_tensors(message):
+            info = describe(source, path)
+            number = offset = size = 0
+            is_moved = info.data_type != STRING.number and info.nbytes >= max(threshold, 1)
+            location = choose(info) if is_moved else None
+            if location is not None:
+                location = _normal(location)
+                storage = Storage(source)
+                origin, size = storage.origin, storage.data_type.count_bytes(storage.count)
+                files = shards.setdefault(location, [])
+                offset = files[-1].add(origin, size, limit) if files else -1
+                if offset < 0:
+                    self._files.append(_DataFile(location, align, len(self._files) + 1))
+                    files.append(self._files[-1])
+                    offset = files[-1].add(origin, size, math.inf)
+                number = files[-1].number
+            self._numbers.append(number)
+            self._offsets.append(offset)
+            self._sizes.append(size)
+        for files in shards.values():
+            _number(files)
+
+    def _refer(self, digests: list[str | None]) -> None:
+        """Have the tensors of the copy name where their payloads are to be; digests: of each file, to be named too."""
+        places = zip(self._numbers, self._offsets, self._sizes, strict=True)
+        for (number, offset, size), (_, tensor) in zip(places, find_tensors(self.copy), strict=True):
+            if number:
+                refer(tensor, self._files[number - 1].location, offset, size, digests[number - 1])
+            elif is_external(tensor):
+                take_in(tensor)
 
     def __enter__(self) -> Self:
         if self._files:
@@ -238,7 +242,8 @@ class Relocation:
         """Refuse links, and files that hold what is not the model's."""
         assert self._model is not None
         # What can't be read any more is to be told before what would be written over.
-        for source in {move.storage.file[0] for file in self._files for move in file.moves if move.storage.file}:
+        origins = (origin for file in self._files for _, origin in file.payloads)
+        for source in {origin[0] for origin in origins if isinstance(origin, tuple)}:
             source.check_whole()
         owned: set[Identity] | None = None
         for file in self._files:
@@ -275,6 +280,7 @@ class Relocation:
     def write(self, progress: Callable[[int], object] | None = None) -> None:
         """Have all files of external data on the disk, under other names; progress: given the bytes so far."""
         done = 0
+        digests: list[str | None] = []
         for file in self._files:
             self._make_folder(file)
             report = None if progress is None else lambda written, before=done: progress(before + written)
@@ -283,16 +289,18 @@ class Relocation:
             try:
                 file.write(target)
                 target.finish()
-                digest = _digest(target.descriptor, atomic.path) if self._checksum else ""
+                if self._checksum:
+                    digests.append(_digest(target.descriptor, atomic.path))
             except BaseException as error:
                 atomic.abandon(error)
                 raise
-            for move in file.moves if digest else ():
-                move.tensor.external_data[-1].value = digest
             atomic.prepare()
             # A model may have more of them than a process may have open.
             atomic.close()
+            file.payloads.clear()
             done += file.size
+        if digests:
+            self._refer(digests)
 
     def _make_folder(self, file: _DataFile) -> None:
         names = file.folder.split("/") if file.folder else []
@@ -406,13 +414,12 @@ def _normal(location: object) -> str:
     return posixpath.normpath(location)
 
 
-def _numbered(files: list[_DataFile]) -> list[_DataFile]:
+def _number(files: list[_DataFile]) -> None:
     """Give shards names such as weights-00001-of-00003.data."""
     if len(files) > 1:
         stem, suffix = os.path.splitext(files[0].location)
         for number, file in enumerate(files, 1):
             file.location = f"{stem}-{number:05}-of-{len(files):05}{suffix}"
-    return files
 
 
 def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:

@@ -38,10 +38,14 @@ def share_elements(tensor: TensorProto, source: TensorProto) -> None:
 
 def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
     """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
-    clear_elements(tensor)
     entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     if checksum is not None:
         entries.append(("checksum", checksum))
+    changed = type(tensor)()
+    changed.CopyFrom(tensor)
+    clear_elements(changed)
     for key, value in entries:
-        tensor.external_data.add(key=key, value=value)
-    tensor.data_location = EXTERNAL
+        changed.external_data.add(key=key, value=value)
+    changed.data_location = EXTERNAL
+    # A model may have a million of them, and bytes take a fifth of the memory of edits.
+    tensor.ParseFromString(changed.SerializeToString())

@@ -13,11 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import EllipsisType
-    from typing import Any, SupportsIndex
+    from typing import Any, SupportsIndex, TypeAlias
 
     import numpy as np
+    from typing_extensions import Buffer
 
     from onnxwire.engine.file_writer import FileWriter
+    from onnxwire.engine.payload import Payload
     from onnxwire.tensor.dtypes import DataType
     from onnxwire.tensor.external_file import ExternalFile
     from onnxwire.tensor.fields import TensorFields
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     IndexItem = SupportsIndex | slice | EllipsisType
     Index = IndexItem | tuple[IndexItem, ...]
+    Origin: TypeAlias = "tuple[ExternalFile, int, int] | Payload | Storage"
 
 _NEAR = 1 << 12  # bytes between wanted elements that are read along rather than stepped over
 
@@ -69,12 +72,32 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
     return end - begin, (end - begin,)
 
 
+def write_payload(origin: Origin, target: FileWriter) -> None:
+    """Write the payload of a Storage to a file, as its own `write` does."""
+    from onnxwire.engine import write
+
+    content: Buffer
+    if isinstance(origin, Storage):
+        content = origin.payload()
+    elif isinstance(origin, tuple):
+        file, offset, length = origin
+        if file.document is None:
+            target.copy(file.descriptor, offset, length)
+            return
+        content = file.view(offset, length)
+    else:
+        content = origin
+    write.write_payload(target, content)
+
+
 class Storage:
     """Where a tensor's elements are, once it is sure that they fit its type and dims.
 
     shape: of the array, that of a chunk where the tensor has a segment; count: its elements; field: "raw_data", one of
     FIELDS, "external_data", or "" where there are no elements.
     """
+
+    __slots__ = ("_external", "count", "data_type", "field", "shape", "tensor")
 
     def __init__(self, tensor: TensorFields) -> None:
         self.tensor = tensor
@@ -185,20 +208,16 @@ class Storage:
             return memoryview(payload or b"")[start:end]
         return self.decoded_bytes().toreadonly()[start:end]
 
+    @property
+    def origin(self) -> Origin:
+        """What `write_payload` needs to write the payload later; a tenth of the memory of this, where it can be."""
+        if self.field == "raw_data":
+            return self.tensor._payload("raw_data") or self
+        return self._external or self
+
     def write(self, target: FileWriter) -> None:
         """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
-        from onnxwire.engine.write import write_payload
-
-        source = self.source
-        if self._external is not None and self.is_remote:
-            file, offset, length = self._external
-            target.copy(file.descriptor, offset, length)
-        elif source is not None and source[0].memory is not None:
-            size = self.data_type.count_bytes(self.count)
-            for chunk in source[0].memory.source.chunks(source[1], source[1] + size):
-                target.write(chunk)
-        else:
-            write_payload(target, self.payload())
+        write_payload(self.origin, target)
 
     def bytes_array(self) -> Array:
         """The payload as an array: uint8, shape (nbytes,)."""

@@ -614,3 +614,19 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_without_taking_room(tmp_path
         with onnxwire.load(path, mmap=path == back) as model:
             assert model.graph.initializer[-1].read((0, slice(0, 8))).tobytes() == b"the last weight\0"
     assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
+
+
+def test_a_payload_that_is_moved_takes_some_hundred_bytes_of_memory(tmp_path):
+    import tracemalloc
+
+    def peak(n):
+        model = onnxwire.load(a_model([(str(i), np.zeros(4, np.float32)) for i in range(n)]).SerializeToString())
+        tracemalloc.start()
+        onnxwire.save(model, tmp_path / f"{n}.onnx", external=f"{n}.data", threshold=1, align=16)
+        try:
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(10)
+    assert (peak(12_000) - peak(2_000)) / 10_000 < 900
