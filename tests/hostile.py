@@ -73,7 +73,7 @@ def exhaust(iterable):
 
 
 def command(*words):
-    """A command; PATH and OUT stand for the model and for a file to write."""
+    """A command; PATH and OUT stand for the model and for a file to write, whose bytes are what it gives."""
 
     def call(path, folder):
         out = os.path.join(folder, "out")
@@ -83,6 +83,7 @@ def command(*words):
                 cli.main([word.replace("PATH", path).replace("OUT", out) for word in words])
             except SystemExit as end:
                 assert end.code in (0, 2), end
+        return os.path.getsize(out) if os.path.isfile(out) else 0
 
     return call
 
@@ -261,7 +262,7 @@ CALLS = {
     "from_text": loaded(from_text),
     "from_json": loaded(from_json),
     "str": loaded(str),
-    "apply": loaded(lambda model: onnxwire.apply(model, edit_names, form="onnxwire")),
+    "apply": loaded(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
     "apply to bytes": loaded(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
     **{f"arrow: {table}": loaded(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
     "arrow of an edited one": loaded(edited_to_arrow),

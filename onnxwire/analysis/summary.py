@@ -29,8 +29,8 @@ _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_P
 def summarize(model: ModelProto) -> dict[str, Any]:
     """Count what is in a model, subgraphs, functions and training graphs included.
 
-    Returns what `onnxwire info --json` prints: names, types, counts, and sizes in bytes. What is kept on the way does
-    not grow with the numbers of nodes and tensors.
+    Returns what `onnxwire info --json` prints: names, types, counts, and sizes in bytes; entries of a list that are
+    equal may be one dict. What is kept on the way does not grow with the numbers of nodes and tensors.
     """
     graph = model.graph
     tally = _Tally()
@@ -44,18 +44,18 @@ def summarize(model: ModelProto) -> dict[str, Any]:
         "file": model._document.name,
         "bytes": model.ByteSize(),
         "ir_version": model.ir_version,
-        "opset_import": [{"domain": opset.domain, "version": opset.version} for opset in model.opset_import],
+        "opset_import": _listed({"domain": opset.domain, "version": opset.version} for opset in model.opset_import),
         "producer_name": model.producer_name,
         "producer_version": model.producer_version,
         "domain": model.domain,
         "model_version": model.model_version,
         "doc_string": model.doc_string,
-        "metadata_props": [{"key": entry.key, "value": entry.value} for entry in model.metadata_props],
+        "metadata_props": _listed({"key": entry.key, "value": entry.value} for entry in model.metadata_props),
         "graph": {
             "name": graph.name,
             # Up to IR version 3 an initializer had to be an input too, which is not what a caller passes.
-            "inputs": [_describe_value(value) for value in graph.input if value.name not in initialized],
-            "outputs": [_describe_value(value) for value in graph.output],
+            "inputs": _listed(_describe_value(value) for value in graph.input if value.name not in initialized),
+            "outputs": _listed(_describe_value(value) for value in graph.output),
         },
         "nodes": {
             "count": tally.operators.total(),
@@ -64,10 +64,10 @@ def summarize(model: ModelProto) -> dict[str, Any]:
                 for (domain, op_type), count in sorted(tally.operators.items(), key=lambda item: (-item[1], item[0]))
             ],
         },
-        "functions": [
+        "functions": _listed(
             {"domain": function.domain, "name": function.name, "nodes": len(function.node)}
             for function in model.functions
-        ],
+        ),
         "tensors": {
             "count": tally.tensors,
             "bytes": sum(size for _, size in tally.by_type.values()),
@@ -142,6 +142,14 @@ class _Tally:
             heapq.heappush(self.largest, (size, -self.tensors, tensor))
         elif size > self.largest[0][0]:
             heapq.heapreplace(self.largest, (size, -self.tensors, tensor))
+
+
+def _listed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A list of entries, in which equal ones that follow one another are one: a damaged file may have a million."""
+    made: list[dict[str, Any]] = []
+    for entry in entries:
+        made.append(made[-1] if made and made[-1] == entry else entry)
+    return made
 
 
 def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:
