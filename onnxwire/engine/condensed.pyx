@@ -87,7 +87,7 @@ cdef inline bint has_something(Overlay overlay, uint32_t i) noexcept:
     return overlay.slots[i].p != NULL or overlay.held[i] != NULL or overlay.touched[i]
 
 
-cdef PyObject* bytes_of(Overlay overlay, Document document) noexcept:
+cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
     """The bytes object that is all that a message became, if nobody else holds the document made of it, else NULL."""
     cdef PyObject* held = overlay.base
     cdef Document base
@@ -97,11 +97,13 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) noexcept:
         return NULL
     base = <Document>held
     data = <PyObject*>base.backing.buffer.obj
-    if (
-        not base.is_part or base.overlays is not None or base.pins or base.epoch == EPOCH_CLOSED
-        or overlay.start != base.start or overlay.end != base.end or base.backing.mapping is not None or files_of(base) is not files_of(document)
-        or data == NULL or not isinstance(<object>data, bytes)
-    ):
+    if data == NULL or not isinstance(<object>data, bytes) or files_of(base) is not files_of(document):
+        return NULL
+    if base.backing.mapping is not None or base.backing.descriptor >= 0 or base.name != "<bytes>":
+        return NULL
+    if not base.is_part or base.overlays is not None or base.pins or base.epoch == EPOCH_CLOSED:
+        return NULL
+    if overlay.start != base.start or overlay.end != base.end:
         return NULL
     return data
 

@@ -43,8 +43,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target):
 
 @critical_section
 def write_payload(FileWriter target, content):
-    """Write a buffer: bytes of a mapped file from that file, of one on a server as they are fetched, others from memory.
-    """
+    """Write a buffer: bytes of a mapped file from that file, of one on a server as they come, others from memory."""
     cdef Py_buffer* buffer
     cdef Document document
     chunks = fetched_chunks(content)

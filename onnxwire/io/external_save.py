@@ -136,13 +136,16 @@ class Relocation:
         """Choose the file and the offset of each payload that is to be moved."""
         shards: dict[str, list[_DataFile]] = {}
         choose = _chooser(choice, "" if self._model is None else self._model.name)
+        last: object = None
+        location = ""  # its one form
         for path, source in find_tensors(message):
             info = describe(source, path)
             number = offset = size = 0
             is_moved = info.data_type != STRING.number and info.nbytes >= max(threshold, 1)
-            location = choose(info) if is_moved else None
-            if location is not None:
-                location = _normal(location)
+            chosen = choose(info) if is_moved else None
+            if chosen is not None:
+                if chosen is not last:
+                    last, location = chosen, _normal(chosen)
                 storage = Storage(source)
                 origin, size = storage.origin, storage.data_type.count_bytes(storage.count)
                 files = shards.setdefault(location, [])

@@ -66,6 +66,51 @@ def test_many_edited_messages_are_edited_again():
     same(body)
 
 
+def test_many_messages_that_were_made_of_bytes_or_cleared_are_what_they_were_made():
+    def body(m):
+        model = nodes(m)
+        for i, node in enumerate(model.graph.node):
+            if i % 2:
+                made = m.NodeProto(op_type="b", name=f"p{i}", output=["y", str(i)])
+                made.attribute.add(name="k", ints=[i], g={"name": "inner"})
+                node.ParseFromString(made.SerializeToString())
+            if i % 3:
+                node.ClearField("input")
+            if i % 5 == 0:
+                node.ClearField("attribute")
+        copied = m.ModelProto()
+        copied.CopyFrom(model)
+        yield model.SerializeToString(deterministic=True)
+        yield [(node.name, list(node.output), len(node.attribute)) for node in model.graph.node[::-3]]
+        for node in model.graph.node[::7]:
+            for attribute in node.attribute:
+                attribute.g.name = "again"
+        edit_each(model)
+        yield model.SerializeToString(deterministic=True)
+        yield copied.SerializeToString(deterministic=True)
+        again = copy.deepcopy(copied)
+        edit_each(again)
+        yield again.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_a_message_that_was_made_of_bytes_takes_little():
+    def bytes_for_each(n):
+        model = nodes(onnxwire, n)
+        made = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
+        tracemalloc.start()
+        for node in model.graph.node:
+            node.ParseFromString(made)
+            node.ClearField("input")
+        try:
+            return tracemalloc.get_traced_memory()[0] / n
+        finally:
+            tracemalloc.stop()
+
+    assert bytes_for_each(10_000) < 600
+
+
 def test_what_was_taken_before_or_in_between_sees_later_edits():
     def body(m):
         model = nodes(m)
