@@ -172,9 +172,11 @@ def trace(act, package: Path, reached: dict[str, set[int]]) -> str:
 
 
 def traced_lines(source: Path) -> set[int]:
-    """The lines of a module that its C reports."""
+    """The lines of a module that its C reports, without those of other files that are inline in it."""
     code = source.with_suffix(".c").read_text()
-    return {int(number) for number in re.findall(r"__Pyx_TraceLine\((\d+),", code)}
+    files = re.findall(r'"([^"]*)"', code[code.index("__pyx_f[] = {") :].partition("}")[0])
+    reported = re.findall(r"__Pyx_TraceLine\((\d+),\d+,\d,__PYX_ERR\((\d+),", code)
+    return {int(number) for number, file in reported if files[int(file)].endswith(source.name)}
 
 
 if __name__ == "__main__":
