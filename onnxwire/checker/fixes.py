@@ -260,8 +260,10 @@ class Fixes(Collection[Fix]):
     def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         found = array("i")
         for field, siblings in self._fields(table, rows):
-            chosen = np.fromiter(_removers[rule].choose(siblings, field, table), np.int32)
-            found.frombytes(field.rows[np.isin(field.indices, chosen)].tobytes())
+            is_chosen = np.zeros(len(siblings), bool)
+            for index in _removers[rule].choose(siblings, field, table):
+                is_chosen[index] = True
+            found.frombytes(field.rows[is_chosen[field.indices]].tobytes())
         return np.frombuffer(found, np.int32)
 
     def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:

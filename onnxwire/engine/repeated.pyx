@@ -529,22 +529,23 @@ cdef class RepeatedSpan(Repeated):
     def _arrange(self, order, Py_ssize_t n):
         """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
         cdef Elements elements = self.start_edit()
-        cdef Elements old = Elements.__new__(Elements)
+        cdef Elements arranged = Elements.__new__(Elements)
         cdef Py_ssize_t i
         cdef list indices = list(order)
         cdef Py_ssize_t index
         # What made the order may have run code that changed the elements.
         if elements.n != n:
             raise changed_error(self.field)
-        old.reserve(n)
-        if n:
-            memcpy(old.items, elements.items, <size_t>n * sizeof(Element))
+        arranged.reserve(len(indices))
         for i in range(len(indices)):
             index = indices[i]
-            elements.items[i] = old.items[index]
-            old.items[index].held = NULL
-        elements.n = len(indices)
-        old.n = n
+            arranged.items[i] = elements.items[index]
+            elements.items[index].held = NULL
+        arranged.n = len(indices)
+        # Those that go are let go of at the end: that may run other code.
+        elements.items, arranged.items = arranged.items, elements.items
+        elements.n, arranged.n = arranged.n, elements.n
+        elements.capacity, arranged.capacity = arranged.capacity, elements.capacity
         update_count(self, elements.n)
 
     @critical_section
