@@ -52,6 +52,15 @@ cdef struct Frame:
     int32_t promises
 
 
+cdef struct NamedField:
+    # A field of graphs whose elements have names.
+    const Run* runs          # of each graph
+    const Sheet* sheet       # of the elements, with those of other fields between them
+    int edge
+    const int32_t* names     # of the sheet's rows, or of those that `values` leads to from them, if it is not NULL
+    const int32_t* values
+
+
 cdef class Scopes:
     """The meanings of names.
 
@@ -79,6 +88,13 @@ cdef class Scopes:
     cdef Frame* frames
     cdef int32_t n_frames, frames_capacity
     cdef int32_t n_scopes
+    cdef NamedField given, initial, sparse_initial, results, infos  # looked up once: there may be a million graphs
+    cdef const Run* graph_nodes
+    cdef const Run* function_nodes
+    cdef const Run* function_inputs
+    cdef const int64_t* function_input_names
+    cdef const Run* node_outputs
+    cdef const List* made
 
     @critical_section
     def __cinit__(self, Facts facts):
@@ -99,6 +115,17 @@ cdef class Scopes:
             raise MemoryError("the document has more values than memory")
         self.first_value = facts.list_of("NodeProto", "output").n
         self.first_tensor = self.first_value + <int32_t>self.n_described
+        self.given = self.named_field("input", "ValueInfoProto")
+        self.initial = self.named_field("initializer", "TensorProto")
+        self.sparse_initial = self.named_field("sparse_initializer", "SparseTensorProto")
+        self.results = self.named_field("output", "ValueInfoProto")
+        self.infos = self.named_field("value_info", "ValueInfoProto")
+        self.graph_nodes = <Run*>facts.column("GraphProto", "node")
+        self.function_nodes = <Run*>facts.column("FunctionProto", "node")
+        self.function_inputs = <Run*>facts.column("FunctionProto", "input")
+        self.function_input_names = facts.list_of("FunctionProto", "input").value
+        self.node_outputs = <Run*>facts.column("NodeProto", "output")
+        self.made = facts.list_of("NodeProto", "output")
         self.makers = <int32_t*>calloc(used.n + 1, 4)
         self.sources = <int32_t*>calloc(used.n + 1, 4)
         self.targets = <int32_t*>calloc(self.n_described + 1, 4)
@@ -139,6 +166,17 @@ cdef class Scopes:
     def described_column(self):
         """The descriptions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
+
+    cdef NamedField named_field(self, str field, str sheet) except *:
+        cdef NamedField found
+        found.runs = <Run*>self.facts.column("GraphProto", field)
+        found.sheet = self.facts.sheet(sheet)
+        found.edge = self.facts.edge(f"GraphProto.{field}")
+        # The name of a sparse tensor is that of its values.
+        is_sparse = sheet == "SparseTensorProto"
+        found.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
+        found.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
+        return found
 
     cdef int64_t defined_count(self):
         cdef int64_t n = self.facts.list_of("NodeProto", "output").n
@@ -213,9 +251,7 @@ cdef class Scopes:
         cdef Frame* frame
         cdef Run nodes
         cdef int32_t i, k
-        cdef Run* run
-        cdef List* made = self.facts.list_of("NodeProto", "output")
-        cdef Run* outputs
+        cdef const Run* run
         if self.n_frames == self.frames_capacity:
             self.frames_capacity = self.frames_capacity * 2 or 16
             self.frames = <Frame*>realloc(self.frames, <size_t>self.frames_capacity * sizeof(Frame))
@@ -232,62 +268,41 @@ cdef class Scopes:
         frame.attribute = -1
         frame.nested = frame.last_nested = 0
         if graph >= 0:
-            nodes = (<Run*>self.facts.column("GraphProto", "node"))[graph]
-            self.bind_values(graph)
+            nodes = self.graph_nodes[graph]
+            self.bind_field(graph, &self.given, self.inputs, INPUT, self.first_value)
+            self.bind_field(graph, &self.initial, self.initializers, INITIALIZER, self.first_tensor)
+            self.bind_field(graph, &self.sparse_initial, self.sparse, INITIALIZER, -1)
         else:
-            nodes = (<Run*>self.facts.column("FunctionProto", "node"))[function]
-            run = &(<Run*>self.facts.column("FunctionProto", "input"))[function]
+            nodes = self.function_nodes[function]
+            run = &self.function_inputs[function]
             for i in range(run.first, run.first + run.n):
-                k = <int32_t>self.facts.list_of("FunctionProto", "input").value[i]
+                k = <int32_t>self.function_input_names[i]
                 if k:
                     self.bind(k, INPUT, -1, -1)
-        frame = &self.frames[self.n_frames - 1]
         frame.node = nodes.first
         frame.last = nodes.first + nodes.n
-        outputs = <Run*>self.facts.column("NodeProto", "output") if nodes.n else NULL
         for i in range(frame.node, frame.last):
-            for k in range(outputs[i].first, outputs[i].first + outputs[i].n):
-                if made.value[k]:
-                    self.promise(<int32_t>made.value[k], i, k)
+            run = &self.node_outputs[i]
+            for k in range(run.first, run.first + run.n):
+                if self.made.value[k]:
+                    self.promise(<int32_t>self.made.value[k], i, k)
         return 0
 
-    cdef int bind_values(self, int32_t graph) except -1:
-        """Bind a graph's inputs and initializers, and note what is wrong with their names."""
-        cdef Facts facts = self.facts
-        cdef int32_t* tensor_names = <int32_t*>facts.column("TensorProto", "name")
-        self.bind_field(
-            graph, "input", "ValueInfoProto", <int32_t*>facts.column("ValueInfoProto", "name"), NULL, self.inputs,
-            INPUT, self.first_value
-        )
-        self.bind_field(
-            graph, "initializer", "TensorProto", tensor_names, NULL, self.initializers, INITIALIZER, self.first_tensor
-        )
-        # The name of a sparse tensor is that of its values.
-        return self.bind_field(
-            graph, "sparse_initializer", "SparseTensorProto", tensor_names,
-            <int32_t*>facts.column("SparseTensorProto", "values"), self.sparse, INITIALIZER, -1
-        )
-
     cdef int bind_field(
-        self, int32_t graph, str field, str sheet_name, const int32_t* names, const int32_t* named, uint8_t* faults,
-        int32_t kind, int32_t definition
+        self, int32_t graph, const NamedField* field, uint8_t* faults, int32_t kind, int32_t definition
     ) except -1:
         """Bind the names of a field's elements, and note what is wrong with them.
 
-        names: of the rows of the field's sheet, or of those that `named` leads to from them, if it is not NULL;
         definition: the number of the sheet's first row among definitions, or -1 where its rows are none.
         """
-        cdef Sheet* sheet = self.facts.sheet(sheet_name)
-        cdef Run run = (<Run*>self.facts.column("GraphProto", field))[graph]
-        cdef int edge = self.facts.edge(f"GraphProto.{field}")
-        cdef int32_t row = run.first
-        cdef int32_t left = run.n
+        cdef int32_t row = field.runs[graph].first
+        cdef int32_t left = field.runs[graph].n
         cdef int32_t at, text
         while left:
-            if sheet.edge[row] == edge:
+            if field.sheet.edge[row] == field.edge:
                 left -= 1
-                at = named[row] if named != NULL else row
-                text = names[at] if at >= 0 else 0
+                at = field.values[row] if field.values != NULL else row
+                text = field.names[at] if at >= 0 else 0
                 if text:
                     faults[row] = self.faults_of(text) | SEEN
                     self.bind(text, kind, -1, definition + row if definition >= 0 else -1)
@@ -385,36 +400,18 @@ cdef class Scopes:
     cdef int leave(self, Frame* frame) except -1:
         """Look at what a scope gives away, and at what it describes, once all is defined."""
         cdef Facts facts = self.facts
-        cdef Sheet* values = facts.sheet("ValueInfoProto")
-        cdef int32_t* names = <int32_t*>facts.column("ValueInfoProto", "name")
-        cdef List* given = facts.list_of("FunctionProto", "output")
-        cdef uint8_t* outputs = self.outputs
+        cdef const int32_t* names = self.infos.names
+        cdef List* given
         cdef uint8_t* named = self.named
         cdef uint8_t* functions = self.functions
         cdef int32_t maker, definition
-        cdef int32_t row, left
+        cdef int32_t row
         cdef Run run
-        cdef int edge
-        cdef int k, meaning
         if frame.graph >= 0:
-            for k in range(2):
-                if k == 0:
-                    run = (<Run*>facts.column("GraphProto", "output"))[frame.graph]
-                    edge = facts.edge("GraphProto.output")
-                else:
-                    run = (<Run*>facts.column("GraphProto", "value_info"))[frame.graph]
-                    edge = facts.edge("GraphProto.value_info")
-                row = run.first
-                left = run.n
-                while left:
-                    if values.edge[row] == edge:
-                        left -= 1
-                        meaning = self.resolve(names[row], frame.scope, &maker, &definition)
-                        (outputs if k == 0 else named)[row] = meaning
-                        if meaning == NODE:
-                            self.targets[row] = definition
-                    row += 1
+            self.resolve_field(frame, &self.results, self.outputs)
+            self.resolve_field(frame, &self.infos, named)
             return 0
+        given = facts.list_of("FunctionProto", "output")
         run = (<Run*>facts.column("FunctionProto", "output"))[frame.function]
         for row in range(run.first, run.first + run.n):
             functions[row] = self.resolve(<int32_t>given.value[row], frame.scope, &maker, &definition)
@@ -424,3 +421,16 @@ cdef class Scopes:
             if named[row] == NODE:
                 self.targets[row] = definition
         return 0
+
+    cdef void resolve_field(self, const Frame* frame, const NamedField* field, uint8_t* meanings) noexcept:
+        """Note what the names of a field's elements stand for."""
+        cdef int32_t row = field.runs[frame.graph].first
+        cdef int32_t left = field.runs[frame.graph].n
+        cdef int32_t maker, definition
+        while left:
+            if field.sheet.edge[row] == field.edge:
+                left -= 1
+                meanings[row] = self.resolve(field.names[row], frame.scope, &maker, &definition)
+                if meanings[row] == NODE:
+                    self.targets[row] = definition
+            row += 1
