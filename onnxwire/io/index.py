@@ -89,8 +89,10 @@ class TensorList(Sequence[TensorInfo]):
             self._names += names
             self._types.extend(types)
             self._shapes += shapes
-            self._sizes.extend(min(size, MAX_COUNT) for size in sizes)
-            self._huge |= {number: size for number, size in zip(numbers, sizes, strict=True) if size > MAX_COUNT}
+            if max(sizes) > MAX_COUNT:
+                self._huge |= {number: size for number, size in zip(numbers, sizes, strict=True) if size > MAX_COUNT}
+                sizes = tuple(min(size, MAX_COUNT) for size in sizes)
+            self._sizes.extend(sizes)
             self._offsets.extend(-1 if offset is None else offset for offset in offsets)
             self._file_numbers.extend(known.setdefault(pair, len(known)) for pair in zip(files, locations, strict=True))
         self._files += known
