@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
+_LARGE = 1 << 26  # bytes of a message that is not encoded as it is
 _LEAST = 1 << 10  # bytes of a payload that is left out where a message has to be encoded
 
 
@@ -106,9 +107,11 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
-    """A message as it would be saved, without the payloads, whose sizes are given by the order of tensors."""
+    """A message as it would be saved; of a large one without the payloads, whose sizes are given by order of tensors."""
     from onnxwire.io.index import find_tensors
 
+    if message.ByteSize() < _LARGE:
+        return message.SerializeToString(), {}
     copy = message.__class__()
     copy.CopyFrom(message)
     sizes = {}

@@ -296,14 +296,14 @@ def tensors_model():
     return model
 
 
-@pytest.mark.parametrize("is_edited", [False, True])
-def test_tensors_are_those_of_the_index(is_edited, tmp_path):
+@pytest.mark.parametrize("added", [None, 500, 1 << 24], ids=["unedited", "edited", "edited and large"])
+def test_tensors_are_those_of_the_index(added, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(tensors_model().SerializeToString())
     with onnxwire.load(path) as model:
-        if is_edited:
+        if added:
             model.graph.initializer[2].name = "renamed"
-            model.graph.initializer.add(name="new", data_type=1, dims=[500], raw_data=bytes(2000))
+            model.graph.initializer.add(name="new", data_type=1, dims=[added], raw_data=bytes(4 * added))
         infos = onnxwire.tensors(model)
         rows = rows_of(model, "tensors")
     assert [row["path"] for row in rows] == [info.path for info in infos]
@@ -311,7 +311,7 @@ def test_tensors_are_those_of_the_index(is_edited, tmp_path):
         assert (row["name"] or "", row["dims"], row["location"]) == (info.name, list(info.shape), info.location)
         assert row["size"] == min(info.nbytes, (1 << 63) - 1)
         assert row["storage"] == ("inline" if info.path.endswith(".t") or "ext" not in info.name else "external")
-        if not is_edited or row["storage"] == "external":
+        if not added or row["storage"] == "external":
             assert row["offset"] == info.offset
     by_name = {row["name"]: row for row in rows}
     assert (by_name["typed"]["data_type"], by_name["typed"]["size"]) == ("INT4", 2)
