@@ -104,7 +104,7 @@ sanitize-threads: $(VENV)/tested  ## readers beside editors on a build with Thre
 
 free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and try it there; at random for SECONDS=600
 	$(FREE) -m venv build/free-threaded
-	build/free-threaded/bin/python -m pip install --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
+	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
 	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \
 	    tests/test_public.py tests/test_light.py tests/test_varint.py tests/engine tests/tensor
 	PYTHON_GIL=0 build/free-threaded/bin/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
