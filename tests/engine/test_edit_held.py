@@ -385,7 +385,8 @@ def test_elements_that_go_while_messages_are_compared_are_not_read():
 
         return lambda: ours.node.__delitem__(slice(1, None)), compare
 
-    assert None in list(at_any_time(make))
+    # From Python 3.12 on the collector waits until code of Python's own goes on, so nothing comes between there.
+    assert (None in list(at_any_time(make))) == (sys.version_info < (3, 12))
 
 
 def test_views_of_what_was_not_there_follow_it_while_that_is_edited():
