@@ -8,4 +8,4 @@ cdef extern from "thresholds.h":
         FOLD "OW_FOLD"
 
 
-cdef int fold_elements(Elements elements, View message) except -1
+cdef Elements fold_elements(Elements elements, View message)

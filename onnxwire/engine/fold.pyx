@@ -25,10 +25,11 @@ cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(PyObject* o)
 
 
-cdef int fold_elements(Elements elements, View message) except -1:
+cdef Elements fold_elements(Elements elements, View message):
     """Encode those messages of a repeated field of `message` that came since the last time and that nobody holds.
 
-    The last one is left for the next time: a program that makes one after another has that one still.
+    The last one is left for the next time: a program that makes one after another has that one still. Returns what
+    they were, which may have the last of the program's own objects, whose finalizer may change the field.
     """
     # Code that the collector ran could change what is looked at here.
     cdef int is_collecting = PyGC_Disable()
@@ -38,7 +39,7 @@ cdef int fold_elements(Elements elements, View message) except -1:
     finally:
         if is_collecting:
             PyGC_Enable()
-    return 0
+    return gone
 
 
 cdef int encode_together(Elements elements, View message, Elements gone) except -1:

@@ -528,12 +528,13 @@ cdef class RepeatedSpan(Repeated):
     @critical_section
     def _arrange(self, order, Py_ssize_t n):
         """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
-        cdef Elements elements = self.start_edit()
-        cdef Elements arranged = Elements.__new__(Elements)
-        cdef Py_ssize_t i
+        # All that can run other code comes first: the collector may, where a list is made.
         cdef list indices = list(order)
+        cdef Elements arranged = Elements.__new__(Elements)
+        cdef Elements elements = self.start_edit()
+        cdef Py_ssize_t i
         cdef Py_ssize_t index
-        # What made the order may have run code that changed the elements.
+        # What made the order may have changed the elements.
         if elements.n != n:
             raise changed_error(self.field)
         arranged.reserve(len(indices))
@@ -578,6 +579,7 @@ cdef class RepeatedSpan(Repeated):
         fields: as for the constructor of the message.
         """
         cdef Elements elements
+        cdef Elements gone = None
         cdef Overlay overlay
         if self.field.type != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
@@ -588,7 +590,7 @@ cdef class RepeatedSpan(Repeated):
         overlay = <Overlay>(<View>view).overlay
         elements.folded = min(elements.folded, elements.n)
         if elements.n - elements.folded > FOLD:
-            fold_elements(elements, self.message)
+            gone = fold_elements(elements, self.message)  # kept up to the end: to let go of them may run other code
         elements.insert(elements.n, set_mark(), 0, overlay)
         update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import sys
@@ -434,6 +435,58 @@ def test_an_edit_while_a_message_is_first_looked_at_is_not_lost():
         return act, edit
 
     assert set(at_any_time(make)) == {("other", "one", True)}
+
+
+ARRANGED = {
+    "reversed": (lambda nodes: nodes.reverse(), "76543210"),
+    "sorted": (lambda nodes: nodes.sort(key=lambda node: -int(node.op_type)), "76543210"),
+    "thinned": (lambda nodes: nodes.__delitem__(slice(None, None, 2)), "1357"),
+}
+
+
+@pytest.mark.parametrize("how", ARRANGED)
+def test_a_field_that_is_cleared_while_its_elements_are_arranged_stays_whole(how):
+    arrange, arranged = ARRANGED[how]
+    data = GraphProto(node=[NodeProto(op_type=str(i)) for i in range(8)]).SerializeToString()
+
+    def make():
+        graph = GraphProto.FromString(data)
+
+        def change():
+            with contextlib.suppress(ChangedError):
+                arrange(graph.node)
+            left = "".join(node.op_type for node in graph.node)
+            return left, GraphProto.FromString(graph.SerializeToString()) == graph
+
+        return lambda: graph.ClearField("node"), change
+
+    assert set(at_any_time(make)) <= {("", True), (arranged, True)}
+
+
+def test_memory_that_elements_give_back_may_clear_their_field_as_it_goes():
+    graph = GraphProto()
+    cleared = []
+
+    class Memory(bytearray):
+        def __del__(self):
+            if cleared == [False]:
+                cleared[0] = True
+                graph.ClearField("node")
+
+    data = NodeProto(attribute=[AttributeProto(name="k", s=b"x" * 10)]).SerializeToString()
+    for _ in range(2000):  # so many that those before them become bytes
+        node = graph.node.add()
+        source = onnxwire.load(Memory(data), type=NodeProto)
+        node.attribute.append(source.attribute[0])
+        del source, node
+        cleared[:] = [False]
+        graph.node.add(name="q")
+        if cleared.pop():
+            break
+    else:
+        pytest.fail("no memory was given back while an element was added")
+    assert len(graph.node) == 0
+    assert graph.SerializeToString() == b""
 
 
 # --- what is let go of
