@@ -97,7 +97,8 @@ class Frame:
     """A model without its large payloads.
 
     model: the whole one. kept: the paths of tensors whose payloads stay in, or come in from a file, whatever their
-    size. takes_external: treat external data as payloads in the model are. copy: what is left of the model.
+    size. takes_external: treat external data as payloads in the model are. before: the model as it was then; copy: what
+    is left of it.
     """
 
     def __init__(
@@ -109,16 +110,17 @@ class Frame:
     ) -> None:
         if not isinstance(model, ModelProto):
             raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-        self.copy = ModelProto()
-        self.copy.CopyFrom(model)
-        self._model = model
+        # As it is now: the program may edit it meanwhile, and in the function.
+        self.before, self.copy = ModelProto(), ModelProto()
+        self.before.CopyFrom(model)
+        self.copy.CopyFrom(self.before)
         # By location: the tensor, and what is left of it in the copy.
         self._taken: dict[str, tuple[TensorProto, TensorProto]] = {}
         # By name: the tensors that came in from a file, and what they are in the copy.
         self._read: dict[str, tuple[TensorProto, TensorProto]] = {}
         token = secrets.token_hex(16)  # what no model can have written down before
         empty: set[str] = set()
-        for (path, source), (_, tensor) in zip(find_tensors(model), find_tensors(self.copy), strict=True):
+        for (path, source), (_, tensor) in zip(find_tensors(self.before), find_tensors(self.copy), strict=True):
             is_remote = is_external(source)
             if is_remote and not takes_external and path not in kept:
                 continue
@@ -179,7 +181,7 @@ class Frame:
                 "None where it changed the one that it was given"
             )
         model = ModelProto()
-        model.CopyFrom(self._model)  # for the files beside it
+        model.CopyFrom(self.before)  # for the files beside it
         model.ParseFromString(made)
         return model
 

@@ -58,7 +58,7 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
     # The checker reads where the elements of a sparse tensor are, and is to see itself what is wrong with a tensor.
     kept.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
     frame = Frame(model, kept=kept)
-    for (_, source), (_, tensor) in zip(find_tensors(model), find_tensors(frame.copy), strict=True):
+    for (_, source), (_, tensor) in zip(find_tensors(frame.before), find_tensors(frame.copy), strict=True):
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:

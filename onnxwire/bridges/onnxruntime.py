@@ -74,10 +74,12 @@ class _Frame:
     def __init__(self, model: ModelProto) -> None:
         self.root = ""
         self.arrays: dict[str, tuple[Array, int]] = {}
-        self._model = ModelProto()
-        self._model.CopyFrom(model)
+        # What is looked at while the copy is changed: the program may edit the model meanwhile.
+        before, self._model = ModelProto(), ModelProto()
+        before.CopyFrom(model)
+        self._model.CopyFrom(before)
         self._locations: dict[int, str] = {}
-        for (path, source), (_, tensor) in zip(find_tensors(model), find_tensors(self._model), strict=True):
+        for (path, source), (_, tensor) in zip(find_tensors(before), find_tensors(self._model), strict=True):
             is_large = tensor_bytes(source) >= _LEAST
             if source.data_type == STRING.number or not (is_large or is_external(source)):
                 continue

@@ -14,7 +14,7 @@ import stat
 from contextlib import contextmanager, suppress
 
 from onnxwire.engine.document import Document
-from onnxwire.errors import ClosedError, ExternalDataError, SourceError
+from onnxwire.errors import ClosedError, Error, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
 from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
 from onnxwire.tensor.external_data import fault_of
@@ -100,6 +100,29 @@ class ExternalFiles:
             yield file
         finally:
             file.close()
+
+    def is_in(self, folder: str) -> bool:
+        """Whether the model was read from a folder."""
+        return self.folder is not None and os.path.realpath(self.folder) == os.path.realpath(folder)
+
+    def keep(self, location: str) -> None:
+        """Open the file at a location, if there is one, so that it is still had when another one replaces it."""
+        with suppress(Error):
+            self.open(location)
+
+    def replaced(self) -> set[str]:
+        """The locations of open files where there is another file by now."""
+        found = set()
+        for location, file in list(self._by_location.items()):
+            if file.descriptor >= 0:
+                with suppress(Error):
+                    descriptor, _ = self._folders.open(location)
+                    try:
+                        if identity_of(os.fstat(descriptor)) != identity_of(os.fstat(file.descriptor)):
+                            found.add(location)
+                    finally:
+                        os.close(descriptor)
+        return found
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
         """Have a file at a location, whatever is there otherwise; it is closed with the others."""

@@ -126,9 +126,12 @@ class Relocation:
         self._files: list[_DataFile] = []
         # Of each tensor the number of its file in `_files`, from 1 on, 0 for none, and where its payload is there.
         self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
-        self._plan(message, choice, threshold, align, shard_size or math.inf)
-        self.copy = type(message)()
-        self.copy.CopyFrom(message)
+        # The program may edit the message meanwhile, in another thread or where it is asked for a file.
+        before, self.copy = type(message)(), type(message)()
+        before.CopyFrom(message)
+        self._source = message._document.files  # of all that was taken from the message, and copied
+        self.copy.CopyFrom(before)
+        self._plan(before, choice, threshold, align, shard_size or math.inf)
         self._refer(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
 
@@ -260,6 +263,9 @@ class Relocation:
             if not stat.S_ISREG(status.st_mode):
                 raise SaveError(errno.EEXIST, "what is there is not a file; choose another name", path)
             file.found = _state(status)
+            if self._source is not None and self._source.is_in(os.path.dirname(os.path.abspath(self._model.path))):
+                # Tensors that the message has no longer may have their data in it, and were not asked for it yet.
+                self._source.keep(file.location)
             if not self._overwrite:
                 owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
                 if identity_of(status) not in owned:

@@ -82,8 +82,9 @@ def save(
     `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
     bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
     the files.
-    overwrite: allow to replace files that hold more than the data of the old model at the path, or that the message's
-    own tensors have their data in.
+    overwrite: allow to replace files that hold more than the data of the old model at the path, to save the model over
+    a file that its own tensors have their data in, and to refer to files that others have come in place of since they
+    were opened.
     New files get their names after the last byte of all is on the disk, the model last; where that fails, the old
     ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
     data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
@@ -126,6 +127,8 @@ def save(
         _refuse_cut(message._document)
         refuse_weights(message, file.path)
     if isinstance(external, EllipsisType):
+        if file is not None and not overwrite:
+            _refuse_replaced(message, file.path)
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if file is not None:
             _warn_of_missing(message, os.path.dirname(os.path.abspath(file.path)))
@@ -169,6 +172,25 @@ def refuse_weights(message: Message, path: str) -> None:
             continue  # it is not there, or may not be read
         if is_same:
             raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)
+
+
+def _refuse_replaced(message: Message, path: str) -> None:
+    """Raise SaveError where tensors would refer to a file that has come in place of the one that they are in."""
+    from onnxwire.io.index import find_locations
+
+    files = message._document.files
+    if files is None or not files.is_in(os.path.dirname(os.path.abspath(path))):
+        return
+    replaced = files.replaced()
+    if not replaced:
+        return
+    for place, location in find_locations(message):
+        if location in replaced:
+            reason = (
+                f"{place} has its data in {location!r} as it was when it was opened, and another file is there by now; "
+                "give external= to write the data anew"
+            )
+            raise SaveError(errno.EINVAL, reason, path)
 
 
 def _save(
@@ -256,7 +278,7 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
 def _warn_of_missing(message: Message, folder: str) -> None:
     """Warn of external data that the message names and that is not in the folder it was saved to."""
     files = message._document.files
-    if files is None or (files.folder is not None and os.path.realpath(files.folder) == os.path.realpath(folder)):
+    if files is None or files.is_in(folder):
         return
     from onnxwire.io.index import find_locations
 

@@ -538,3 +538,16 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch):
         with pytest.raises(ImportError, match="pip install onnx"):
             call(model_of())
     assert onnxwire.apply(model_of(weight()), lambda given: given, form="onnxwire") == model_of(weight())
+
+
+def test_payloads_that_come_back_are_those_that_the_model_had_at_first():
+    tensors = [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10)]
+    model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
+
+    def edit(_):
+        for tensor in model.graph.initializer:
+            tensor.raw_data = bytes(1200)
+        model.graph.initializer.reverse()
+
+    made = onnxwire.apply(model, edit)
+    assert {tensor.name: tensor.numpy()[0] for tensor in made.graph.initializer} == {f"w{i}": i for i in range(10)}

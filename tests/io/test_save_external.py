@@ -630,3 +630,66 @@ def test_a_payload_that_is_moved_takes_some_hundred_bytes_of_memory(tmp_path):
 
     peak(10)
     assert (peak(12_000) - peak(2_000)) / 10_000 < 900
+
+
+# --- the message, and the files that it was read from, change meanwhile
+
+
+def values_of(path):
+    """The first element of each tensor that the official runtime reads, by name."""
+    return {tensor.name: numpy_helper.to_array(tensor)[0] for tensor in onnx.load(path).graph.initializer}
+
+
+def numbered(path, **options):
+    """Save a model of tensors w0, w1, w2 whose elements are these numbers; returns what their names and elements are."""
+    model = a_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
+    onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
+    return {f"w{i}": i for i in range(3)}
+
+
+@MAPPED
+def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
+    path = tmp_path / "m.onnx"
+    expected = numbered(path, external="w.data")
+    with onnxwire.load(path, mmap=mapped) as model:
+        model.graph.initializer.reverse()
+        onnxwire.save(model, path, external="w.data")
+        for other in (path, tmp_path / "other.onnx"):
+            with pytest.raises(onnxwire.SaveError, match=r"graph.initializer\[0\].*'w.data'.*external="):
+                onnxwire.save(model, other)
+        assert values_of(path) == expected
+        onnxwire.save(model, path, external="w.data")
+        assert values_of(path) == expected
+        onnxwire.save(model, tmp_path / "whole.onnx", external=None)
+        assert values_of(tmp_path / "whole.onnx") == expected
+        onnxwire.save(model, path, overwrite=True)
+
+
+@MAPPED
+def test_data_of_tensors_that_the_message_has_no_longer_is_kept_when_its_file_is_replaced(mapped, tmp_path):
+    path = tmp_path / "m.onnx"
+    expected = numbered(path, external="{name}.data")
+    with onnxwire.load(path, mmap=mapped) as model:
+        taken, before = model.graph.initializer[1], onnxwire.ModelProto()
+        before.CopyFrom(model)
+        del model.graph.initializer[1]
+        model.graph.initializer[0].CopyFrom(onnxwire.from_array(np.full(300, 9, np.float32), "w1"))
+        onnxwire.save(model, path, external="{name}.data")
+        assert taken.numpy()[0] == 1
+        assert {tensor.name: tensor.numpy()[0] for tensor in before.graph.initializer} == expected
+        assert values_of(path) == {"w1": 9, "w2": 2}
+        del taken, before
+
+
+@pytest.mark.parametrize("act", ["reverse", "clear"])
+def test_what_is_saved_is_the_message_as_it_was_at_first(act, tmp_path):
+    tensors = [onnxwire.TensorProto(name=f"w{i}", data_type=1, dims=[300], float_data=[i] * 300) for i in range(10)]
+    tensors += [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10, 20)]
+    model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
+
+    def choose(info):
+        getattr(model.graph.initializer, act)()
+        return "w.data"
+
+    onnxwire.save(model, tmp_path / "m.onnx", external=choose)
+    assert values_of(tmp_path / "m.onnx") == {f"w{i}": i for i in range(20)}
