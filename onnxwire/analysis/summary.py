@@ -39,6 +39,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
         tally.add(iter((training.initialization, training.algorithm)))
     for function in model.functions:
         tally.add(tally.graphs_of(function.node))
+        tally.add(tally.graphs_in(function.attribute_proto))
     initialized = {tensor.name for tensor in graph.initializer} if model.ir_version < _FREE_INITIALIZERS else set()
     return {
         "file": model._document.name,
@@ -99,29 +100,34 @@ class _Tally:
             if graph is None:
                 levels.pop()
             else:
-                levels.append(self._graphs_in(graph))
+                levels.append(self._graphs_of(graph))
 
     def graphs_of(self, nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
         """Count nodes, and give the graphs in their attributes."""
         for node in nodes:
             self.operators[node.domain, node.op_type] += 1
-            for attribute in node.attribute:
-                if attribute.type in _PLAIN:
-                    continue
-                # The type may be missing, so what is there decides.
-                if attribute.HasField("t"):
-                    self._add_tensor(attribute.t)
-                if attribute.HasField("sparse_tensor"):
-                    self._add_sparse(attribute.sparse_tensor)
-                for tensor in attribute.tensors:
-                    self._add_tensor(tensor)
-                for sparse in attribute.sparse_tensors:
-                    self._add_sparse(sparse)
-                if attribute.HasField("g"):
-                    yield attribute.g
-                yield from attribute.graphs
+            if len(node.attribute):
+                yield from self.graphs_in(node.attribute)
 
-    def _graphs_in(self, graph: GraphProto) -> Iterator[GraphProto]:
+    def graphs_in(self, attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
+        """Count tensors in attributes, of a node or defaults of a function's, and give the graphs in them."""
+        for attribute in attributes:
+            if attribute.type in _PLAIN:
+                continue
+            # The type may be missing, so what is there decides.
+            if attribute.HasField("t"):
+                self._add_tensor(attribute.t)
+            if attribute.HasField("sparse_tensor"):
+                self._add_sparse(attribute.sparse_tensor)
+            for tensor in attribute.tensors:
+                self._add_tensor(tensor)
+            for sparse in attribute.sparse_tensors:
+                self._add_sparse(sparse)
+            if attribute.HasField("g"):
+                yield attribute.g
+            yield from attribute.graphs
+
+    def _graphs_of(self, graph: GraphProto) -> Iterator[GraphProto]:
         for tensor in graph.initializer:
             self._add_tensor(tensor)
         for sparse in graph.sparse_initializer:

@@ -107,7 +107,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
-    """A message as it would be saved; of a large one without the payloads, whose sizes are given by order of tensors."""
+    """A message as it would be saved; a large one without payloads, whose sizes are given by order of tensors."""
     from onnxwire.io.index import find_tensors
 
     if message.ByteSize() < _LARGE:

@@ -67,11 +67,13 @@ def to_safetensors(
     4 or 6 bits that do not end with a byte, chunks (`segment`), sparse tensors, a name that is missing or there twice;
     SaveError and SourceError as `save` does. Source: https://github.com/huggingface/safetensors, "Format".
     """
-    tensors = _initializers(model)
+    before = ModelProto()
+    before.CopyFrom(model)  # the program may edit it meanwhile, where it is told of progress
+    tensors = _initializers(before)
     if names is not None:
         tensors = _chosen(tensors, _listed(names))
     else:
-        for sparse in model.graph.sparse_initializer:
+        for sparse in before.graph.sparse_initializer:
             raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the others with names=")
     stored = [(name, _storage(name, tensor)) for name, tensor in tensors.items()]
     stored.sort(key=lambda item: -item[1].data_type.bits)

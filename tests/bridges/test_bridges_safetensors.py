@@ -154,6 +154,20 @@ def test_metadata_names_and_progress(tmp_path):
         assert sorted(file.keys()) == ["a", "b"]
 
 
+def test_a_model_that_is_edited_meanwhile_is_written_as_it_was(tmp_path):
+    values = {name: np.full(1 << 20, i, np.float32) for i, name in enumerate("abcd")}
+    model = model_of(**values)
+
+    def edit(*_):
+        for tensor in model.graph.initializer:
+            tensor.raw_data = b""
+        model.graph.initializer.reverse()
+
+    onnxwire.to_safetensors(model, tmp_path / "w.safetensors", progress=edit)
+    read = safetensors.numpy.load_file(tmp_path / "w.safetensors")
+    assert {name: array[0] for name, array in read.items()} == {name: array[0] for name, array in values.items()}
+
+
 def test_external_and_unmapped_payloads_are_written_too(tmp_path):
     values = np.arange(5000, dtype=np.float32)
     onnxwire.save(model_of(w=values), tmp_path / "m.onnx", external="w.bin")

@@ -64,7 +64,7 @@ def test_json_says_what_the_official_runtime_counts(path: Path) -> None:
 
 
 def nested_model() -> onnx.ModelProto:
-    """Tensors in an attribute, a subgraph, a function, a sparse initializer and a training graph."""
+    """Tensors in an attribute, a subgraph, a function, its defaults, a sparse initializer and a training graph."""
 
     def constant(name: str, n: int) -> onnx.NodeProto:
         return helper.make_node("Constant", [], [name], value=helper.make_tensor(name, 1, [n], [0.0] * n))
@@ -74,6 +74,8 @@ def nested_model() -> onnx.ModelProto:
     graph = helper.make_graph([constant("a", 3), helper.make_node("If", ["c"], ["d"], then_branch=branch)], "g", [], [])
     graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [9]))
     function = helper.make_function("local", "f", [], ["o"], [constant("o", 7)], [helper.make_opsetid("", 17)])
+    default = helper.make_graph([constant("e", 13)], "default", [], [])
+    function.attribute_proto.append(helper.make_attribute("branch", default))
     model = helper.make_model(graph, functions=[function])
     model.training_info.add().algorithm.CopyFrom(helper.make_graph([constant("t", 11)], "train", [], []))
     return model
@@ -84,8 +86,8 @@ def test_tensors_count_wherever_they_live(tmp_path: Path) -> None:
     path.write_bytes(nested_model().SerializeToString())
     summary = json.loads(run("info", path, "--json").stdout)
     by_type = {row["data_type"]: (row["count"], row["bytes"]) for row in summary["tensors"]["by_data_type"]}
-    assert by_type == {"FLOAT": (5, 4 * (3 + 5 + 7 + 11 + 2)), "INT64": (1, 16)}
-    assert summary["nodes"]["count"] == 5
+    assert by_type == {"FLOAT": (6, 4 * (3 + 5 + 7 + 13 + 11 + 2)), "INT64": (1, 16)}
+    assert summary["nodes"]["count"] == 6
     assert summary["functions"] == [{"domain": "local", "name": "f", "nodes": 1}]
 
 

@@ -641,7 +641,7 @@ def values_of(path):
 
 
 def numbered(path, **options):
-    """Save a model of tensors w0, w1, w2 whose elements are these numbers; returns what their names and elements are."""
+    """Save a model of tensors w0, w1, w2 whose elements are these numbers; returns the numbers by name."""
     model = a_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
     onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
     return {f"w{i}": i for i in range(3)}
