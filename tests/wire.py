@@ -26,6 +26,9 @@ from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
+IS_UPB = api_implementation.Type() == "upb"  # else it is in Python, as where there is no GIL, and differs from that
+needs_upb = pytest.mark.skipif(not IS_UPB, reason="the official runtime is not protobuf's upb here")
+
 VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
 MAX_NUMBER = (1 << 29) - 1
 WIRES = {
@@ -564,8 +567,8 @@ def settled(maker, result, before, value):
 
 def same(body, *arguments):
     """Assert that a body, a generator function, yields with our classes what it yields with the official ones."""
-    if api_implementation.Type() != "upb":
-        pytest.skip("protobuf is the implementation in Python here, which differs from the others")
+    if not IS_UPB:
+        pytest.skip("the official runtime is not protobuf's upb here")
     ours, official = ([plain(value) for value in body(maker, *arguments)] for maker in makers())
     for i, (a, b) in enumerate(zip(ours, official, strict=True)):
         assert b == a, f"what is yielded as number {i}: officially {b}; ours {a}"

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire.messages import SCHEMA
 
+pytestmark = wire.needs_upb
+
 NAMES = list(SCHEMA.messages)
 EVERY_MESSAGE = pytest.mark.parametrize("name", NAMES)
 

@@ -260,6 +260,7 @@ def test_after_an_edit_of_one_field_the_other_records_come_out_as_they_were(name
     assert kept == [record for record in records(encoded) if record[0] not in touched]
 
 
+@wire.needs_upb
 @EVERY_MESSAGE
 @settings(max_examples=12)
 @given(data=st.data())
@@ -298,6 +299,7 @@ def test_an_edit_deep_in_a_model_leaves_all_around_it_as_it_was():
     assert graph.endswith(padded_graph(wire.span(4, b"new") + rest))
 
 
+@wire.needs_upb
 @pytest.mark.parametrize(
     "act",
     snippets(

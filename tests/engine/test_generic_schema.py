@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import onnxwire
 
+pytestmark = wire.needs_upb
+
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 # The official runtime takes field number 0 in a message type without fields, and nowhere else but in groups.
 EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def outcome(expression, message):
 # --- exceptions
 
 
+@wire.needs_upb
 @pytest.mark.parametrize(
     "expression",
     [
@@ -230,6 +231,7 @@ def test_fields_are_listed_with_descriptors_and_values(either):
     assert either.ListFields()[1][1] == "test"
 
 
+@wire.needs_upb
 @pytest.mark.parametrize(
     "expression",
     [

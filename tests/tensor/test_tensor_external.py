@@ -399,6 +399,7 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
             assert info.nbytes == len(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data)
 
 
+@wire.needs_upb
 @given(wire.sound(ModelProto.DESCRIPTOR))
 @settings(max_examples=300)
 def test_the_list_takes_whatever_tensors_there_are(data):
