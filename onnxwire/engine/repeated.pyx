@@ -579,7 +579,7 @@ cdef class RepeatedSpan(Repeated):
         fields: as for the constructor of the message.
         """
         cdef Elements elements
-        cdef Elements gone = None
+        cdef Elements _gone = None
         cdef Overlay overlay
         if self.field.type != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
@@ -590,7 +590,7 @@ cdef class RepeatedSpan(Repeated):
         overlay = <Overlay>(<View>view).overlay
         elements.folded = min(elements.folded, elements.n)
         if elements.n - elements.folded > FOLD:
-            gone = fold_elements(elements, self.message)  # kept up to the end: to let go of them may run other code
+            _gone = fold_elements(elements, self.message)  # until the end: to let go of them may run other code
         elements.insert(elements.n, set_mark(), 0, overlay)
         update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
