@@ -145,6 +145,7 @@ def test_payloads_are_aligned_wherever_tensors_stand(model, alignment, threshold
         np.testing.assert_array_equal(numpy_helper.to_array(new), numpy_helper.to_array(old))
 
 
+@wire.needs_upb
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
@@ -156,6 +157,7 @@ def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
     assert official.FromString(plain).SerializeToString() == official.FromString(sound).SerializeToString()
 
 
+@wire.needs_upb
 @given(wire.sound(EVERYTHING.DESCRIPTOR), alignments, thresholds)
 def test_a_message_that_holds_others_of_its_type_is_aligned_with_them(data, alignment, threshold):
     check(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
@@ -266,6 +268,7 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 # --- damage
 
 
+@wire.needs_upb
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_damaged_bytes_raise_decode_error_or_stay_as_damaged_as_they_were(name, data):

@@ -303,6 +303,7 @@ MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "
 RANDOMS = st.randoms(use_true_random=False)
 
 
+@wire.needs_upb
 @MADE_OR_PARSED
 @EVERY_MESSAGE
 @settings(max_examples=9)

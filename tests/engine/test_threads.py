@@ -1,5 +1,7 @@
 """Many threads read a model while one edits it: each reads values that were there, and the edits come out whole."""
 
+import os
+import subprocess
 import sys
 import threading
 from random import Random
@@ -7,6 +9,7 @@ from random import Random
 import numpy as np
 import onnx
 import pytest
+import wire
 
 import onnxwire
 
@@ -118,9 +121,13 @@ def read_whole(model) -> bool:
 READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
 
 
-def test_the_gil_is_on():
-    """It guards the engine, so no module tells a Python that can do without (free-threaded builds) to leave it off."""
-    assert getattr(sys, "_is_gil_enabled", lambda: True)()
+def test_no_module_of_the_engine_turns_the_gil_on():
+    """As it is at first, which is off on free-threaded Pythons, where nothing says otherwise."""
+    is_on = "getattr(sys, '_is_gil_enabled', lambda: True)()"
+    code = f"import sys; before = {is_on}; import onnxwire, onnxwire.checker; print(before == {is_on})"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -157,6 +164,8 @@ def test_readers_beside_an_editor_read_what_was_there_and_do_not_disturb_it(seed
         sys.setswitchinterval(interval)
     assert failures == []
     assert all(counts.values())
+    if not wire.IS_UPB:
+        return  # its implementation in Python refuses to merge a message into itself
     official = onnx.ModelProto.FromString(DATA)
     change_often(official, seed)
     assert onnx.ModelProto.FromString(model.SerializeToString()) == official
