@@ -57,7 +57,7 @@ def _pattern(start: int, end: int) -> bytes:
 
 @dataclass
 class Request:
-    """The requests, and how many bytes went out for it."""
+    """The request, and how many bytes went out for it, with those on their way."""
 
     method: str
     path: str
@@ -184,8 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
             while length > 0:
                 step = min(length, _STEP)
                 data = pieces.read(start, min(start + step, pieces.size)).ljust(step, b"?")
+                request.sent += step  # before: a client that has them all may look at once
                 self.wfile.write(data)
-                request.sent += step
                 start += step
                 length -= step
 
