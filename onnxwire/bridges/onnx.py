@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Form = Literal["onnx", "onnxwire", "bytes"]
     """The argument of a function: a message of the official package, one of onnxwire, or the encoding."""
+    Choice = Callable[[ModelProto], Collection[str]]
+    """The paths of the tensors of a model that are meant."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
 _FIELDS = frozenset(FIELDS)
@@ -76,36 +78,40 @@ def apply(
     more than protobuf can read is left without the payloads; FieldTypeError where the function returns no model; and
     what the function raises.
     """
-    return apply_keeping(model, function, (), threshold, form)
+    return apply_keeping(model, function, _none, threshold, form)
 
 
 def apply_keeping(
     model: ModelProto,
     function: Callable[[Any], object],
-    kept: Collection[str],
+    kept: Choice,
     threshold: int = 1024,
     form: Form = "onnx",
 ) -> ModelProto:
-    """As `apply`, for a function that reads the elements of some tensors. kept: their paths."""
+    """As `apply`, for a function that reads the elements of some tensors. kept: tells which."""
     frame = Frame(model, threshold, kept)
     given = frame.given(form)
     made = function(given)
     return frame.fill(given if made is None else made)
 
 
+def _none(model: ModelProto) -> Collection[str]:
+    return ()
+
+
 class Frame:
     """A model without its large payloads.
 
-    model: the whole one. kept: the paths of tensors whose payloads stay in, or come in from a file, whatever their
-    size. takes_external: treat external data as payloads in the model are. before: the model as it was then; copy: what
-    is left of it.
+    model: the whole one. kept: tells which tensors' payloads stay in, or come in from a file, whatever their size.
+    takes_external: treat external data as payloads in the model are. before: the model as it was then; copy: what is
+    left of it.
     """
 
     def __init__(
         self,
         model: ModelProto,
         threshold: int = 1024,
-        kept: Collection[str] = (),
+        kept: Choice = _none,
         takes_external: bool = False,
     ) -> None:
         if not isinstance(model, ModelProto):
@@ -114,6 +120,7 @@ class Frame:
         self.before, self.copy = ModelProto(), ModelProto()
         self.before.CopyFrom(model)
         self.copy.CopyFrom(self.before)
+        paths = kept(self.before)
         # By location: the tensor, and what is left of it in the copy.
         self._taken: dict[str, tuple[TensorProto, TensorProto]] = {}
         # By name: the tensors that came in from a file, and what they are in the copy.
@@ -122,9 +129,9 @@ class Frame:
         empty: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(self.before), find_tensors(self.copy), strict=True):
             is_remote = is_external(source)
-            if is_remote and not takes_external and path not in kept:
+            if is_remote and not takes_external and path not in paths:
                 continue
-            stays_in = path in kept or _size(source) < threshold
+            stays_in = path in paths or _size(source) < threshold
             if stays_in and is_remote:
                 # What can't be had is left as it is, for the function to judge.
                 with suppress(Error):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from onnxwire.bridges.onnx import MARK, Frame, apply_keeping, official
 from onnxwire.bridges.shape_values import read_tensors
 from onnxwire.errors import TensorError
@@ -27,7 +29,7 @@ def infer_shapes(
     return apply_keeping(
         model,
         lambda data: shape_inference.infer_shapes(data, check_type, strict_mode, data_prop),
-        read_tensors(model, data_prop),
+        partial(read_tensors, data_prop=data_prop),
         form="bytes",
     )
 
@@ -41,7 +43,7 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
     MissingPackageError without the `onnx` package.
     """
     converter = official("version_converter")
-    return apply_keeping(model, lambda made: converter.convert_version(made, opset), read_tensors(model))
+    return apply_keeping(model, lambda made: converter.convert_version(made, opset), read_tensors)
 
 
 def check_official(model: ModelProto, *, full: bool = False) -> None:
@@ -54,10 +56,7 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
     of the model alone are more than protobuf can read; MissingPackageError without the `onnx` package.
     """
     checker = official("checker")
-    kept = read_tensors(model) if full else set()
-    # The checker reads where the elements of a sparse tensor are, and is to see itself what is wrong with a tensor.
-    kept.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
-    frame = Frame(model, kept=kept)
+    frame = Frame(model, kept=partial(_kept_for_checker, is_full=full))
     for (_, source), (_, tensor) in zip(find_tensors(frame.before), find_tensors(frame.copy), strict=True):
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
@@ -66,6 +65,13 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
                     payload(source, source._document.files)
                     entry.value = MARK
     checker.check_model(frame.given("bytes"), full_check=full)
+
+
+def _kept_for_checker(model: ModelProto, is_full: bool) -> set[str]:
+    """What the checker reads: also where the elements of a sparse tensor are, and what it is to find fault with."""
+    kept = read_tensors(model) if is_full else set()
+    kept.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
+    return kept
 
 
 def _is_faulty(tensor: TensorProto) -> bool:

@@ -52,7 +52,7 @@ def optimize(
         raise FieldValueError(
             f"threshold is {_LEAST:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
         )
-    frame = Frame(model, threshold, read_tensors(model), takes_external=True)
+    frame = Frame(model, threshold, read_tensors, takes_external=True)
     run = _slim if name == "onnxslim" else _run_passes
     return frame.fill(run(frame, options))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pkgutil
 from collections import Counter
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -128,13 +130,13 @@ def test_what_inference_and_conversion_read_of_any_operator_stays_in():
             def infer(data, data_prop=data_prop):
                 return shape_inference.infer_shapes(data, strict_mode=True, data_prop=data_prop)
 
-            made = result_of(apply_keeping, model, infer, read_tensors(model, data_prop), 0, "bytes")
+            made = result_of(apply_keeping, model, infer, partial(read_tensors, data_prop=data_prop), 0, "bytes")
             assert made == result_of(infer, official), (case.name, data_prop)
 
         def convert(given):
             return version_converter.convert_version(given, 15)
 
-        made = result_of(apply_keeping, model, convert, read_tensors(model), 0)
+        made = result_of(apply_keeping, model, convert, read_tensors, 0)
         assert made == result_of(convert, official), case.name
     assert seen >= (READ.keys() | PROPAGATED.keys()) - {"Upsample"}  # which no version of today has
 
@@ -228,6 +230,27 @@ def test_shapes_in_files_are_read_and_stay_there(tmp_path):
     (tmp_path / "m.data").unlink()
     broken = onnxwire.load(tmp_path / "m.onnx")
     assert onnxwire.infer_shapes(broken).graph.initializer == broken.graph.initializer
+
+
+def test_a_model_that_is_edited_meanwhile_is_inferred_as_it_was_at_one_moment():
+    official = shape_model(LONG)
+    official.graph.initializer.append(numpy_helper.from_array(np.zeros(SIZE, np.float32), "weight"))
+    data = official.SerializeToString()
+    thresholds = gc.get_threshold()
+    for count in range(1, 40):
+        model = onnxwire.ModelProto.FromString(data)
+        edits = [model.graph.initializer.reverse]
+        edit = lambda *_, edits=edits: edits and edits.pop()()  # noqa: E731
+        gc.collect()
+        gc.callbacks.append(edit)
+        gc.set_threshold(count)
+        try:
+            made = onnxwire.infer_shapes(model)
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks.remove(edit)
+        assert not edits
+        assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG)
 
 
 def test_errors_are_the_official_ones():
