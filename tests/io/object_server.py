@@ -65,6 +65,7 @@ class Request:
     headers: dict[str, str]
     sent: int = 0
     started: float = 0.0
+    answered: float = 0.0
 
 
 @dataclass
@@ -92,7 +93,7 @@ class State:
         for request in sorted(self.requests, key=lambda request: request.started):
             if request.started >= until:
                 trips += 1
-                until = request.started + self.latency
+                until = request.answered
         return trips
 
     def reset(self) -> None:
@@ -124,6 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             fault = state.fault.get(number, state.always)
         if state.latency:
             time.sleep(state.latency)
+        request.answered = time.monotonic()
         if fault == "refused":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
