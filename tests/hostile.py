@@ -256,6 +256,7 @@ CALLS = {
     "statistics": loaded(measure_all),
     "npz": with_folder(to_npz),
     "page: around": loaded(around),
+    "page: map": loaded(lambda model: Queries(model).map()),
     "page: outline": loaded(lambda model: Queries(model).outline()),
     "page: summary": loaded(lambda model: Queries(model).summary()),
     "save": with_folder(lambda model, folder: onnxwire.save(model, os.path.join(folder, "saved"))),

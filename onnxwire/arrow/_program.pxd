@@ -30,6 +30,7 @@ cdef enum Source:
     PARAMETERS
     TYPE
     STORAGE
+    STORAGE_SIZE
     USES
 
 cdef struct Step:

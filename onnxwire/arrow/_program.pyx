@@ -17,7 +17,7 @@ _SOURCES = {
     "": NOTHING, "field": FIELD, "type name": TYPE_NAME, "list": LIST, "choice": CHOICE, "count": COUNT, "inner": INNER,
     "inner count": INNER_COUNT, "graph": GRAPH, "path": PATH, "owner": OWNER, "index": INDEX, "node": NODE,
     "role": ROLE, "offset": OFFSET, "size": SIZE, "parameters": PARAMETERS, "type": TYPE, "storage": STORAGE,
-    "uses": USES,
+    "storage size": STORAGE_SIZE, "uses": USES,
 }
 
 # Which AttributeProto.type a repeated field is the value of.

@@ -10,9 +10,9 @@ from onnxwire._varint cimport (
 from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE, ROW,
-    SIZE, STORAGE, TEXT, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
+    SIZE, STORAGE, STORAGE_SIZE, TEXT, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
 )
-from onnxwire.arrow._storage cimport add_storage
+from onnxwire.arrow._storage cimport add_storage, add_storage_size
 from onnxwire.arrow._types cimport Types, add_type
 from onnxwire.arrow._uses cimport Scope, add_uses, enter
 from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, next_element, start_at
@@ -167,10 +167,7 @@ cdef class Rows(Walk):
             elif step.source == INDEX:
                 add_number(values, frame.index)
             elif step.source == NODE:
-                if self.depth > 1 and self.frames[self.depth - 2].table == self.node_table:
-                    add_number(values, self.frames[self.depth - 2].index)
-                else:
-                    add_null(values)
+                self.add_node(values)
             elif step.source == OFFSET:
                 if self.is_placed:
                     add_number(values, message.p - self.document.start)
@@ -196,10 +193,13 @@ cdef class Rows(Walk):
                     self.add_named(values, &self.type_names, <int32_t>slot.n, name_of)
             elif step.source == TYPE:
                 add_type(self, &self.types, column, step.field, message, slots, flags)
-            elif step.source == STORAGE:
+            elif step.source == STORAGE or step.source == STORAGE_SIZE:
                 known = self.sizes.get(self.tensors) if self.sizes else None
                 self.tensors += 1
-                add_storage(self, column, message, slots, known)
+                if step.source == STORAGE:
+                    add_storage(self, column, message, slots, known)
+                else:
+                    add_storage_size(self, values, message, slots, known)
             elif step.source == PARAMETERS:
                 self.add_list(column, message, step.field, slot)
                 self.add_defaults(column, message, slots)
@@ -217,6 +217,19 @@ cdef class Rows(Walk):
                     add_number(values, <int64_t>inner[step.inner.slot].n)
             step += 1
         return 0
+
+    cdef int add_node(self, Values* values) except -1:
+        """Add the index of the node that the message is in, in the same graph."""
+        cdef Table* table
+        cdef int k = self.depth - 2
+        while k >= 0:
+            table = self.frames[k].table
+            if table == self.node_table:
+                return add_number(values, self.frames[k].index)
+            if table == self.graph_table or table == self.function_table:
+                break
+            k -= 1
+        return add_null(values)
 
     cdef int add_field(self, Values* values, const Field* field, const Slot* slot) except -1:
         if slot.p == NULL:

@@ -18,38 +18,55 @@ cdef const char* INLINE = "inline"
 cdef const char* EXTERNAL = "external"
 
 
+cdef struct Storage:
+    bint is_external
+    Slot location
+    int64_t offset, length  # as external_data has them
+
+
+cdef int add_storage_size(Walk walk, Values* values, const Message* message, const Slot* slots, known) except -1:
+    """Add the size of a tensor's payload alone."""
+    cdef Storage storage
+    return add_number(values, find_storage(walk, message, slots, known, &storage))
+
+
 cdef int add_storage(Walk walk, Column* column, const Message* message, const Slot* slots, known) except -1:
     """Add the size of a tensor's payload, and where it is; known: the size where it is not in the document, or None."""
     cdef Slot raw = slots[walk.known.raw_data.slot]
-    cdef Slot way = slots[walk.known.data_location.slot]
-    cdef Slot location
-    cdef int64_t offset = 0
-    cdef int64_t length = -1
-    cdef int64_t size = -1
-    cdef bint is_external = way.p != NULL and way.n == 1
-    memset(&location, 0, sizeof(location))
-    if is_external:
-        read_external(walk, message, slots, &location, &offset, &length)
-    if known is not None:
-        size = known
-    elif raw.p != NULL:
-        size = <int64_t>raw.n
-    elif is_external and length >= 0:
-        size = length
-    else:
-        size = payload_size(walk, message, slots)
+    cdef Storage storage
+    cdef int64_t size = find_storage(walk, message, slots, known, &storage)
     add_number(&column.rows, size)
-    walk.add_word(&(column + 1).rows, EXTERNAL if is_external else INLINE)
-    if is_external and location.p != NULL:
-        walk.columns.add_text(&(column + 2).rows, location.p, location.n)
-        walk.add_unless_negative(&(column + 3).rows, offset)
-        return walk.add_unless_negative(&(column + 4).rows, length)
+    walk.add_word(&(column + 1).rows, EXTERNAL if storage.is_external else INLINE)
+    if storage.is_external and storage.location.p != NULL:
+        walk.columns.add_text(&(column + 2).rows, storage.location.p, storage.location.n)
+        walk.add_unless_negative(&(column + 3).rows, storage.offset)
+        return walk.add_unless_negative(&(column + 4).rows, storage.length)
     add_null(&(column + 2).rows)
-    if is_external or raw.p == NULL or not walk.is_placed:
+    if storage.is_external or raw.p == NULL or not walk.is_placed:
         add_null(&(column + 3).rows)
-        return walk.add_unless_negative(&(column + 4).rows, length)
+        return walk.add_unless_negative(&(column + 4).rows, storage.length)
     add_number(&(column + 3).rows, raw.p - walk.document.start)
     return add_number(&(column + 4).rows, size)
+
+
+cdef int64_t find_storage(
+    Walk walk, const Message* message, const Slot* slots, known, Storage* storage
+) except? -1:
+    """Find where a tensor's payload is; returns its size."""
+    cdef Slot raw = slots[walk.known.raw_data.slot]
+    cdef Slot way = slots[walk.known.data_location.slot]
+    memset(storage, 0, sizeof(Storage))
+    storage.length = -1
+    storage.is_external = way.p != NULL and way.n == 1
+    if storage.is_external:
+        read_external(walk, message, slots, &storage.location, &storage.offset, &storage.length)
+    if known is not None:
+        return known
+    if raw.p != NULL:
+        return <int64_t>raw.n
+    if storage.is_external and storage.length >= 0:
+        return storage.length
+    return payload_size(walk, message, slots)
 
 
 cdef int read_external(

@@ -25,6 +25,15 @@ _LONGEST = 1_000  # letters of a name that scopes are looked for in
 _LONGEST_LABEL = 200
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NOWHERE = "_empty_nn_module_stack"  # what the exporter writes for nodes outside all modules
+# Without the path, which is as long as the tensor is deep: the node that it is in tells as much.
+_TENSORS = TABLES["tensors"]._replace(
+    columns=(
+        ("data_type", "string", "type name", "data_type"),
+        ("dims", "[int64]", "list", "dims"),
+        ("size", "int64", "storage size", ""),
+        ("node", "int64", "node", ""),
+    )
+)
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _OWNER = re.compile(r"(.*)\.node\[(\d+)\](?:\..*)?", re.DOTALL)
 
@@ -37,6 +46,15 @@ class Graph:
         self.number = number
         self.start = 0
         self.stop = 0
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a function, and not a graph."""
+        return self.path.startswith("functions[") and "." not in self.path
+
+    def row(self, index: int) -> int:
+        """The row of one of its nodes, -1 where there is none."""
+        return self.start + index if index < self.stop - self.start else -1
 
 
 class Scopes:
@@ -218,9 +236,12 @@ class MapColumns:
         """The row of the node at a path, -1 where there is none."""
         match = re.fullmatch(r"(.*)\.node\[(\d{1,12})\]", path, re.DOTALL)
         graph = self.graphs.get(match[1]) if match else None
-        if match is None or graph is None or int(match[2]) >= graph.stop - graph.start:
-            return -1
-        return graph.start + int(match[2])
+        return -1 if match is None or graph is None else graph.row(int(match[2]))
+
+    def _row_around(self, graph: Graph) -> int:
+        """The row of the node that a graph is in, -1 for one that is in none."""
+        match = _OWNER.fullmatch(graph.path)
+        return self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
 
     def graph_at(self, row: int) -> Graph:
         """The graph that a row's node is in."""
@@ -257,57 +278,58 @@ class MapColumns:
         numbers = np.where(shape >= 0, np.where(shape + 1 < known, shape + 1, 0), np.where(plain < 0, 0, plain + known))
         count = len(self._values)
         self.type = np.zeros(count, np.int32)
-        self.type[values] = numbers
+        _set(self.type, values, numbers)
         self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
-        self.is_input[values[np.array([role == "input" for role in roles])[kind]]] = True
-        self.is_output[values[np.array([role == "output" for role in roles])[kind]]] = True
+        _set(self.is_input, values[np.array([role == "input" for role in roles])[kind]], True)
+        _set(self.is_output, values[np.array([role == "output" for role in roles])[kind]], True)
 
     def _read_tensors(self, model: ModelProto) -> None:
-        columns = _columns(model, "tensors")
+        columns = _columns(model, "tensors", "graph", "name")
         graph_of = self._graph_numbers(columns)
+        graphs = list(self.graphs.values())
         values, _ = _ids(self._values, columns, "name", graph_of)
-        size = np.maximum(_numbers(columns, "size"), 0)
-        dims_ids: dict[Any, int] = {}
+        columns = columns_of(model, _TENSORS, False)
+        node = _numbers(columns, "node").astype(np.int32)
         count = len(self._values)
         more = count - len(self.type)
         self.type = np.concatenate([self.type, np.zeros(more, np.int32)])
         self.is_input = np.concatenate([self.is_input, np.zeros(more, bool)])
         self.is_output = np.concatenate([self.is_output, np.zeros(more, bool)])
-        self.parameters, self.bytes = np.zeros(count), np.zeros(count)
-        self.is_weight = np.zeros(count, bool)
-        self.own_parameters, self.own_bytes = np.zeros(self.count), np.zeros(self.count)
-        sizes, of_value = size.tolist(), values.tolist()
-        names = ("graph", "data_type", "dims", "path")
-        for i, (path, kind, dims, tensor) in enumerate(_cells(columns, *names)):
-            elements = 1
+        # What is in no node is an initializer, but for the default value of a function's attribute.
+        is_weight = (node < 0) & (values >= 0) & np.array([not graph.is_function for graph in graphs], bool)[graph_of]
+        dims_ids: dict[Any, int] = {}
+        elements = np.zeros(len(columns))
+        for i, (kind, dims) in enumerate(_cells(columns, "data_type", "dims")):
+            product = 1
             for length in dims:
-                elements = min(elements * max(length, 0), 1 << 62)
-            inner = tensor[len(path) + 1 :] if path else ""
-            value = of_value[i]
-            if inner.startswith(("initializer[", "sparse_initializer[")) and value >= 0:
-                self.parameters[value] += elements
-                self.bytes[value] += sizes[i]
-                self.is_weight[value] = True
-                if not self.type[value]:
-                    key = kind, tuple(dims[:32])
-                    number = dims_ids.get(key)
-                    if number is None and len(dims_ids) < _MOST_TYPES:
-                        number = dims_ids[key] = len(self.types)
-                        self.types.append(_type_text((kind or "").lower(), dims))
-                    self.type[value] = number or 0
-            # What is in a node, or in a graph in it, is a part of that node and of those around it.
-            owner: str | None = tensor if ".node[" in tensor else None
-            while owner is not None and (match := _OWNER.fullmatch(owner)):
-                row = self.row_of(f"{match[1]}.node[{match[2]}]")
-                if row >= 0:
-                    self.own_parameters[row] += elements
-                    self.own_bytes[row] += sizes[i]
-                owner = match[1]
+                product = min(product * max(length, 0), 1 << 62)
+            elements[i] = product
+            if is_weight[i] and not self.type[values[i]]:
+                key = kind, tuple(dims[:32])
+                number = dims_ids.get(key)
+                if number is None and len(dims_ids) < _MOST_TYPES:
+                    number = dims_ids[key] = len(self.types)
+                    self.types.append(_type_text((kind or "").lower(), dims))
+                self.type[values[i]] = number or 0
+        size = np.maximum(_numbers(columns, "size"), 0)
+        del columns
+        self.is_weight = np.zeros(count, bool)
+        self.is_weight[values[is_weight]] = True
+        self.parameters = np.bincount(values[is_weight], elements[is_weight], count)
+        self.bytes = np.bincount(values[is_weight], size[is_weight], count)
+        # What is in a node, or in a graph in it, is a part of that node; to those around it `_sum_up` adds it.
+        start = np.array([graph.start for graph in graphs], np.int32)[graph_of]
+        stop = np.array([graph.stop for graph in graphs], np.int32)[graph_of]
+        around = np.array([self._row_around(graph) for graph in graphs], np.int32)[graph_of]
+        row = np.where(node < 0, around, np.where(node < stop - start, start + node, -1))
+        is_owned = row >= 0
+        self.own_parameters = np.bincount(row[is_owned], elements[is_owned], self.count)
+        self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
         self.made_slot = np.zeros(count, np.int32)
         # The first of several that say they make it.
-        self.producer[self.makes_value[::-1]] = self.makes_row[::-1]
-        self.made_slot[self.makes_value[::-1]] = self.makes_slot[::-1]
+        _set(self.producer, self.makes_value[::-1], self.makes_row[::-1])
+        _set(self.made_slot, self.makes_value[::-1], self.makes_slot[::-1])
 
     def _find_functions(self, model: ModelProto) -> None:
         self.functions: dict[tuple[str, str], str] = {}
@@ -320,19 +342,19 @@ class MapColumns:
         self._by_number = list(self.graphs.values())
         self.graphs_in: dict[int, list[str]] = {}
         self.inner = np.zeros(self.count, np.int64)
-        for graph in self._by_number:
-            owner: str | None = graph.path
-            match = _OWNER.fullmatch(graph.path)
-            row = self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
+        owners = [(self._row_around(graph), graph) for graph in self._by_number]
+        for row, graph in owners:
             if row >= 0:
                 self.graphs_in.setdefault(row, []).append(graph.path)
-            while owner is not None and (match := _OWNER.fullmatch(owner)):
-                row = self.row_of(f"{match[1]}.node[{match[2]}]")
-                if row >= 0:
-                    self.inner[row] += graph.stop - graph.start
-                owner = match[1]
+        # A graph's path is longer than that of the one around it.
+        for row, graph in sorted(owners, key=lambda owner: -len(owner[1].path)):
+            if row >= 0:
+                rows = slice(graph.start, graph.stop)
+                self.inner[row] += graph.stop - graph.start + self.inner[rows].sum()
+                self.own_parameters[row] += self.own_parameters[rows].sum()
+                self.own_bytes[row] += self.own_bytes[rows].sum()
         self.first_take = np.full(len(self.type), -1, np.int32)
-        self.first_take[self.takes_value[::-1]] = np.arange(len(self.takes_value) - 1, -1, -1)
+        _set(self.first_take, self.takes_value[::-1], np.arange(len(self.takes_value) - 1, -1, -1))
         self.takes_start = np.searchsorted(self.takes_row, np.arange(self.count + 1))
         self.makes_start = np.searchsorted(self.makes_row, np.arange(self.count + 1))
 
@@ -356,6 +378,12 @@ def _columns(model: ModelProto, table: str, *names: str) -> Columns:
 def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, most: int = 0) -> tuple[Array, list[int]]:
     numbers, first = ids.add(columns, name, salts, most)
     return np.frombuffer(numbers, np.int32), first
+
+
+def _set(target: Array, values: Array, numbers: Any) -> None:
+    """Set what values have in a column; those without a name, which are -1, have nothing."""
+    is_named = values >= 0
+    target[values[is_named]] = numbers[is_named] if isinstance(numbers, np.ndarray) else numbers
 
 
 def _numbers(columns: Columns, name: str) -> Array:

@@ -27,6 +27,31 @@ def queries_of(nodes, **more):
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
 
 
+def test_values_without_a_name_are_nothing_of_others():
+    nameless = helper.make_tensor_value_info("", TensorProto.FLOAT, [3])
+    nameless.ClearField("name")
+    named = helper.make_tensor_value_info("x", TensorProto.INT64, [1])
+    nodes = [
+        helper.make_node("Split", ["x", ""], ["", "a"], name="first"),
+        helper.make_node("Neg", ["a"], ["y"], name="second"),
+        helper.make_node("Split", ["y"], ["", "z"], name="third"),
+        helper.make_node("Add", ["", "z"], ["last"], name="fourth"),
+    ]
+    tensor = helper.make_tensor("", TensorProto.INT8, [1], [1])
+    tensor.ClearField("name")
+    model = helper.make_model(helper.make_graph(nodes, "g", [named, nameless], [nameless], [tensor]))
+    columns = MapColumns(onnxwire.ModelProto.FromString(model.SerializeToString()))
+    value = {slot: int(columns.makes_value[i]) for i, slot in enumerate(columns.makes_row)}
+    assert [columns.types[columns.type[value[row]]] for row in range(4)] == ["", "", "", ""]
+    assert columns.is_input.sum() == 1
+    assert not columns.is_output.any() and not columns.is_weight.any()
+    assert [int(columns.producer[value[row]]) for row in range(4)] == [0, 1, 2, 3]
+    # Of that alone there is a map too.
+    for only in ([nameless], []):
+        model = helper.make_model(helper.make_graph([], "g", only, only))
+        assert drawn(Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))) == []
+
+
 def chain(names, op_type="Relu"):
     return [helper.make_node(op_type, [f"x{i}"], [f"x{i + 1}"], name=name) for i, name in enumerate(names)]
 
