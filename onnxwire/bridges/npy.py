@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
+from onnxwire.io.save import refuse_weights
 from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
@@ -41,6 +42,7 @@ def to_npy(
     Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
+    refuse_weights(tensor, os.fsdecode(path))
     report = None if progress is None else lambda written: progress(written, entry.size)
     with AtomicFile(path, entry.size, report) as target:
         entry.write(target)
@@ -62,6 +64,8 @@ def to_npz(
     import zipfile
 
     entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
+    for tensor in tensors.values():
+        refuse_weights(tensor, os.fsdecode(path))
     total, done = sum(entry.size for entry in entries.values()), 0
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():

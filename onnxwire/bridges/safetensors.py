@@ -10,6 +10,7 @@ from contextlib import suppress
 from onnxwire.engine.records import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
 from onnxwire.io.atomic_file import AtomicFile
+from onnxwire.io.save import refuse_weights
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT
@@ -69,6 +70,7 @@ def to_safetensors(
     """
     before = ModelProto()
     before.CopyFrom(model)  # the program may edit it meanwhile, where it is told of progress
+    refuse_weights(before, os.fsdecode(path))
     tensors = _initializers(before)
     if names is not None:
         tensors = _chosen(tensors, _listed(names))

@@ -15,7 +15,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
 from onnxwire.io.load import load
-from onnxwire.io.save import save
+from onnxwire.io.save import refuse_weights, save
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.transforms.extract import cut
 
@@ -101,6 +101,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
     if form not in _FORMATS:
         raise SaveError(errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_FORMATS)}", out)
     with load(options.file) as model:
+        refuse_weights(model, out)
         tensors = _chosen(model, options.tensor)
         if form == ".npy" and len(tensors) > 1:
             reason = f"an .npy file holds one tensor, not {len(tensors):,}; name an .npz or .safetensors after -o"

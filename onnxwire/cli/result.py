@@ -8,7 +8,9 @@ import sys
 from onnxwire.cli.options import add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
-from onnxwire.io.save import save
+from onnxwire.io.load import load
+from onnxwire.io.save import refuse_weights, save
+from onnxwire.messages import ModelProto
 
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
@@ -17,6 +19,14 @@ def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> Non
     where.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
     where.add_argument("-i", "--in-place", action="store_true", help="write the changed model over FILE, in one step")
     add_progress(parser)
+
+
+def load_to_change(options: argparse.Namespace) -> ModelProto:
+    """Load FILE. Raises SaveError where the result would go over weights of its, also those that it is to lose."""
+    model = load(options.file)
+    if options.output not in (None, "-"):
+        refuse_weights(model, options.output)
+    return model
 
 
 def save_result(message: Message, options: argparse.Namespace) -> None:

@@ -7,9 +7,8 @@ import sys
 from typing import Any
 
 from onnxwire.cli.options import add_command
-from onnxwire.cli.result import add_result, save_result
+from onnxwire.cli.result import add_result, load_to_change, save_result
 from onnxwire.cli.terminal import safe_text
-from onnxwire.io.load import load
 from onnxwire.transforms.assign import dangling_values, remove, values_of
 
 _DESCRIPTION = """\
@@ -37,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Remove the fields; returns the exit status."""
-    with load(options.file) as model:
+    with load_to_change(options) as model:
         gone = values_of(model, options.paths)
         remove(model, options.paths)
         left = dangling_values(model, gone)

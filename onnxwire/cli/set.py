@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from onnxwire.cli.options import add_command
-from onnxwire.cli.result import add_result, save_result
-from onnxwire.io.load import load
+from onnxwire.cli.result import add_result, load_to_change, save_result
 from onnxwire.transforms.assign import assign
 
 _DESCRIPTION = """\
@@ -43,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Set the fields; returns the exit status."""
-    with load(options.file) as model:
+    with load_to_change(options) as model:
         for assignment in options.assignments:
             assign(model, assignment)
         save_result(model, options)

@@ -14,6 +14,8 @@ from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.errors import QueryError, SaveError
+from onnxwire.io.load import load
+from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -117,7 +119,11 @@ def run(options: argparse.Namespace) -> int:
     if options.output != "-" and form not in (".parquet", ".csv", ".json"):
         options.parser.error(f"{options.output!r} has none of the endings .parquet, .csv and .json")
     refuse_same(options.file, options.output)
-    found = sql(options.file, options.query, type=SCHEMA.messages[f"onnx.{options.type}"])
+    source, kind = options.file, SCHEMA.messages[f"onnx.{options.type}"]
+    if options.output != "-" and not os.path.isdir(source):
+        source = load(source, kind)
+        refuse_weights(source, options.output)
+    found = sql(source, options.query, type=kind)
     if found is None:
         return 0
     import duckdb

@@ -61,6 +61,46 @@ def test_no_model_is_written_over_the_weights_of_what_it_is_made_of(model, capsy
         assert packed.graph.initializer[0].numpy()[-1] == 2999
 
 
+OTHERS = [
+    ("rm", "tensor:w"), ("set", "tensor:w=@{folder}/new.npy"), ("sql", "from nodes", "--csv"),
+    ("sql", "from nodes", "--json"), ("extract", "--tensor", "w"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".parquet", ".csv"])
+@pytest.mark.parametrize("command", OTHERS, ids=lambda command: " ".join(command[:2]))
+def test_weights_that_the_result_does_not_have_are_not_written_over_either(model, capsys, command, ending):
+    if command[0] == "sql":
+        pytest.importorskip("duckdb")
+    elif command[0] == "extract" and ending in (".parquet", ".csv"):
+        pytest.skip("tensors are not written to such files")
+    with onnxwire.load(model) as loaded:
+        onnxwire.save(loaded, model, external=f"w{ending}", threshold=0)
+    np.save(model.parent / "new.npy", np.zeros(3))
+    before = {file: file.read_bytes() for file in model.parent.iterdir()}
+    words = [word.format(folder=model.parent) for word in command]
+    status, complaint = run(words, model, model.parent / f"w{ending}", capsys)
+    assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, before)
+    assert "the model's weights are in this file" in complaint
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "safetensors"])
+def test_what_writes_tensors_does_not_write_over_those_that_it_writes(model, form):
+    pytest.importorskip("safetensors")
+    with onnxwire.load(model) as loaded:
+        tensor = loaded.graph.initializer[0]
+        write = {
+            "npy": lambda path: onnxwire.to_npy(tensor, path),
+            "npz": lambda path: onnxwire.to_npz({"w": tensor}, path),
+            "safetensors": lambda path: onnxwire.to_safetensors(loaded, path),
+        }[form]
+        with pytest.raises(onnxwire.SaveError, match="the model's weights are in this file"):
+            write(model.parent / "d")
+        assert write(model.parent / "other") > 12_000
+    with onnxwire.load(model) as loaded:
+        assert loaded.graph.initializer[0].numpy()[-1] == 2999
+
+
 @pytest.mark.parametrize("option", ["--arrow", "--parquet", "--plot"])
 def test_no_other_output_of_stats_is_the_weights_either(model, capsys, option):
     pytest.importorskip("pyarrow")
