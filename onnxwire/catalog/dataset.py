@@ -67,7 +67,8 @@ class Dataset:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()
+        with suppress(OSError):  # what could not be written was told of when it was
+            self._file.close()
 
     def models(self) -> dict[str, State | None]:
         """Every model that is in, with what it was when it was read."""

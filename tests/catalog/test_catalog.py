@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -284,21 +285,37 @@ def test_a_worker_that_ends_in_the_middle_is_made_up_for(zoo, tmp_path, monkeypa
     assert len(rows(tmp_path / "out", "models")) == 11
 
 
+def is_running(pid):
+    """Whether there is such a process, other than one that has ended and is not waited for."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
     code = (
-        "import os, sys\n"
+        "import multiprocessing, os, sys\n"
         "from onnxwire.catalog import build\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
         "module._MANY, module._GROUP = 2, 2\n"  # the folder has fewer models than the usual task or group
         "def stop(done, total):\n"
-        "    if done > total / 2: os._exit(9)\n"
+        "    if done > total / 2:\n"
+        "        print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
+        "        os._exit(9)\n"
         "if __name__ == '__main__':\n"
         "    build([sys.argv[1]], sys.argv[2], workers=1, hash=True, check=True, progress=stop)\n"
     )
     (tmp_path / "run.py").write_text(code)
     out = tmp_path / "out"
-    done = subprocess.run([sys.executable, tmp_path / "run.py", zoo, out], check=False)
+    done = subprocess.run([sys.executable, tmp_path / "run.py", zoo, out], stdout=subprocess.PIPE, check=False)
     assert done.returncode == 9
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert len(workers) == 1
+    while any(map(is_running, workers)):  # they end when the process that started them has
+        time.sleep(0.01)
     first = len(rows(out, "models"))
     assert 0 < first < 10
     summary = catalog.build([zoo], out, workers=1, hash=True, check=True)
