@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -209,8 +210,13 @@ class FileError(Error, OSError):
     """A file could not be opened, read or written; also the OSError that the system's own error would have been."""
 
     @classmethod
-    def from_os_error(cls, error: OSError, path: object, advice: str = "") -> Self:
-        """The error of this class for an OSError; it is a FileNotFoundError where that one was one, and so on."""
+    def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
+        """The error of this class for an OSError; it is a FileNotFoundError where that one was one, and so on.
+
+        A ValueError is what Python raises for a path with a NUL in it, or letters that names of files can't have.
+        """
+        if not isinstance(error, OSError):
+            error = OSError(errno.EINVAL, "no file can have such a name")
         kind = next((kind for kind in cls.__subclasses__() if isinstance(error, kind.__bases__[-1])), cls)
         reason = error.strerror or str(error)
         return kind(error.errno, f"{reason}; {advice}" if advice else reason, os.fspath(path))  # type: ignore[call-overload]

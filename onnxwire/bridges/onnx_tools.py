@@ -6,12 +6,14 @@ from functools import partial
 
 from onnxwire.bridges.onnx import MARK, Frame, apply_keeping, official
 from onnxwire.bridges.shape_values import read_tensors
-from onnxwire.errors import TensorError
+from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.index import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import payload
 from onnxwire.tensor.storage import Storage
+
+_LARGEST = (1 << 31) - 1  # what the official function takes as an int
 
 
 def infer_shapes(
@@ -39,10 +41,12 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
 
     model: is not changed. opset: the version of the default domain that the result imports.
     Returns a new model; its payloads are those of `model`, by reference.
-    Raises what the official function raises where an operator can't be converted, what `apply` raises, and
-    MissingPackageError without the `onnx` package.
+    Raises what the official function raises where an operator can't be converted, FieldValueError for a number that is
+    no version, what `apply` raises, and MissingPackageError without the `onnx` package.
     """
     converter = official("version_converter")
+    if not 0 <= opset <= _LARGEST:
+        raise FieldValueError(f"opset is a version, a number from 0 to {_LARGEST:,}, not {opset:,}")
     return apply_keeping(model, lambda made: converter.convert_version(made, opset), read_tensors)
 
 

@@ -22,7 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxwire.errors import DecodeError, SourceError
+from onnxwire.engine.text_file import read_text
+from onnxwire.errors import DecodeError
 from onnxwire.messages import AttributeProto
 
 if TYPE_CHECKING:
@@ -170,13 +171,7 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
     table.versions |= standard.versions
     table.domains |= standard.domains
     table._rows |= standard._rows
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SourceError.from_os_error(error, path) from error
-    except UnicodeDecodeError as error:
-        raise DecodeError("a table of operators is text in UTF-8", error.start, source=str(path)) from error
-    table.add(text, str(path))
+    table.add(read_text(path, "a table of operators"), str(path))
     table.check()
     return table
 

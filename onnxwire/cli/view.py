@@ -144,8 +144,6 @@ def _type_of(options: argparse.Namespace) -> type[Message]:
     if options.schema is not None:
         try:
             schema = load_schema(*options.schema)
-        except OSError as error:
-            raise SourceError.from_os_error(error, error.filename) from None
         except ValueError as error:
             options.parser.error(str(error))
     # By its whole name, or without the package.

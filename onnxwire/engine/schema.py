@@ -136,16 +136,13 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
     """Make message classes from table files, in the notation of `schema/README.md`.
 
     paths: the files, those that others import among them. module: what the classes call their home.
-    Raises ValueError that names the file and line of what is not a table, OSError for what can't be read.
+    Raises ValueError that names the file and line of what is not a table, and SourceError, which is an OSError, for
+    what can't be read.
     """
     from onnxwire.engine.table_text import parse
+    from onnxwire.engine.text_file import read_text
 
     files = []
     for path in paths:
-        with open(path, "rb") as file:
-            data = file.read()
-        try:
-            files.append(parse(data.decode("utf-8"), os.fspath(path)))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
+        files.append(parse(read_text(path, "a table of messages"), os.fspath(path)))
     return Schema(files, module)

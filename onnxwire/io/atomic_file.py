@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from onnxwire.engine.file_writer import FileWriter, copy_range
 from onnxwire.errors import Error, SaveError
-from onnxwire.io.folder import LIST, Folder, find, identity_of
+from onnxwire.io.folder import LIST, Folder, find, identity_of, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,14 +133,14 @@ class AtomicFile:
     def _stay_beside(self) -> None:
         """Take the folder of the path itself, where a link leads to a file of another one."""
         assert self.folder is not None
-        whole = os.path.join(os.getcwd(), self.path)
-        logical = Folder.at(os.path.dirname(whole))
+        path = whole(self.path)
+        logical = Folder.at(os.path.dirname(path))
         if logical.is_same(self.folder):
             logical.close()
             return
         self.folder, resolved = logical, self.folder
         resolved.close()
-        self.name = os.path.basename(whole)
+        self.name = os.path.basename(path)
 
     @property
     def is_plain(self) -> bool:
@@ -290,6 +290,8 @@ class AtomicFile:
             self._clean_up()
             if isinstance(error, Error):
                 return
+            if self._target is None and isinstance(error, ValueError) and not isinstance(error, OSError):
+                raise SaveError.from_os_error(error, self.path) from None  # of the path
             if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
                 raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
         finally:
@@ -318,8 +320,16 @@ class AtomicFile:
             advice += f"{'; ' if advice else ''}the old file is as it was"
         return advice
 
+    def _folder_name(self) -> str:
+        """The folder that the file was to be in, where links lead."""
+        if self.folder is not None:
+            return self.folder.path
+        with suppress(OSError):  # there may be no working directory
+            return os.path.dirname(os.path.realpath(self.path))
+        return os.curdir
+
     def _way_out(self, error: OSError) -> str:
-        folder = os.path.dirname(os.path.join(os.getcwd(), self.path)) if self.folder is None else self.folder.path
+        folder = self._folder_name()
         if error.errno in _NO_SPACE and not self._direct:
             # Counted after the new file was removed.
             free = f"{_free_space(folder):,} bytes are free in {folder}"
@@ -340,6 +350,8 @@ class AtomicFile:
         if isinstance(error, IsADirectoryError):
             return "name a file in it"
         if isinstance(error, FileNotFoundError):
+            if os.path.isdir(folder):
+                return "it, or the directory that it was to be in, was removed meanwhile; save again"
             return f"there is no directory {folder}"
         if error.errno == errno.ENAMETOOLONG:
             return "choose a shorter name"

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, Error, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
-from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk
+from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk, whole
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile, way_out
 
@@ -101,9 +101,14 @@ class ExternalFiles:
         finally:
             file.close()
 
-    def is_in(self, folder: str) -> bool:
-        """Whether the model was read from a folder."""
-        return self.folder is not None and os.path.realpath(self.folder) == os.path.realpath(folder)
+    def is_beside(self, path: str) -> bool:
+        """Whether a path is one of a file in the folder that the model was read from."""
+        if self.folder is None:
+            return False
+        # What is wrong with the path is told where it is opened.
+        with suppress(OSError):
+            return os.path.realpath(self.folder) == os.path.realpath(os.path.dirname(whole(path)))
+        return False
 
     def keep(self, location: str) -> None:
         """Open the file at a location, if there is one, so that it is still had when another one replaces it."""
@@ -198,8 +203,7 @@ class _Folders:
 
     def _find(self, model_path: str, model: os.stat_result | None) -> None:
         """Find the folder of the model's path and the one that it really lies in; raises OSError."""
-        # Whole, so that a change of the working directory does not move it.
-        path = os.path.join(os.getcwd(), model_path)
+        path = whole(model_path)
         logical, status = _folder_of(path, os.path.dirname(model_path))
         folders = [logical]
         if stat.S_ISLNK(status.st_mode):
@@ -221,10 +225,10 @@ class _Folders:
             status = os.stat(root)
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise SourceError.from_os_error(error, root, "external_root= takes a folder that is there") from None
         self._root = identity_of(status)
-        self._all.append(_Folder(os.path.join(os.getcwd(), root), root, self._root))
+        self._all.append(_Folder(whole(root), root, self._root))
 
     def check(self, location: str) -> None:
         """Raise ExternalDataError for a location that is refused whatever is there."""

@@ -263,7 +263,7 @@ class Relocation:
             if not stat.S_ISREG(status.st_mode):
                 raise SaveError(errno.EEXIST, "what is there is not a file; choose another name", path)
             file.found = _state(status)
-            if self._source is not None and self._source.is_in(os.path.dirname(os.path.abspath(self._model.path))):
+            if self._source is not None and self._source.is_beside(self._model.path):
                 # Tensors that the message has no longer may have their data in it, and were not asked for it yet.
                 self._source.keep(file.location)
             if not self._overwrite:

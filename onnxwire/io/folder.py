@@ -33,6 +33,11 @@ def identity_of(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 
+def whole(path: str) -> str:
+    """A path from the root on, so that a change of the working directory does not move it."""
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
 class Folder:
     """An open folder, which is used by the names in it. None of its methods follows a symbolic link.
 
@@ -154,15 +159,13 @@ def find(path: str) -> tuple[Folder, str] | int:
     if _is_descriptor(here, name):
         os.close(here)
         return int(name)
-    # Whole, so that a change of the working directory does not move it. Of a path without links, as it was given.
-    whole = os.path.join(os.getcwd(), path)
-    if os.path.islink(whole):
-        whole = os.path.realpath(whole)
-    return Folder(os.path.dirname(whole), here), name
+    # Of a path without links, as it was given.
+    path = whole(path)
+    return Folder(os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path), here), name
 
 
 def _find_by_path(path: str) -> tuple[Folder, str] | int:
-    path = os.path.join(os.getcwd(), path)
+    path = whole(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)
         if name.isdecimal() and os.path.realpath(folder) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):

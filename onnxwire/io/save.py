@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from numbers import Integral
 from operator import index
 from types import EllipsisType
 
@@ -113,7 +114,8 @@ def save(
 
         if store is not None or is_address(path):
             if not isinstance(external, EllipsisType):
-                raise SaveError(errno.EINVAL, "external= is for files on this machine; save there, and copy them", "")
+                reason = "external= is for files on this machine; save there, and copy them"
+                raise SaveError(errno.EINVAL, reason, os.fspath(path))  # type: ignore[arg-type]
             total, pieces = _encode(message, deterministic, None, inline_align, threshold)
             from onnxwire.io.remote.upload import upload
 
@@ -131,7 +133,7 @@ def save(
             _refuse_replaced(message, file.path)
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if file is not None:
-            _warn_of_missing(message, os.path.dirname(os.path.abspath(file.path)))
+            _warn_of_missing(message, file.path)
     else:
         from onnxwire.io.external_save import Relocation
 
@@ -179,7 +181,7 @@ def _refuse_replaced(message: Message, path: str) -> None:
     from onnxwire.io.index import find_locations
 
     files = message._document.files
-    if files is None or not files.is_in(os.path.dirname(os.path.abspath(path))):
+    if files is None or not files.is_beside(path):
         return
     replaced = files.replaced()
     if not replaced:
@@ -275,12 +277,14 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
         return open_document(file)
 
 
-def _warn_of_missing(message: Message, folder: str) -> None:
+def _warn_of_missing(message: Message, path: str) -> None:
     """Warn of external data that the message names and that is not in the folder it was saved to."""
     files = message._document.files
-    if files is None or files.is_in(folder):
+    if files is None or files.is_beside(path):
         return
     from onnxwire.io.index import find_locations
+
+    folder = os.path.dirname(os.path.abspath(path))
 
     for path, location in find_locations(message):
         if not os.path.exists(os.path.join(folder, location)):
@@ -327,8 +331,8 @@ def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> i
         taken = file.write(rest)
         if taken is None:
             raise BlockingIOError(errno.EAGAIN, "it takes nothing now: its write gave None; make it blocking")
-        if not 0 < taken <= len(rest):
-            raise OSError(errno.EIO, f"its write was given {len(rest):,} bytes and took {taken:,}")
+        if not isinstance(taken, Integral) or not 0 < taken <= len(rest):
+            raise OSError(errno.EIO, f"its write was given {len(rest):,} bytes and returned {taken!r}, not how many")
     except OSError as error:
         if isinstance(error, Error):
             raise

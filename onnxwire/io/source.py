@@ -72,7 +72,7 @@ def _has_buffer(source: object) -> bool:
 def _map_path(path: str, mmap: bool) -> Document:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
         return _map_descriptor(descriptor, path, mmap)
@@ -112,7 +112,7 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
-def _read_stream(read: Callable[[int], bytes], name: str, mode: int) -> bytearray:
+def _read_stream(read: Callable[[int], bytes | None], name: str, mode: int) -> bytearray:
     """Read a pipe, socket or device to its end, which may never come."""
     limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
     data = bytearray()
@@ -122,6 +122,8 @@ def _read_stream(read: Callable[[int], bytes], name: str, mode: int) -> bytearra
             what = "pipe" if limit == PIPE_LIMIT else "device"
             reason = f"a {what} is read up to {limit:,} bytes, and this one has more; write them to a file first"
             raise SourceError(errno.EFBIG, reason, name)
+    if chunk is None:
+        raise SourceError(errno.EAGAIN, "it gives nothing now: its read gave None; make it blocking", name)
     return data
 
 

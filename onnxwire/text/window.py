@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from typing import IO, Any
 
 from onnxwire.engine.message import Message
-from onnxwire.errors import DecodeError, did_you_mean
+from onnxwire.errors import DecodeError, SourceError, did_you_mean
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
@@ -53,7 +54,7 @@ class Window:
         elif hasattr(text, "read"):
             name = getattr(text, "name", None)
             self.source = name if isinstance(name, str) else self.source
-            self._pieces = self._decoded(iter(lambda: text.read(CHUNK), None))
+            self._pieces = self._decoded(self._chunks(text))
         else:
             raise TypeError(f"expected a str, bytes or a file object, not {type(text).__name__}")
         self.more()
@@ -93,6 +94,17 @@ class Window:
     def error(self, reason: str, position: str, path: str = "") -> DecodeError:
         """The DecodeError for a fault at a position, in the field of a path."""
         return DecodeError(f"{position}: {reason}", path=path, source=self.source)
+
+    def _chunks(self, text: IO[Any]) -> Iterator[Any]:
+        """What a file object gives, up to what is empty."""
+        while True:
+            try:
+                piece = text.read(CHUNK)
+                if piece is None:
+                    raise BlockingIOError(errno.EAGAIN, "it gives nothing now: its read gave None; make it blocking")
+            except OSError as error:
+                raise SourceError.from_os_error(error, self.source) from None
+            yield piece
 
     def _decoded(self, pieces: Iterator[Any]) -> Iterator[str]:
         decoder = getincrementaldecoder("utf-8")()

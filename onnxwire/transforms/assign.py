@@ -287,7 +287,9 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
     except MemoryError:
         raise
     except Exception as error:  # zipfile's, tokenize's and what else numpy lets pass
-        raise EditError(f"{path} is no .npy file: {error}") from None
+        # numpy takes whatever begins otherwise for a pickle, and advises to allow those.
+        reason = "it begins otherwise" if "pickle" in str(error) else error
+        raise EditError(f"{path} is no .npy file of numbers or texts: {reason}") from None
     if not isinstance(array, np.ndarray):
         array.close()
         raise EditError(f"{path} holds several arrays; save the one as .npy")

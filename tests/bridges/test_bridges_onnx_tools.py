@@ -19,6 +19,7 @@ from onnx.backend.test.case import node
 import onnxwire
 from onnxwire.bridges.onnx import apply_keeping
 from onnxwire.bridges.shape_values import PROPAGATED, READ, read_tensors
+from onnxwire.errors import FieldValueError
 
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*.onnx"))
@@ -260,6 +261,9 @@ def test_errors_are_the_official_ones():
     official.graph.node[1].op_type = "NoSuchOperator"
     with pytest.raises(RuntimeError, match="NoSuchOperator"):
         onnxwire.convert_version(ours(official), 15)
+    for number in (-1, 1 << 31):
+        with pytest.raises(FieldValueError, match="opset is a version, a number from 0 to 2,147,483,647"):
+            onnxwire.convert_version(ours(official), number)
 
 
 # --- the checker

@@ -206,6 +206,8 @@ def test_an_npz_has_names_of_any_bytes(tmp_path):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff"))
     assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "*", "-o", str(tmp_path / "t.npz")]) == 0
     assert np.load(tmp_path / "t.npz").files == ["\\xff"]
+    onnxwire.to_npz({"\ud800": model.graph.initializer[0]}, tmp_path / "t.npz")
+    assert np.load(tmp_path / "t.npz").files == ["\\ud800"]
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])

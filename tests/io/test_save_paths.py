@@ -335,3 +335,67 @@ def test_a_pipe_that_waits_gets_all():
             assert onnxwire.save(model, file) == model.ByteSize()
         thread.join()
     assert arrived == [model.SerializeToString()]
+
+
+# --- paths that are none
+
+
+@linux
+def test_whole_paths_need_no_working_directory(tmp_path, monkeypatch):
+    model = a_model(2)
+    onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
+    value = value_of(tmp_path / "m.onnx")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    loaded = onnxwire.load(tmp_path / "m.onnx")
+    onnxwire.save(loaded, tmp_path / "n.onnx", external="n.data")
+    onnxwire.save(loaded, tmp_path / "m.onnx")
+    for name in ("m.onnx", "n.onnx"):
+        assert value_of(tmp_path / name) == value
+    for options in ({}, {"external": "x.data"}):
+        with pytest.raises(onnxwire.SaveError, match=r"^x\.onnx: .*the directory that it was to be in, was removed"):
+            onnxwire.save(loaded, "x.onnx", **options)
+
+
+@pytest.mark.parametrize("external", [{}, {"external": "d"}], ids=["alone", "external"])
+def test_the_directory_that_is_missing_is_named_where_a_link_leads(tmp_path, external):
+    (tmp_path / "link.onnx").symlink_to("nosuch/m.onnx")
+    with pytest.raises(onnxwire.SaveError, match=r"link\.onnx: .*there is no directory .*/nosuch"):
+        onnxwire.save(a_model(1), tmp_path / "link.onnx", **external)
+
+
+UNNAMEABLE = ["a\0b", "\ud800"]
+TAKERS = {
+    "load": onnxwire.load,
+    "external_root": lambda path: onnxwire.load(b"\x08\x08", external_root=path),
+    "verify": onnxwire.verify,
+    "check": onnxwire.check,
+    "operators": lambda path: onnxwire.check(b"\x08\x08", operators=path),
+    "load_schema": onnxwire.load_schema,
+    "save": lambda path: onnxwire.save(a_model(1), path),
+    "external": lambda path: onnxwire.save(a_model(1), path, external="d"),
+    "to_npy": lambda path: onnxwire.to_npy(a_model(1).graph.initializer[0], path),
+    "to_npz": lambda path: onnxwire.to_npz({"w": a_model(1).graph.initializer[0]}, path),
+    "to_safetensors": lambda path: onnxwire.to_safetensors(a_model(1), path),
+    "from_safetensors": lambda path: onnxwire.from_safetensors(a_model(1), path),
+}
+
+
+@pytest.mark.parametrize("path", UNNAMEABLE, ids=ascii)
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_name_that_no_file_can_have_is_an_error_of_the_file(taker, path):
+    with pytest.raises((onnxwire.SourceError, onnxwire.SaveError), match="no file can have such a name") as caught:
+        TAKERS[taker](path)
+    assert caught.value.filename == path
+
+
+@pytest.mark.parametrize("taken", ["all", 1.5, -1, 10**9], ids=repr)
+def test_a_write_that_does_not_say_how_much_it_took_is_an_error(taken):
+    class File:
+        def write(self, data):
+            return taken
+
+    with pytest.raises(onnxwire.SaveError, match=r"<File>: its write was given .* bytes are written"):
+        onnxwire.save(a_model(1), File())

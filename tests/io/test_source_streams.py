@@ -61,3 +61,45 @@ def test_a_pipe_among_the_files_of_a_pattern_keeps_nobody_waiting(tmp_path, othe
     assert done.returncode == 2
     assert "a.onnx: this is a pipe or device; name it alone to have it read" in done.stderr
     assert ("b.onnx" in done.stdout) == others
+
+
+@pytest.mark.parametrize("table", ["operators", "schema"])
+def test_a_table_without_end_is_read_up_to_a_bound(table):
+    read = {"operators": lambda path: onnxwire.check(b"\x08\x08", operators=path), "schema": onnxwire.load_schema}[
+        table
+    ]
+    with pytest.raises(onnxwire.SourceError, match=r"/dev/zero: a table of .* has up to 67,108,864 bytes"):
+        read("/dev/zero")
+    with pytest.raises(onnxwire.SourceError, match="/proc/self/mem: "):
+        read("/proc/self/mem")
+
+
+STARTS = {"load": b"\x08\x08", "from_text": b"producer_name: 'a'\n", "from_json": b'{"producerName": "a"'}
+READERS = {
+    "load": onnxwire.load,
+    "from_text": lambda file: onnxwire.from_text(file, onnxwire.ModelProto),
+    "from_json": lambda file: onnxwire.from_json(file, onnxwire.ModelProto),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("has_part", [False, True])
+def test_what_a_pipe_has_so_far_is_not_taken_for_all(reader, has_part):
+    out, into = os.pipe()
+    os.set_blocking(out, False)
+    os.write(into, STARTS[reader] if has_part else b"")
+    with open(out, "rb", buffering=0) as file, pytest.raises(onnxwire.SourceError, match="it gives nothing now"):
+        READERS[reader](file)
+    os.close(into)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_hinders_reading_is_an_error_of_the_file(reader):
+    class File:
+        name = "some file"
+
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(onnxwire.SourceError, match=r"^some file: Input/output error"):
+        READERS[reader](File())

@@ -1,0 +1,30 @@
+"""Text files that a user names: tables of messages, and of operators."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from onnxwire.errors import DecodeError, SourceError
+
+_LIMIT = 1 << 26  # bytes, of a file that may have no end
+
+
+def read_text(path: str | os.PathLike[str], what: str) -> str:
+    """The text of a file in UTF-8.
+
+    what: what it is to be, for errors. Raises SourceError for a file that can't be read, or has more than 64 MiB, and
+    DecodeError for one that is no such text.
+    """
+    name = os.fsdecode(path)
+    try:
+        with open(name, "rb") as file:
+            data = file.read(_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise SourceError.from_os_error(error, name) from None
+    if len(data) > _LIMIT:
+        raise SourceError(errno.EFBIG, f"{what} has up to {_LIMIT:,} bytes, and this file has more", name)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"{what} is text in UTF-8", error.start, source=name) from None
