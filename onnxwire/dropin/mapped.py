@@ -7,7 +7,7 @@ import stat
 import threading
 from contextlib import nullcontext
 from mmap import ACCESS_READ, mmap
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
 from onnxwire.dropin.audit import watch_opening
 from onnxwire.engine.document import Document
@@ -15,8 +15,9 @@ from onnxwire.io.atomic_file import AtomicFile
 
 SMALL = 1 << 24  # bytes of a file that is read, so that a program may have thousands of models without as many files
 
-# The mappings that there are, by what their files are known by.
-_mappings: WeakValueDictionary[tuple[int, int], mmap] = WeakValueDictionary()
+# The mappings that there are of each file, by what it is known by: a program may load a file more than once.
+_mappings: dict[tuple[int, int], WeakSet[mmap]] = {}
+_lock = threading.RLock()  # of those who change it
 
 
 class _Thread(threading.local):
@@ -39,7 +40,10 @@ def open_file(descriptor: int, name: str) -> Document:
             return Document(file.read(), name)
     mapping = mmap(descriptor, 0, access=ACCESS_READ)
     watch_opening(_before_opening)
-    _mappings[status.st_dev, status.st_ino] = mapping
+    with _lock:
+        for known in [known for known, mappings in _mappings.items() if not mappings]:
+            del _mappings[known]
+        _mappings.setdefault((status.st_dev, status.st_ino), WeakSet()).add(mapping)
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
@@ -57,7 +61,7 @@ def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
         status = os.stat(path)
     except (OSError, ValueError):
         return
-    if (status.st_dev, status.st_ino) not in _mappings:
+    if not _mappings.get((status.st_dev, status.st_ino)):
         return
     name = os.fsdecode(path)
     # Where it may be another file that the program cuts, this one keeps what it has.

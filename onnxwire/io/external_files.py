@@ -115,19 +115,13 @@ class ExternalFiles:
         with suppress(Error):
             self.open(location)
 
-    def replaced(self) -> set[str]:
-        """The locations of open files where there is another file by now."""
-        found = set()
-        for location, file in list(self._by_location.items()):
-            if file.descriptor >= 0:
-                with suppress(Error):
-                    descriptor, _ = self._folders.open(location)
-                    try:
-                        if identity_of(os.fstat(descriptor)) != identity_of(os.fstat(file.descriptor)):
-                            found.add(location)
-                    finally:
-                        os.close(descriptor)
-        return found
+    def status_of(self, location: str, *, only_open: bool) -> os.stat_result | None:
+        """The status of the file at a location, None where there is none; only_open: of one that was not opened too."""
+        with suppress(Error, OSError):
+            if location in self._by_location or (not only_open and self._data is None):
+                with self.look_at(location) as file:
+                    return os.fstat(file.descriptor) if file.descriptor >= 0 else None
+        return None
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
         """Have a file at a location, whatever is there otherwise; it is closed with the others."""

@@ -102,6 +102,7 @@ def save(
     model names are not beside it.
     """
     from onnxwire.io.atomic_file import AtomicFile
+    from onnxwire.io.references import look_at_references
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
@@ -129,11 +130,12 @@ def save(
         _refuse_cut(message._document)
         refuse_weights(message, file.path)
     if isinstance(external, EllipsisType):
-        if file is not None and not overwrite:
-            _refuse_replaced(message, file.path)
+        advice = "" if file is None else look_at_references(message, file.path, refuse=not overwrite)
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
-        if file is not None:
-            _warn_of_missing(message, file.path)
+        if advice:
+            import warnings
+
+            warnings.warn(advice, ExternalDataWarning, stacklevel=2)
     else:
         from onnxwire.io.external_save import Relocation
 
@@ -174,25 +176,6 @@ def refuse_weights(message: Message, path: str) -> None:
             continue  # it is not there, or may not be read
         if is_same:
             raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)
-
-
-def _refuse_replaced(message: Message, path: str) -> None:
-    """Raise SaveError where tensors would refer to a file that has come in place of the one that they are in."""
-    from onnxwire.io.index import find_locations
-
-    files = message._document.files
-    if files is None or not files.is_beside(path):
-        return
-    replaced = files.replaced()
-    if not replaced:
-        return
-    for place, location in find_locations(message):
-        if location in replaced:
-            reason = (
-                f"{place} has its data in {location!r} as it was when it was opened, and another file is there by now; "
-                "give external= to write the data anew"
-            )
-            raise SaveError(errno.EINVAL, reason, path)
 
 
 def _save(
@@ -275,28 +258,6 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
         target.seek(total)
         target.finish()
         return open_document(file)
-
-
-def _warn_of_missing(message: Message, path: str) -> None:
-    """Warn of external data that the message names and that is not in the folder it was saved to."""
-    files = message._document.files
-    if files is None or files.is_beside(path):
-        return
-    from onnxwire.io.index import find_locations
-
-    folder = os.path.dirname(os.path.abspath(path))
-
-    for path, location in find_locations(message):
-        if not os.path.exists(os.path.join(folder, location)):
-            import warnings
-
-            warnings.warn(
-                f"{path} has its data in {location!r}, which is not in {folder}: copy it there, or save with "
-                "external= to have the data in the new file or beside it",
-                ExternalDataWarning,
-                stacklevel=3,
-            )
-            return
 
 
 def _refuse_cut(document: Document) -> None:

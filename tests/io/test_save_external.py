@@ -5,6 +5,7 @@ import importlib.util
 import io
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -693,3 +694,85 @@ def test_what_is_saved_is_the_message_as_it_was_at_first(act, tmp_path):
 
     onnxwire.save(model, tmp_path / "m.onnx", external=choose)
     assert values_of(tmp_path / "m.onnx") == {f"w{i}": i for i in range(20)}
+
+
+# --- what payloads that stay where they are would be taken from
+
+
+def beside(folder, name, data="w.data", model="m.onnx"):
+    """Save a model of one tensor with its data beside it; returns its path."""
+    folder.mkdir(exist_ok=True)
+    made = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
+    made.graph.initializer.append(onnxwire.from_array(floats(sum(map(ord, name))), name))
+    onnxwire.save(made, folder / model, external=data, threshold=0, overwrite=True)
+    return folder / model
+
+
+def arrays(model):
+    return {tensor.name: tensor.numpy().tobytes() for tensor in model.graph.initializer}
+
+
+MOVES = {
+    "append": lambda to, source: to.append(source[0]),
+    "extend": lambda to, source: to.extend(source),
+    "CopyFrom": lambda to, source: to.add().CopyFrom(source[0]),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_tensor_of_another_folder_does_not_become_one_of_a_file_of_the_same_name(tmp_path, move):
+    ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
+    with onnxwire.load(ours) as model, onnxwire.load(others) as other:
+        MOVES[move](model.graph.initializer, other.graph.initializer)
+        before, whole = ours.read_bytes(), arrays(model)
+        with pytest.raises(onnxwire.SaveError, match=r"in two files, both of them 'w\.data'; give external= to write"):
+            onnxwire.save(model, ours)
+        assert ours.read_bytes() == before
+        onnxwire.save(model, ours, external="w.data")
+    with onnxwire.load(ours) as model:
+        assert arrays(model) == whole
+
+
+def test_of_a_tensor_whose_data_is_another_file_in_the_new_folder_is_warned(tmp_path):
+    ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
+    (tmp_path / "c").mkdir()
+    with onnxwire.load(ours) as model:
+        made = onnxwire.ModelProto(ir_version=10, graph=model.graph)
+        for message in (model, made):
+            with pytest.warns(onnxwire.ExternalDataWarning, match=r"in another 'w\.data' than the one in .*b, which"):
+                onnxwire.save(message, others.with_name("new.onnx"))
+            with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*c: copy it there"):
+                onnxwire.save(message, tmp_path / "c" / "new.onnx")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                onnxwire.save(message, ours.with_name("new.onnx"))
+        shutil.copytree(tmp_path / "a", tmp_path / "d")
+        os.utime(tmp_path / "d" / "w.data", (0, 0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            onnxwire.save(model, tmp_path / "d" / "m.onnx")
+
+
+def test_a_tensor_of_another_model_keeps_to_the_file_that_it_was_opened_with(tmp_path):
+    ours, others = beside(tmp_path, "x"), beside(tmp_path, "y", "k.data", "k.onnx")
+    with onnxwire.load(ours) as model, onnxwire.load(others) as other:
+        model.graph.initializer.append(other.graph.initializer[0])
+        whole = arrays(model)
+        beside(tmp_path, "z", "k.data", "k.onnx")
+        with pytest.raises(
+            onnxwire.SaveError, match=r"initializer\[1\] has its data in 'k\.data' as it was when it was"
+        ):
+            onnxwire.save(model, ours)
+        assert arrays(model) == whole
+
+
+def test_of_data_that_was_removed_while_it_was_open_is_warned(tmp_path):
+    path = beside(tmp_path, "x")
+    with onnxwire.load(path) as model:
+        whole = arrays(model)
+        (tmp_path / "w.data").unlink()
+        with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in "):
+            onnxwire.save(model, path)
+        onnxwire.save(model, path, external="w.data")
+    with onnxwire.load(path) as model:
+        assert arrays(model) == whole

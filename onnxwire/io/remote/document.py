@@ -119,6 +119,9 @@ class RemoteFiles(ExternalFiles):
                 pass
         return ExternalFile(remote_document(self._origin.beside(location)))
 
+    def status_of(self, location: str, *, only_open: bool) -> None:
+        """As of ExternalFiles: files on a server have no status of this system."""
+
     def look_at(self, location: str) -> Any:
         """As of ExternalFiles; the file stays open."""
         from contextlib import nullcontext
