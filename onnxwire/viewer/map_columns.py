@@ -355,8 +355,9 @@ class MapColumns:
                 self.own_bytes[row] += self.own_bytes[rows].sum()
         self.first_take = np.full(len(self.type), -1, np.int32)
         _set(self.first_take, self.takes_value[::-1], np.arange(len(self.takes_value) - 1, -1, -1))
-        self.takes_start = np.searchsorted(self.takes_row, np.arange(self.count + 1))
-        self.makes_start = np.searchsorted(self.makes_row, np.arange(self.count + 1))
+        every = np.arange(self.count + 1, dtype=np.int32)
+        self.takes_start = np.searchsorted(self.takes_row, every).astype(np.int32)
+        self.makes_start = np.searchsorted(self.makes_row, every).astype(np.int32)
 
 
 def _type_text(type_: str, dims: list[Any] | None) -> str:

@@ -172,10 +172,11 @@ class Groups:
                 break
             # All of it is in one scope: that is stepped over.
             scope = columns.scopes.child(scope, int(scopes[0]))
-        order = np.argsort(item, kind="stable")
-        bounds = np.searchsorted(item[order], np.arange(len(first) + 1))
+        order = np.argsort(item, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(item[order], np.arange(len(first) + 1, dtype=np.int32)).astype(np.int32)
         ordered = rows[order]
         signatures, crossing = self._signatures(rows, item, order, bounds)
+        del item, order
         folds = {begin: (period, count) for begin, period, count in _repetitions(signatures, bounds, crossing)}
         is_start = np.ones(len(first), bool)
         for begin, (period, count) in folds.items():
@@ -237,11 +238,13 @@ class Groups:
         while child < scopes.end[scope]:
             children.append(child)
             child = int(scopes.end[child])
+        if not children:
+            each = np.arange(len(rows), dtype=np.int32)
+            return each, each, np.full(len(rows), -1, np.int32)
         starts = np.array(children, np.int64)
         key = -1 - np.arange(len(rows), dtype=np.int64)
-        if len(starts):
-            inside = ~is_direct
-            key[inside] = starts[np.searchsorted(starts, of_row[inside], side="right") - 1]
+        inside = ~is_direct
+        key[inside] = starts[np.searchsorted(starts, of_row[inside], side="right") - 1]
         values, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         by_first = np.argsort(first, kind="stable")
         rank = np.empty(len(values), np.int64)
@@ -256,17 +259,17 @@ class Groups:
         there often has none at the first and last of several layers. Nodes are compared in the order of the graph.
         """
         c = self.columns
-        local = np.full(c.count, -1, np.int64)
-        local[rows] = np.arange(len(rows))
-        position = np.empty(len(rows), np.int64)
-        position[order] = np.arange(len(rows)) - bounds[item[order]]
+        local = np.full(c.count, -1, np.int32)
+        local[rows] = np.arange(len(rows), dtype=np.int32)
+        position = np.empty(len(rows), np.int32)
+        position[order] = np.arange(len(rows), dtype=np.int32) - bounds[item[order]]
         take = _ranges(c.takes_start[rows], c.takes_start[rows + 1])
         value = c.takes_value[take]
         to = local[c.takes_row[take]]
         maker = c.producer[value]
         made = np.where(maker >= 0, local[maker], -1)
         is_own = (made >= 0) & (item[made] == item[to])
-        distance = np.where(is_own, position[to] - position[made], 0)
+        distance = np.where(is_own, position[to] - position[made], 0).astype(np.int64)
         wires = _mix(
             _mix(distance * 4 + is_own * 2 + c.is_weight[value])
             + _mix(c.takes_slot[take].astype(np.int64) + 17)
@@ -275,7 +278,7 @@ class Groups:
         )
         node = _mix(c.op[rows].astype(np.int64)) + _mix(c.inner[rows] + 31)
         node += _sums(wires, c.takes_start[rows + 1] - c.takes_start[rows])
-        node = _mix(node.view(np.int64) + position * 0x9E3779B9)
+        node = _mix(node.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sums(node[order], np.diff(bounds))
         # Values that lead from an item to a later one cross before all that come in between and before that one.
         crosses = (made >= 0) & (item[np.maximum(made, 0)] < item[to])
@@ -305,10 +308,14 @@ def _at(groups: Sequence[Group], number: str, name: str) -> Group:
 
 def _mix(numbers: Array) -> Array:
     """A hash of each number. Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014)."""
-    x = numbers.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x: Array = numbers.astype(np.int64).view(np.uint64)  # a copy, which is changed in place: there may be millions
+    x += np.uint64(0x9E3779B97F4A7C15)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def _ranges(starts: Array, stops: Array) -> Array:
@@ -322,9 +329,12 @@ def _ranges(starts: Array, stops: Array) -> Array:
 
 def _sums(numbers: Array, lengths: Array) -> Array:
     """The sums of runs of such lengths, modulo 2**64."""
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(numbers.astype(np.uint64))])
-    ends = np.cumsum(lengths)
-    sums: Array = total[ends] - total[ends - lengths]
+    total = np.zeros(len(numbers) + 1, np.uint64)
+    np.cumsum(numbers, dtype=np.uint64, out=total[1:])
+    at = np.cumsum(lengths)
+    sums: Array = total[at]
+    at -= lengths
+    sums -= total[at]
     return sums
 
 
@@ -334,9 +344,10 @@ def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tupl
     Of stretches that overlap, the one that leaves the fewest boxes is taken. bounds: of the items, in rows.
     """
     count = len(signatures)
-    order = np.argsort(signatures, kind="stable")
+    order = np.argsort(signatures, kind="stable").astype(np.int32)
     same = signatures[order[1:]] == signatures[order[:-1]]
     distances, often = np.unique((order[1:] - order[:-1])[same], return_counts=True)
+    del order, same
     found = []
     for period in distances[np.argsort(-distances * often, kind="stable")][:_CANDIDATES].tolist():
         equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
