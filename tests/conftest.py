@@ -1,16 +1,24 @@
-"""Makes Hypothesis draw the same examples in every run."""
+"""The options of the test run, and the number of random examples that go with them."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
 
-settings.register_profile(
-    "same",
-    deadline=None,
-    derandomize=True,
-    max_examples=60,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # to explain a failure takes longer than to find it
-    suppress_health_check=list(HealthCheck),
-)
-settings.load_profile("same")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long tests too, and draw ten times as many examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes more than some seconds; run with --long")
+    # Before any test module is imported: `budget.examples` reads the profile.
+    import budget  # noqa: F401 (registers the profiles)
+
+    settings.load_profile("long" if config.getoption("--long") else "short")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]

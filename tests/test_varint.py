@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from wire import varint
 
@@ -52,7 +52,6 @@ runs = st.lists(varints, max_size=300).map(b"".join)
 
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("level", packed_levels())
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=runs | st.binary(max_size=400) | st.binary(max_size=200).map(lambda b: b + bytes(200)))
 @example(data=b"\x80" * 9 + b"\x01")
 @example(data=b"\x00" * 63 + b"\x80" * 9 + b"\x01" + b"\x01" * 100)

@@ -15,7 +15,8 @@ import onnx
 import pytest
 import stored_tensors
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -95,7 +96,7 @@ def python(code, *arguments):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_every_type_is_written_from_every_storage(kind, tmp_path, data):
     tensor = data.draw(stored_tensors.stored(T[kind]).filter(lambda tensor: len(tensor.elements) % 4 == 0))
@@ -469,7 +470,7 @@ def headers(draw):
     return header
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(header=headers(), spare=st.sampled_from([0] * 8 + [-1, 1]))
 def test_headers_are_taken_and_refused_as_by_the_package(header, spare, tmp_path):
     path = file_of(tmp_path / "w.safetensors", header, bytes(29 + spare))

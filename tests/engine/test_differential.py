@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -26,7 +27,7 @@ def pair(name):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     ours, official = pair(name)
@@ -34,7 +35,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_verify_accepts_what_the_official_runtime_accepts(name, data):
     ours, official = pair(name)
@@ -42,7 +43,7 @@ def test_verify_accepts_what_the_official_runtime_accepts(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
     ours, official = pair(name)
@@ -50,7 +51,7 @@ def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
     ours, official = pair(name)
@@ -58,7 +59,7 @@ def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_encoding_a_message_gives_its_bytes_back(name, data):
     ours, _ = pair(name)
@@ -69,7 +70,7 @@ def test_encoding_a_message_gives_its_bytes_back(name, data):
 
 
 @pytest.mark.parametrize("name", WITH_MESSAGES)
-@settings(max_examples=14)
+@examples(14)
 @given(data=st.data())
 def test_encoding_a_nested_message_keeps_its_value(name, data):
     ours, official = pair(name)
@@ -86,7 +87,7 @@ def test_encoding_a_nested_message_keeps_its_value(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=14)
+@examples(14)
 @given(data=st.data())
 def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
     ours, official = pair(name)
@@ -95,7 +96,7 @@ def test_messages_of_the_same_records_in_another_order_are_equal_where_the_offic
 
 
 @EVERY_MESSAGE
-@settings(max_examples=14)
+@examples(14)
 @given(data=st.data())
 def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_are(name, data):
     ours, official = pair(name)
@@ -107,7 +108,7 @@ def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_ar
 
 
 @EVERY_MESSAGE
-@settings(max_examples=14)
+@examples(14)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
     ours, official = pair(name)

@@ -15,7 +15,8 @@ import warnings
 
 import pytest
 import wire
-from hypothesis import given, note, settings
+from budget import examples
+from hypothesis import given, note
 from hypothesis import strategies as st
 from wire import attempt, snippets
 
@@ -306,7 +307,7 @@ RANDOMS = st.randoms(use_true_random=False)
 @wire.needs_upb
 @MADE_OR_PARSED
 @EVERY_MESSAGE
-@settings(max_examples=9)
+@examples(9)
 @given(random=RANDOMS, data=st.data())
 def test_edits_do_what_they_do_officially(name, parsed, random, data):
     run(name, parsed, random, data, 15)
@@ -316,7 +317,7 @@ def test_edits_do_what_they_do_officially(name, parsed, random, data):
 @pytest.mark.parametrize(
     "name", ["test.Everything", "test.Everything.Tree", "onnx.GraphProto", "onnx.NodeProto", "onnx.TypeProto"]
 )
-@settings(max_examples=60)
+@examples(60)
 @given(random=RANDOMS, data=st.data())
 def test_many_edits_do_what_they_do_officially(name, parsed, random, data):
     run(name, parsed, random, data, 40)
@@ -326,7 +327,7 @@ def test_many_edits_do_what_they_do_officially(name, parsed, random, data):
 
 
 @pytest.mark.parametrize("name", SCHEMA.messages)
-@settings(max_examples=25)
+@examples(25)
 @given(random=RANDOMS, data=st.data())
 def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data):
     cls = SCHEMA.messages[name]

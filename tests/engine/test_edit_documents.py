@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 import pytest
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wire import attempt, same, snippets
 
@@ -216,7 +217,7 @@ def _after(data, pos, tag):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_a_message_that_was_read_all_over_but_not_edited_encodes_to_its_bytes(name, data):
     encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 1))
@@ -228,7 +229,7 @@ def test_a_message_that_was_read_all_over_but_not_edited_encodes_to_its_bytes(na
 
 
 @EVERY_MESSAGE
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data(), random=st.randoms(use_true_random=False))
 def test_after_an_edit_of_one_field_the_other_records_come_out_as_they_were(name, data, random):
     cls = SCHEMA.messages[name]
@@ -262,7 +263,7 @@ def test_after_an_edit_of_one_field_the_other_records_come_out_as_they_were(name
 
 @wire.needs_upb
 @EVERY_MESSAGE
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
     encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 2))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import wire
+from budget import examples
 from everything import EVERYTHING, PAIRS, PATH, POOL, SCHEMA
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -65,7 +66,7 @@ def test_classes_outlive_their_schema():
 
 
 @EVERY_MESSAGE
-@settings(max_examples=120)
+@examples(120)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     ours, official = PAIRS[name]
@@ -73,7 +74,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 
 
 @EVERY_MESSAGE_OF_FIELDS
-@settings(max_examples=120)
+@examples(120)
 @given(data=st.data())
 def test_verify_accepts_what_the_official_runtime_accepts(name, data):
     ours, official = PAIRS[name]
@@ -81,7 +82,7 @@ def test_verify_accepts_what_the_official_runtime_accepts(name, data):
 
 
 @EVERY_MESSAGE_OF_FIELDS
-@settings(max_examples=80)
+@examples(80)
 @given(data=st.data())
 def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
     ours, official = PAIRS[name]
@@ -89,7 +90,7 @@ def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
 
 
 @EVERY_MESSAGE
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
     ours, official = PAIRS[name]
@@ -98,7 +99,7 @@ def test_messages_of_the_same_records_in_another_order_are_equal_where_the_offic
 
 
 @EVERY_MESSAGE
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
     ours, official = PAIRS[name]
@@ -204,7 +205,7 @@ def test_an_array_of_numbers_has_their_dtype(name):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_an_array_of_numbers_holds_the_official_values(name, data):
     field = field_of(name)

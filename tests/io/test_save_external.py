@@ -17,7 +17,8 @@ import onnx
 import pytest
 import stored_tensors
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
@@ -241,7 +242,7 @@ def test_the_threshold_is_the_least_size_that_moves(tmp_path):
 
 
 @EVERY_TYPE
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_every_type_moves_as_its_raw_bytes_from_any_storage_but_strings_stay(data_type, tmp_path, data):
     stored = data.draw(stored_tensors.stored(data_type))
@@ -387,7 +388,7 @@ def test_data_of_buffers_and_of_other_folders_comes_along(path, tmp_path):
 EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", every_other]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -10,7 +10,8 @@ import onnx
 import onnx.numpy_helper
 import pytest
 import stored_tensors
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -48,7 +49,7 @@ def layouts(array):
 
 
 @EVERY_TYPE
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), name=st.none() | st.text(max_size=3))
 def test_the_official_reader_reads_the_array_back(data_type, data, name):
     array = data.draw(stored_tensors.stored(data_type)).array()

@@ -10,7 +10,8 @@ import onnx.numpy_helper
 import pytest
 import stored_tensors
 import wire
-from hypothesis import example, given, settings
+from budget import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -62,7 +63,7 @@ def dense(dims, indexes, values):
 
 
 @EVERY_TYPE
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
     dims, indexes, stored = data.draw(parts(data_type))
@@ -78,7 +79,7 @@ def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
 
 
 @EVERY_TYPE
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_coordinates_make_a_sparse_tensor(data_type, data):
     dims, indexes, stored = data.draw(parts(data_type))
@@ -211,7 +212,7 @@ def test_from_coo_sorts_or_refuses():
 
 @given(st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.sound, wire.flawed, wire.damaged)))
 @example(b"\x1a\x0c\x01" + b"\xff" * 10 + b"\x01")  # a packed run of dims with a varint that is too long
-@settings(max_examples=500)
+@examples(500)
 def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
     try:
         message = SparseTensorProto.FromString(data)

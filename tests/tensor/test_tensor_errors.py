@@ -10,7 +10,8 @@ import onnx
 import pytest
 import stored_tensors
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onnxwire
@@ -248,7 +249,7 @@ def test_dims_without_data_allocate_nothing(name, dims):
 @given(
     wire.sound(TensorProto.DESCRIPTOR, 2) | wire.flawed(TensorProto.DESCRIPTOR) | wire.damaged(TensorProto.DESCRIPTOR)
 )
-@settings(max_examples=500)
+@examples(500)
 def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
     try:
         tensor = TensorProto.FromString(data)
@@ -287,7 +288,7 @@ def official_array(data):
 
 
 @given(nearly_right())
-@settings(max_examples=1500)
+@examples(1500)
 def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(data):
     tensor = TensorProto.FromString(data)
     array = use_everything(tensor)[4]
@@ -318,7 +319,7 @@ def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeyp
     ]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=wire.sound(ModelProto.DESCRIPTOR, 4), chance=st.randoms())
 def test_the_path_of_a_byte_does_not_depend_on_those_asked_for_before(data, chance):
     from onnxwire.engine.field_path import field_path

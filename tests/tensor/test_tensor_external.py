@@ -11,7 +11,8 @@ import onnx.numpy_helper
 import pytest
 import stored_tensors
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, HOME
 from test_tensor_numpy import index_of, with_rank
@@ -59,7 +60,7 @@ def two(tmp_path):
 
 @MAPPED
 @EVERY_TYPE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
 def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset):
     tensor = data.draw(stored_tensors.stored(data_type))
@@ -378,7 +379,7 @@ def models():
 
 
 @given(models())
-@settings(max_examples=300)
+@examples(300)
 def test_every_tensor_of_a_model_is_listed_with_its_location(data):
     official = onnx.ModelProto.FromString(data)
     found = check_list(data, official)
@@ -401,7 +402,7 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
 
 @wire.needs_upb
 @given(wire.sound(ModelProto.DESCRIPTOR))
-@settings(max_examples=300)
+@examples(300)
 def test_the_list_takes_whatever_tensors_there_are(data):
     try:
         onnxwire.load(data)
@@ -411,7 +412,7 @@ def test_the_list_takes_whatever_tensors_there_are(data):
 
 
 @given(wire.flawed(ModelProto.DESCRIPTOR) | wire.damaged(ModelProto.DESCRIPTOR))
-@settings(max_examples=300)
+@examples(300)
 def test_of_damaged_bytes_the_list_raises_nothing_but_errors_of_onnxwire(data):
     try:
         onnxwire.tensors(data)

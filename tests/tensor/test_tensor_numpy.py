@@ -10,7 +10,8 @@ import onnx.numpy_helper
 import pytest
 import stored_tensors
 import wire
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 from test_bundled_files import EVERY_FILE, HOME, pair, read
@@ -51,7 +52,7 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
 
 
 @EVERY_TYPE
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_each_storage_gives_the_official_array(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
@@ -64,7 +65,7 @@ def test_each_storage_gives_the_official_array(data_type, data):
 
 
 @EVERY_TYPE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
     if data_type == STRING:
@@ -80,7 +81,7 @@ def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
 
 
 @EVERY_TYPE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_an_array_in_pieces_of_its_typed_field_is_whole(data_type, data):
     """Packed runs and single values of a repeated field may alternate, with other records between them."""
@@ -99,7 +100,7 @@ def test_an_array_in_pieces_of_its_typed_field_is_whole(data_type, data):
 
 @EVERY_TYPE
 @given(data=st.data())
-@settings(max_examples=10)
+@examples(10)
 def test_an_edited_tensor_gives_its_new_array(data_type, data):
     first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
     for message in second.inline():
@@ -138,7 +139,7 @@ def test_nonzero_padding_bits_do_no_harm(name, data, wanted):
 @EVERY_TYPE
 @pytest.mark.parametrize("keywords", [{"writable": True}, {"copy": True}], ids=["writable", "copy"])
 @given(data=st.data())
-@settings(max_examples=10)
+@examples(10)
 def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     for message in tensor.inline():
@@ -158,7 +159,7 @@ def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_typ
 
 @EVERY_TYPE
 @given(data=st.data())
-@settings(max_examples=10)
+@examples(10)
 def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     kind = tensor.array().dtype.kind
@@ -236,7 +237,7 @@ def with_rank(index):
 
 
 @EVERY_TYPE
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_read_gives_what_the_array_has_at_the_index(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
@@ -289,7 +290,7 @@ def test_read_refuses_other_indices_or_takes_them_as_numpy_does(index):
 
 
 @EVERY_TYPE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data(), begin=st.integers(0, 9))
 def test_a_segment_is_a_flat_chunk(data_type, data, begin):
     tensor = data.draw(stored_tensors.stored(data_type, max_side=3))

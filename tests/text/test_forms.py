@@ -17,8 +17,9 @@ import test_json_parser
 import test_text
 import test_text_parser
 import wire
+from budget import examples
 from google.protobuf import json_format, text_format
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, number_of
@@ -74,7 +75,7 @@ EACH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 @EACH
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_every_message_is_printed_as_officially(form, name, data):
     form.printing.check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
@@ -87,7 +88,7 @@ def test_every_bundled_file_is_printed_as_officially(form):
 
 
 @EACH
-@settings(max_examples=80)
+@examples(80)
 @given(values=st.lists(FLOATS, max_size=60))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[struct.unpack("<f", struct.pack("<I", bits))[0] for bits in range(0x7F7FFF00, 0x7F800001)])
@@ -103,7 +104,7 @@ def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
 
 
 @EACH
-@settings(max_examples=80)
+@examples(80)
 @given(texts=st.lists(st.text() | st.binary(), max_size=3))
 @example(texts=[bytes([byte]) for byte in range(256)])
 @example(texts=["".join(map(chr, range(0x250)))])
@@ -133,7 +134,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
 
 @EACH
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_what_the_official_runtime_prints_is_read(form, name, data):
     message = PAIRS[name][1].FromString(data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
@@ -143,7 +144,7 @@ def test_what_the_official_runtime_prints_is_read(form, name, data):
 
 @EACH
 @pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
-@settings(max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 1 << 32))
 def test_any_text_is_read_or_refused_as_by_the_official_runtime(form, name, seed):
     draw = random.Random(seed)
@@ -154,7 +155,7 @@ def test_any_text_is_read_or_refused_as_by_the_official_runtime(form, name, seed
 
 @EACH
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_mutations_of_printed_texts_are_read_or_refused_as_by_the_official_runtime(form, name, data, seed):
     ours, official = PAIRS[name]
@@ -166,7 +167,7 @@ def test_mutations_of_printed_texts_are_read_or_refused_as_by_the_official_runti
 
 
 @EACH
-@settings(max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 1 << 32))
 def test_where_the_text_is_cut_into_pieces_makes_no_difference(form, seed):
     draw = random.Random(seed)

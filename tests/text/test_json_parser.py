@@ -13,8 +13,9 @@ from unittest import mock
 import onnx
 import pytest
 import wire
+from budget import examples
 from google.protobuf import json_format
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
 from test_json import mend
@@ -72,7 +73,7 @@ STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_int
 
 
 @EVERY_MESSAGE
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_what_is_printed_reads_back(name, data):
     ours, official = PAIRS[name]
@@ -241,7 +242,7 @@ SNIPPETS = (
 # --- numbers in batches
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[3.4028234663852886e38])
@@ -269,7 +270,7 @@ ELEMENTS = [
 WRONG = ["null", "5", '"a"', "[{}]", '{"nosuch":1}', '{"oneInt32":1,"oneInt32":1}', "{", "", '{"oneInt32":"x"}']
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=60),
     st.sampled_from([",", ", ", " ,\n\t", ",\r\n"]),
@@ -284,7 +285,7 @@ def test_arrays_of_messages_are_those_of_the_official_runtime(pieces, elements, 
 
 
 @pytest.mark.parametrize("kind", ["String", "Bytes"])
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(st.sampled_from(STRINGS), min_size=1, max_size=60), st.sampled_from([",", " ,\n "]))
 def test_arrays_of_strings_are_those_of_the_official_runtime(pieces, kind, strings, comma):
     check(EVERYTHING, f'{{"many{kind}":[{comma.join(strings)}]}}')

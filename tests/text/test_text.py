@@ -14,9 +14,10 @@ from pathlib import Path
 import onnx
 import pytest
 import wire
+from budget import examples
 from everything import PAIRS as GENERIC
 from google.protobuf import descriptor_pb2, text_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, HOME, pair, read
 
@@ -170,7 +171,7 @@ def test_ten_thousand_levels_raise_decode_error():
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_flawed_bytes_raise_decode_error_or_nothing(name, data):
     ours, _ = PAIRS[name]
@@ -210,7 +211,7 @@ needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
 
 
 @EVERY_MESSAGE
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_the_official_runtime_reads_the_text_of_protoc(name, data):
     ours, official = PAIRS[name]
@@ -237,7 +238,7 @@ def has_broken_text(message):
 
 
 @pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.TensorProto", "test.Everything", "test.Sparse"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_unknown_fields_are_the_official_ones(name, data):
     ours, official = PAIRS[name]
@@ -313,7 +314,7 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
 
 @needs_protoc
 @pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.AttributeProto", "onnx.TensorProto", "test.Everything"])
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_text_is_what_protoc_prints(name, data, tmp_path_factory):
     ours, _ = PAIRS[name]

@@ -14,8 +14,9 @@ from unittest import mock
 import onnx
 import pytest
 import wire
+from budget import examples
 from google.protobuf import text_encoding, text_format
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, pair, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
@@ -116,7 +117,7 @@ STYLES = [
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_what_is_printed_reads_back(name, data):
     ours, official = PAIRS[name]
@@ -282,7 +283,7 @@ def mutated(draw, text, snippets):
 # --- numbers in batches
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 def test_floats_read_back(values):

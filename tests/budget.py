@@ -1,0 +1,17 @@
+"""How many random examples the tests draw: few, the same in every run, or with `--long` many, different in each run."""
+
+from hypothesis import HealthCheck, Phase, settings
+
+USUAL_COUNT = 60  # examples of a test that does not give a number
+COMMON = {
+    "deadline": None,
+    "phases": set(Phase) - {Phase.explain},  # explaining a failure takes longer than finding it
+    "suppress_health_check": list(HealthCheck),
+}
+settings.register_profile("short", derandomize=True, max_examples=USUAL_COUNT // 5, **COMMON)
+settings.register_profile("long", max_examples=USUAL_COUNT * 2, **COMMON)
+
+
+def examples(count: int) -> settings:
+    """A decorator for a test that is to draw `count` examples: a fifth of them, or with `--long` twice as many."""
+    return settings(max_examples=max(count * settings.default.max_examples // USUAL_COUNT, 2))
