@@ -6,8 +6,8 @@ import functools
 import os
 
 import onnx
-import pytest
 import wire
+from each import each
 
 import onnxwire
 
@@ -18,7 +18,7 @@ FILES = sorted(
     for name in names
     if name.endswith((".onnx", ".pb"))
 )
-EVERY_FILE = pytest.mark.parametrize("file", FILES)
+EVERY_FILE = each("file", FILES)
 KINDS = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto", "optional_type": "OptionalProto"}
 
 

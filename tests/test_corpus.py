@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from each import each
 from fuzz_targets import TARGETS, run, seeds
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*/*"))
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@each("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_was_found_once_is_right(path):
     run(path.parent.name, path.read_bytes())
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
+from each import each
 
 import onnxwire
 from onnxwire.errors import Error
@@ -53,8 +53,8 @@ WAYS |= {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("cls", all_classes(), ids=lambda cls: cls.__name__)
+@each("way", WAYS)
+@each("cls", all_classes(), ids=lambda cls: cls.__name__)
 def test_an_exception_that_is_copied_or_pickled_is_as_it_was(cls: type[Error], way: str) -> None:
     error = make(cls)
     error.add_note("while the model was read")

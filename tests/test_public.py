@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from each import each
 
 import onnxwire
 
@@ -65,7 +66,7 @@ def test_a_message_class_is_of_the_package(name: str) -> None:
     assert (getattr(onnxwire, name).__module__, getattr(onnxwire, name).__qualname__) == ("onnxwire", name)
 
 
-@pytest.mark.parametrize("name", onnxwire.__all__)
+@each("name", onnxwire.__all__)
 def test_no_module_has_the_name_of_something_public(name: str) -> None:
     # The import of such a module would hide it: it becomes an attribute of the package.
     assert importlib.util.find_spec(f"onnxwire.{name}") is None

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import stored_tensors
+from each import each
 from graphs import nested_model, value, write_sparse_model
 from onnx import TensorProto, helper, numpy_helper
 
@@ -20,7 +21,7 @@ from onnxwire.bridges.onnx_ir import Tensor, from_ir, to_ir
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*.onnx"))
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
+EVERY_MODEL = each("name", MODELS)
 
 
 def ours(model):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from each import each
 from graphs import nested_model, value
 from onnx import TensorProto, checker, helper, numpy_helper, shape_inference, version_converter
 from onnx.backend.test.case import node
@@ -23,7 +24,7 @@ from onnxwire.errors import FieldValueError
 
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*.onnx"))
-EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
+EVERY_MODEL = each("name", MODELS)
 SIZE = 400
 
 
@@ -59,7 +60,7 @@ def test_a_function_that_does_nothing_changes_nothing(name):
 
 
 @EVERY_MODEL
-@pytest.mark.parametrize("options", [{}, {"data_prop": True}, {"strict_mode": True, "check_type": True}], ids=str)
+@each("options", [{}, {"data_prop": True}, {"strict_mode": True, "check_type": True}], ids=str)
 def test_inference_is_the_official_one(name, options):
     model, official = load_both(name)
     wanted = result_of(shape_inference.infer_shapes, official, **options)
@@ -67,7 +68,7 @@ def test_inference_is_the_official_one(name, options):
 
 
 @EVERY_MODEL
-@pytest.mark.parametrize("opset", [8, 13, 22])
+@each("opset", [8, 13, 22])
 def test_conversion_is_the_official_one(name, opset):
     model, official = load_both(name)
     assert result_of(onnxwire.convert_version, model, opset) == result_of(

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from check_case import model, nested, node, value
+from each import each
 from wire import varint
 
 import onnxwire
@@ -25,7 +26,7 @@ def _check(text, **options):
     return onnxwire.check(onnxwire.from_text(text).SerializeToString(), **options)
 
 
-@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_the_official_checker_accepts_has_no_error(path):
     errors = onnxwire.check(path, select="error")
     if errors:

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 from check_case import OPSET, model, nested, node, sparse, tensor, value
+from each import each
 
 import onnxwire
 from onnxwire import ModelProto
@@ -344,7 +345,7 @@ def test_the_tables_name_rules_that_there_are():
     assert {rules()[id].severity for id in HERE} == {"error"}
 
 
-@pytest.mark.parametrize("key", CASES)
+@each("key", CASES)
 def test_where_the_two_differ_is_written_down(key, tmp_path):
     id, content = CASES[key]
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()

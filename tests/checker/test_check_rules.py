@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-import pytest
 from check_case import Case
+from each import each
 
 import onnxwire
 from onnxwire.checker.registry import MODULES, checks, rules, unchecked
@@ -21,7 +21,7 @@ def _document(case, content):
     return content if isinstance(content, bytes) else onnxwire.from_text(content, case.type).SerializeToString()
 
 
-@pytest.mark.parametrize("id", CASES)
+@each("id", CASES)
 def test_a_broken_document_is_reported_at_its_paths(id):
     case = CASES[id]
     found = onnxwire.check(_document(case, case.broken), case.type, select=id, **case.options)
@@ -32,7 +32,7 @@ def test_a_broken_document_is_reported_at_its_paths(id):
         assert problem.message and "{" not in problem.message
 
 
-@pytest.mark.parametrize("id", CASES)
+@each("id", CASES)
 def test_a_sound_document_is_not_reported(id):
     case = CASES[id]
     assert onnxwire.check(_document(case, case.sound), case.type, select=id, **case.options) == []

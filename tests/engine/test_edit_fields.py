@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 import wire
+from each import each
 from wire import attempt, same, snippets
 
 import onnxwire
@@ -50,7 +51,7 @@ EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingPr
 # --- assignment
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
+@each("value", wire.VALUES)
 def test_a_field_takes_or_refuses_a_value_as_officially(value):
     def body(m):
         for name in SINGULAR:
@@ -60,7 +61,7 @@ def test_a_field_takes_or_refuses_a_value_as_officially(value):
     same(body)
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
+@each("value", wire.VALUES)
 def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
     def body(m):
         for name in SINGULAR:
@@ -69,7 +70,7 @@ def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
     same(body)
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
+@each("value", wire.VALUES)
 def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
     """Whatever refused it, numpy or Python, but for what a program's own code raises."""
     given = wire.VALUES[value]
@@ -102,7 +103,7 @@ def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
                 assert error.field == name, error
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
+@each("value", wire.VALUES)
 def test_a_refused_value_leaves_the_field_and_its_oneof_as_they_were(value):
     def body(m):
         for name in SINGULAR:
@@ -611,8 +612,8 @@ PICKS = snippets(
 )
 
 
-@pytest.mark.parametrize("last", PICKS)
-@pytest.mark.parametrize("first", PICKS)
+@each("last", PICKS)
+@each("first", PICKS)
 def test_setting_a_member_of_a_oneof_clears_the_others(first, last):
     def body(m):
         message = m.Everything(other_double=1.5)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import wire
+from each import each
 from onnx import compose, external_data_helper, helper, numpy_helper
 from wire import attempt, same, snippets
 
@@ -24,7 +25,7 @@ TOOLS = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType":
 # --- keywords
 
 
-@pytest.mark.parametrize(
+@each(
     "expression",
     snippets(
         r"""NodeProto(); NodeProto(op_type='Relu', input=['x']); NodeProto('Relu'); NodeProto({'op_type': 'Relu'});

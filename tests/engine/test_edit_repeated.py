@@ -9,6 +9,7 @@ from collections.abc import MutableSequence
 import numpy as np
 import pytest
 import wire
+from each import each
 from wire import attempt, plain, same, settled, snippets
 
 import onnxwire
@@ -58,8 +59,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
-@pytest.mark.parametrize("way", WAYS)
+@each("value", wire.VALUES)
+@each("way", WAYS)
 def test_a_sequence_takes_or_refuses_a_value_as_officially(way, value):
     def body(m):
         for name in REPEATED:
@@ -71,7 +72,7 @@ def test_a_sequence_takes_or_refuses_a_value_as_officially(way, value):
     same(body)
 
 
-@pytest.mark.parametrize("value", wire.VALUES)
+@each("value", wire.VALUES)
 def test_a_sequence_is_extended_by_what_the_official_one_is(value):
     def body(m):
         for name in REPEATED:
@@ -221,8 +222,8 @@ def test_an_act_on_a_sequence_does_what_it_does_officially(name, origin):
         same(body)
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("name", REPEATED)
+@each("origin", ORIGINS)
+@each("name", REPEATED)
 def test_a_run_of_edits_leaves_what_it_leaves_officially(name, origin):
     def body(m):
         message, values = sequence(m, name, origin)
@@ -464,8 +465,8 @@ def names(m, values):
     return {**HELPERS, "s": values, "T": m.Everything.Tree, "N": m.Nothing, "Nothings": holder}
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("code", MESSAGE_ACTS)
+@each("origin", ORIGINS)
+@each("code", MESSAGE_ACTS)
 def test_an_act_on_a_sequence_of_messages_does_what_it_does_officially(code, origin):
     if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
         return
@@ -483,8 +484,8 @@ def test_an_act_on_a_sequence_of_messages_does_what_it_does_officially(code, ori
         same(body)
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("code", HALF_DONE)
+@each("origin", ORIGINS)
+@each("code", HALF_DONE)
 def test_an_act_that_fails_leaves_a_sequence_of_messages_as_it_was(code, origin):
     same(lambda m: iter([act(code, names(m, trees(m, origin)[1]))]))
     message, values = trees(wire.makers()[0], origin)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import wire
 from budget import examples
+from each import each
 from everything import EVERYTHING, PAIRS, PATH, POOL, SCHEMA
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,9 +119,9 @@ def test_an_empty_message_reads_as_the_official_one():
         wire.check_reading(ours, official, b"")
 
 
-@pytest.mark.parametrize("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
-@pytest.mark.parametrize("high_bits", [0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF])
-@pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade", "pick_shade"])
+@each("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
+@each("high_bits", [0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF])
+@each("name", ["one_shade", "many_shade", "packed_shade", "pick_shade"])
 def test_a_closed_enum_takes_the_values_that_the_official_one_takes(name, high_bits, low_bits):
     value = wire.varint(high_bits << 32 | low_bits)
     number = field_of(name).number

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import wire
+from each import each
 
 import onnxwire
 from onnxwire.messages import SCHEMA
@@ -711,7 +712,7 @@ def test_an_element_that_closes_the_document_when_compared_raises_closed_error(p
         Closing() in model.graph.node[0].input  # noqa: B015
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each("seed", range(100))
 def test_bytes_that_change_while_they_are_read_raise_decode_error_or_nothing(seed):
     random = Random(seed)
     data = bytearray(DATA)

@@ -9,6 +9,7 @@ import re
 
 import pytest
 import wire
+from each import each
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2
 
 import onnxwire
@@ -46,8 +47,8 @@ def official_enums():
 
 MESSAGES, ENUMS = official_messages(), official_enums()
 FIELDS = [f"{message.full_name}.{field.name}" for message in MESSAGES.values() for field in message.fields]
-EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
-EVERY_FIELD = pytest.mark.parametrize("name", FIELDS)
+EVERY_MESSAGE = each("name", MESSAGES)
+EVERY_FIELD = each("name", FIELDS)
 EVERY_ENUM = pytest.mark.parametrize("name", ENUMS)
 
 

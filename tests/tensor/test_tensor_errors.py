@@ -11,6 +11,7 @@ import pytest
 import stored_tensors
 import wire
 from budget import examples
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,8 +231,8 @@ def peak_of(act, *arguments):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", T)
-@pytest.mark.parametrize(
+@each("name", T)
+@each(
     "dims",
     [[BIG], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [BIG, 0], [1] * 63 + [BIG]],
     ids=["big", "square", "most", "2^62", "none", "deep"],

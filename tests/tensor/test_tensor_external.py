@@ -12,6 +12,7 @@ import pytest
 import stored_tensors
 import wire
 from budget import examples
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, HOME
@@ -313,7 +314,7 @@ def check_list(source, official):
     return found
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.endswith(".onnx")])
+@each("file", [file for file in FILES if file.endswith(".onnx")])
 def test_every_tensor_of_a_file_is_listed(file):
     path = os.path.join(HOME, file)
     with open(path, "rb") as opened:

@@ -1,0 +1,40 @@
+"""Tests over long tables: one test for a whole table, which reports every case that fails."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
+    """Call the test for each case, as `pytest.mark.parametrize` would; its failures are one ExceptionGroup.
+
+    A test of its own for each of a thousand small cases takes more time to collect and to report than to run. The
+    fixtures of the test are shared by all cases. ids: the texts that name cases in a failure, or what makes them.
+    """
+    table = list(cases)
+    arguments = [name.strip() for name in names.split(",")]
+    make_text = ids if callable(ids) else repr
+    texts = [make_text(case) for case in table] if ids is None or callable(ids) else list(ids)
+
+    def decorate(test: Callable) -> Callable:
+        @functools.wraps(test)
+        def loop(**fixtures: Any) -> None:
+            assert table, "there are no cases"
+            failures = []
+            for case, text in zip(table, texts, strict=True):
+                values = [case] if len(arguments) == 1 else case
+                try:
+                    test(**fixtures, **dict(zip(arguments, values, strict=True)))
+                except Exception as error:
+                    error.add_note(f"case: {text}")
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(f"{len(failures)} of {len(table)} cases failed", failures[:20])
+
+        signature = inspect.signature(test)
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+        loop.__signature__ = signature.replace(parameters=kept)
+        return loop
+
+    return decorate
