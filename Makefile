@@ -6,8 +6,10 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 EDITABLE := $(PIP) install --no-build-isolation -e
+# Without bytecode each command that a test starts compiles all its modules, and each worker all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,6 +50,10 @@ demo: $(VENV)/compiled $(VENV)/installed  ## install, and look into a small real
 
 test: $(VENV)/compiled $(VENV)/tested  ## install with what the tests need, and run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-long: $(VENV)/compiled $(VENV)/tested  ## all tests, with ten times as many random examples, PyTorch, Ray and dask
+	$(EDITABLE) '.[test,test-long]'
+	$(BIN)/python -m pytest --long -n auto --dist loadfile
 
 lint: $(VENV)/compiled $(VENV)/linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .

@@ -1,9 +1,12 @@
 """The options of the test run, and the number of random examples that go with them."""
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import settings
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
+LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,6 +18,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Before any test module is imported: `budget.examples` reads the profile.
     import budget  # noqa: F401 (registers the profiles)
 
+    if config.getoption("--long"):
+        missing = [name for name in LONG_PACKAGES if not find_spec(name)]
+        if missing:
+            raise pytest.UsageError(
+                f"--long needs {', '.join(missing)}; run `make test-long`, or install '.[test-long]'"
+            )
     settings.load_profile("long" if config.getoption("--long") else "short")
 
 

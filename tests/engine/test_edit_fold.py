@@ -113,7 +113,7 @@ def test_empty_messages_that_were_added_are_each_their_own():
 
 
 @pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="there only messages of 24 bytes are folded")
-@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("levels", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_what_is_built_takes_little_more_memory_than_its_bytes(levels):
     def build(graph, left):
         for i in range(20 if left > 1 else 2_000):
