@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text
 from onnxwire.errors import SourceError
-from onnxwire.io.remote.address import is_address, parse_address, without_secrets
+from onnxwire.io.remote.address import is_address, parse_address, shown_address
 from onnxwire.tensor.external_data import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxwire.io.remote.stores import Version
+    from onnxwire.io.remote.version import Version
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
@@ -46,12 +46,7 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
 
 def name_of(source: str) -> str:
     """The name of a model in a catalog: its whole path, or its address without what may be somebody's credentials."""
-    if not is_address(source):
-        return source
-    try:
-        return parse_address(source).shown
-    except ValueError:  # of a server, which names no file
-        return without_secrets(source)
+    return shown_address(source) if is_address(source) else source
 
 
 def column_text(source: str) -> str:
@@ -108,7 +103,9 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
     if remote:
         from onnxwire.io.remote.listing import look
 
-        versions = look([parse_address(source).beside(location) for source, location in remote], options)
+        models = [parse_address(source) for source, _ in remote]
+        external = [model.beside(location) for model, (_, location) in zip(models, remote, strict=True)]
+        versions = look(external, options, models=models)
         for file, version in zip(remote, versions, strict=True):
             if not isinstance(version, SourceError):
                 states[file] = _version_state(version)

@@ -12,7 +12,7 @@ from typing import IO
 
 from onnxwire._version import __version__
 from onnxwire.cli.commands import GROUPS, SUMMARIES, WIDTH
-from onnxwire.cli.options import CommandParser, Parser
+from onnxwire.cli.options import CommandParser, Parser, server_settings
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
 from onnxwire.errors import Error, FileError, did_you_mean
 
@@ -46,6 +46,8 @@ exit status:
 _ADVICE = {
     "overwrite=True": "--overwrite",
     ", or give external_data=": "",
+    "allow_hosts=": "--allow-host",
+    "cache= or ONNXWIRE_CACHE": "--cache or ONNXWIRE_CACHE",
     "external_root=": "--external-root",
     "(external data)": "(onnxwire unpack)",
 }
@@ -123,7 +125,7 @@ def _run(arguments: list[str] | None) -> int:
         stream = stream.stream if isinstance(stream, CleanTerminal) else stream
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), server_settings(options):
         warnings.showwarning = lambda message, *where: _complain(f"warning: {message}")
         status: int = options.run(options)
     return status

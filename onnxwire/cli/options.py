@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SaveError
 from onnxwire.messages import SCHEMA
+
+_LOCAL_COMMANDS = ("completion", "encode")  # which take no address
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,7 +63,30 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if name not in _LOCAL_COMMANDS:
+        group = parser.add_argument_group("files on servers")
+        group.add_argument(
+            "--allow-host", metavar="HOST[:PORT]", action="append", help="a server that others may redirect to"
+        )
+        group.add_argument("--cache", metavar="DIR", help="a folder in which what is fetched is kept for later")
     return parser
+
+
+@contextmanager
+def server_settings(options: argparse.Namespace) -> Iterator[None]:
+    """Have --allow-host and --cache hold for the time of a command, in the processes that it starts too."""
+    hosts, cache = getattr(options, "allow_host", None), getattr(options, "cache", None)
+    values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def whole_number(text: str) -> int:

@@ -12,7 +12,7 @@ from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from typing_extensions import TypeVar
@@ -34,6 +34,7 @@ def load(
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
+    allow_hosts: Iterable[str] | None = None,
 ) -> MessageT:
     """Open a document and return a view of its root message.
 
@@ -47,14 +48,18 @@ def load(
     mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
     storage_options: what the store of an address is made with (credentials, region, `client_options`, `retry_config`),
     as keyword arguments of obstore's `from_url`. store: a ready store of obstore or file system of fsspec, in which
-    source is the name of a file. cache: a folder in which what is fetched is kept for later; else the one that the
-    environment variable ONNXWIRE_CACHE names, if any. Addresses need the extra `remote`.
+    source is the name of a file. cache: a folder in which what is fetched from an address is kept for later; else the
+    one that the environment variable ONNXWIRE_CACHE names, if any. allow_hosts: servers, as `host` or `host:port`, that
+    an HTTP server may redirect to; else those in ONNXWIRE_ALLOW_HOSTS, separated by commas. Without any, requests for
+    the model are redirected anywhere, and those for external data to the servers that the model was redirected to;
+    never from a public server to a private address, nor from https to http. Addresses but those of HTTP need the extra
+    `remote`.
     The view is a context manager that closes the document, and the files beside it. Only the records of the root
     message are looked at now.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
     of the type: it says what they look like instead.
     """
-    document = open_document(source, mmap, store, storage_options, cache)
+    document = open_document(source, mmap, store, storage_options, cache, allow_hosts)
     try:
         refuse_empty(document)
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)

@@ -12,7 +12,7 @@ from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from mmap import mmap
     from typing import IO, Any
 
@@ -31,10 +31,11 @@ def open_document(
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
+    allow_hosts: Iterable[str] | None = None,
 ) -> Document:
     """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
 
-    store, storage_options, cache: of a file on a server, as of `load`.
+    store, storage_options, cache, allow_hosts: of a file on a server, as of `load`.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for another type.
     """
@@ -44,9 +45,10 @@ def open_document(
         if store is not None or is_address(source):
             from onnxwire.io.remote.document import open_remote
 
-            return open_remote(source, store, storage_options, cache)
-    if storage_options is not None:
-        raise TypeError("storage_options= is for addresses, such as s3://bucket/model.onnx")
+            return open_remote(source, store, storage_options, cache, allow_hosts)
+    if storage_options is not None or allow_hosts is not None:
+        name = "storage_options=" if storage_options is not None else "allow_hosts="
+        raise TypeError(f"{name} is for addresses, such as s3://bucket/model.onnx")
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):

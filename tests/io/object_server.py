@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -62,7 +63,7 @@ class Request:
     method: str
     path: str
     range: tuple[int, int] | None
-    headers: dict[str, str]
+    headers: dict[str, str]  # by their names in lower case
     sent: int = 0
     started: float = 0.0
     answered: float = 0.0
@@ -73,8 +74,14 @@ class State:
     files: dict[str, Pieces]
     latency: float = 0.0
     etag: str | None = '"one"'
-    modified: str = "Mon, 02 Jun 2025 10:00:00 GMT"
+    modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
+    redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
+    before: Callable[[State, int], None] | None = None  # called before each request is answered, with its number
+    marks: dict[str, str] = field(default_factory=dict)  # more headers of files
+    folder_list: bytes | None = None  # the answer to PROPFIND
+    date: str | None = None  # of each answer, instead of now
+    knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
     always: str | None = None  # what goes wrong with each
@@ -107,21 +114,56 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: object) -> None:
         pass
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        state: State = self.server.state  # type: ignore[attr-defined]
+        return state.date or super().date_time_string(timestamp)  # type: ignore[arg-type]
+
     def do_HEAD(self) -> None:
         self.answer(False)
 
     def do_GET(self) -> None:
         self.answer(True)
 
+    def do_PUT(self) -> None:
+        state: State = self.server.state  # type: ignore[attr-defined]
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        path = unquote(urlsplit(self.path).path)
+        state.requests.append(
+            Request("PUT", self.path, None, {name.lower(): value for name, value in self.headers.items()})
+        )
+        if path in state.redirects:
+            status, location = state.redirects[path]
+            self.reply(status, b"", True, {"Location": location or ""})
+            return
+        state.files[path] = Pieces(data)
+        self.reply(201, b"", True)
+
+    def do_PROPFIND(self) -> None:
+        """The list of all files, as a server of WebDAV gives it."""
+        state: State = self.server.state  # type: ignore[attr-defined]
+        state.requests.append(Request("PROPFIND", self.path, None, {}))
+        if state.folder_list is None:
+            self.reply(405, b"", True)
+        else:
+            self.reply(207, state.folder_list, True, {"Content-Type": "application/xml"})
+
     def answer(self, has_body: bool) -> None:
         started = time.monotonic()
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        request = Request(self.command, self.path, None, dict(self.headers), started=started)
+        request = Request(
+            self.command,
+            self.path,
+            None,
+            {name.lower(): value for name, value in self.headers.items()},
+            started=started,
+        )
         with state.lock:
             number = len(state.requests)
             state.requests.append(request)
+            if state.before is not None:
+                state.before(state, number)
             fault = state.fault.get(number, state.always)
         if state.latency:
             time.sleep(state.latency)
@@ -141,16 +183,25 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "html":
             self.reply(200, b"<!DOCTYPE html><html>sign in</html>", has_body, {"Content-Type": "text/html"})
             return
+        if path in state.redirects:
+            status, location = state.redirects[path]
+            self.reply(status, b"elsewhere", has_body, {} if location is None else {"Location": location})
+            return
         pieces = state.files.get(path)
         if pieces is None:
             self.reply(404, b"no such file", has_body)
             return
         etag = '"two"' if fault == "changed" else state.etag
         wanted = self.headers.get("If-Match")
-        if wanted is not None and etag is not None and wanted != etag:
+        since = self.headers.get("If-Unmodified-Since")
+        is_other = wanted is not None and etag is not None and wanted != etag
+        is_later = since is not None and state.modified is not None and since != state.modified
+        if state.knows_conditions and (is_other or is_later):
             self.reply(412, b"", has_body)
             return
-        headers = {"Accept-Ranges": "bytes", "Last-Modified": state.modified}
+        headers = {"Accept-Ranges": "bytes", **state.marks}
+        if state.modified is not None:
+            headers["Last-Modified"] = state.modified
         if etag is not None:
             headers["ETag"] = etag
         start, end, status = 0, pieces.size, 200
@@ -204,15 +255,18 @@ class _Handler(BaseHTTPRequestHandler):
 class ObjectServer:
     """A context manager of a server; `url` is its address, `state` what it has and what it counted."""
 
-    def __init__(self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0) -> None:
+    def __init__(
+        self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0, host: str = "127.0.0.1"
+    ) -> None:
         self.state = State(
             {f"/{name}": data if isinstance(data, Pieces) else Pieces(data) for name, data in files.items()}, latency
         )
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server = ThreadingHTTPServer((host, 0), _Handler)
         self._server.daemon_threads = True
         self._server.state = self.state  # type: ignore[attr-defined]
         self._server.stall = stall  # type: ignore[attr-defined]
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.host = f"{host}:{self._server.server_address[1]}"
+        self.url = f"http://{self.host}"
 
     def __enter__(self) -> ObjectServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -178,14 +178,14 @@ def test_a_cache_on_the_disk_spares_requests(tmp_path) -> None:
         server.state.etag = '"two"'
         check_all(address, pieces, tmp_path / "cache")
         assert server.state.sent > pieces.size
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache").iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache/onnxwire-ranges").iterdir()} == {0o600}
 
 
 def test_what_is_damaged_in_the_cache_is_fetched_again(tmp_path) -> None:
     pieces = model([9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
         check_all(f"{server.url}/m.onnx", pieces, tmp_path)
-        (data,) = tmp_path.glob("*.data")
+        (data,) = tmp_path.glob("onnxwire-ranges/*.data")
         with open(data, "r+b") as file:
             file.seek(5 * MIB)
             file.write(b"damage")
@@ -205,7 +205,7 @@ def test_the_cache_lets_go_of_what_was_used_longest_ago(tmp_path, monkeypatch) -
         server.state.reset()
         check_all(f"{server.url}/c", files["c"], None)
         assert len(server.state.requests) == 1
-    assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 17 * MIB
+    assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "onnxwire-ranges").iterdir()) < 17 * MIB
 
 
 def test_two_processes_share_a_cache(tmp_path) -> None:

@@ -1,51 +1,55 @@
 """Ranges of files on servers, kept on the disk: sparse files by address and version, shared by processes.
 
-A file beside each has four bytes for each page: its checksum, or 0 where it is not there. A page is written before its
-checksum, and counts where both fit; so two that write at once write the same, and what a kill or a crash cut short is
-fetched again.
+They are in a folder of their own within the one that the caller names. It is marked by a file, belongs to the user, and
+nobody else may write in it; nothing outside of it is written or removed. A file beside each has four bytes for each
+page: its checksum, or 0 where it is absent. A page is written before its checksum, and counts where both fit; so two
+processes that write at once write the same, and what a kill or a crash cut short is fetched again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import stat
 import zlib
 from contextlib import suppress
 from hashlib import sha256
+
+from onnxwire.errors import SourceError
+from onnxwire.io.folder import FLAGS, HAS_DIR_FD, LIST, NO_FOLLOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from onnxwire.io.remote.stores import Version
+    from onnxwire.io.remote.version import Version
 
 LIMIT = 1 << 35  # bytes on the disk of all files together, where ONNXWIRE_CACHE_SIZE does not say otherwise
+FOLDER = "onnxwire-ranges"
+MARKER = "CACHEDIR.TAG"  # by the name and first line, programs for backups know it: https://bford.info/cachedir/
+_MARK = b"""Signature: 8a477f597d28d172789f06886806bc55
+# Ranges of files that onnxwire fetched from servers. It removes the oldest; this folder may be removed at any time.
+"""
+_ENTRY = re.compile(r"([0-9a-f]{64})\.(data|sums)")
 _PAGE = 1 << 12  # bytes to a checksum: the form of the files, whatever the pages in memory are
 _SUM = 4
-_FLAGS = (
-    os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-)
+# A pipe under such a name must not be waited for.
+_OPEN = os.O_RDWR | os.O_CREAT | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
+_ADVICE = "name a folder of your own with cache= or ONNXWIRE_CACHE"
 
 
 class RangeCache:
     """The part of one file that is on the disk.
 
-    folder: of all such files, which is made; address: of the file, without credentials; version: the one that ranges
-    are of. Raises OSError where the files can't be opened.
+    data, sums: descriptors of its files, which are closed with it. size: of the whole file.
     """
 
-    def __init__(self, folder: str, address: str, version: Version) -> None:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        name = sha256(repr((address, *version)).encode()).hexdigest()[:40]
-        self._path = os.path.join(folder, name)
-        self._size = version.size
-        self._data = os.open(f"{self._path}.data", _FLAGS, 0o600)
-        try:
-            self._sums = os.open(f"{self._path}.sums", _FLAGS, 0o600)
-        except OSError:
-            os.close(self._data)
-            raise
-        os.utime(self._data)  # it is in use: the others go first
-        _make_room(folder, name)
+    def __init__(self, data: int, sums: int, size: int) -> None:
+        self._data = data
+        self._sums = sums
+        self._size = size
 
     def get(self, start: int, end: int) -> Buffer | None:
         """The bytes from start to end, or None where not all of them are there."""
@@ -74,9 +78,115 @@ class RangeCache:
                 os.pwrite(self._sums, _sums_of(kept), (start + skipped) // _PAGE * _SUM)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         os.close(self._data)
         os.close(self._sums)
+
+
+def open_cache(folder: str, identity: str, version: Version) -> RangeCache | None:
+    """Open the part of a file that is in the cache within a folder, which is made; None where nothing can be kept.
+
+    identity: another text for any other file, which may hold credentials; version: the one that ranges are of.
+    Raises SourceError for a folder that can't be made or is not the user's own.
+    """
+    if not HAS_DIR_FD or not hasattr(os, "pread"):
+        raise SourceError(errno.ENOTSUP, "this system has no calls that a cache needs; load without cache=", folder)
+    limit = _limit()
+    name = sha256(repr((identity, *version)).encode("utf-8", "surrogatepass")).hexdigest()
+    try:
+        here = _open_folder(folder)
+    except SourceError:
+        raise
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return None
+        raise SourceError.from_os_error(error, folder, f"the cache can't be used; {_ADVICE}") from None
+    opened: list[int] = []
+    try:
+        for ending in ("data", "sums"):
+            opened.append(_open_entry(here, f"{name}.{ending}"))
+        with suppress(OSError):
+            os.utime(opened[0])  # it is in use: the others go first
+        _make_room(here, name, limit)
+        return RangeCache(opened[0], opened[1], version.size)
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        return None
+    finally:
+        os.close(here)
+
+
+def _limit() -> int:
+    text = os.environ.get("ONNXWIRE_CACHE_SIZE") or str(LIMIT)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        reason = "ONNXWIRE_CACHE_SIZE is to be a number of bytes, such as 34359738368"
+        raise SourceError(errno.EINVAL, reason, "the cache")
+    return int(text)
+
+
+def _open_folder(path: str) -> int:
+    """Open the folder of the files, which is made where it is absent. Raises OSError, and SourceError for another's."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    shown = os.path.join(path, FOLDER)
+    above = os.open(path, LIST | FLAGS)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(FOLDER, 0o700, dir_fd=above)
+        try:
+            here = os.open(FOLDER, LIST | NO_FOLLOW | FLAGS, dir_fd=above)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+                raise
+            raise SourceError(errno.ENOTDIR, f"it is a link or a file, not a folder; {_ADVICE}", shown) from None
+    finally:
+        os.close(above)
+    try:
+        status = os.fstat(here)
+        if status.st_uid != os.geteuid():
+            raise SourceError(errno.EPERM, f"the cache belongs to another user; {_ADVICE}", shown)
+        if status.st_mode & 0o022:
+            reason = f"others may write in the cache; forbid it with `chmod go-w`, or {_ADVICE}"
+            raise SourceError(errno.EPERM, reason, shown)
+        if not _is_marked(here):
+            reason = f"the folder has files and no {MARKER} of onnxwire, so that it is not its cache; {_ADVICE}"
+            raise SourceError(errno.EPERM, reason, shown)
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _is_marked(here: int) -> bool:
+    """Whether a folder has the marker, which an empty one is given."""
+    if not set(os.listdir(here)) - {MARKER}:
+        # Another process may be writing it, or have been killed before it did.
+        marker = _open_entry(here, MARKER)
+        try:
+            if os.fstat(marker).st_size == 0:
+                os.pwrite(marker, _MARK, 0)
+        finally:
+            os.close(marker)
+        return True
+    try:
+        marker = os.open(MARKER, os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0), dir_fd=here)
+    except OSError:
+        return False
+    try:
+        # An empty one is that of a process which was killed, or of a full disk.
+        return stat.S_ISREG(os.fstat(marker).st_mode) and os.pread(marker, len(_MARK) + 1, 0) in (_MARK, b"")
+    finally:
+        os.close(marker)
+
+
+def _open_entry(here: int, name: str) -> int:
+    """Open a regular file of the user's that has no other name; raises OSError for anything else."""
+    descriptor = os.open(name, _OPEN, 0o600, dir_fd=here)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+    return descriptor
 
 
 def _sums_of(data: memoryview) -> memoryview:
@@ -87,23 +197,26 @@ def _sums_of(data: memoryview) -> memoryview:
     return memoryview(array("I", [zlib.crc32(data[page : page + _PAGE]) or 1 for page in pages])).cast("B")
 
 
-def _make_room(folder: str, own: str) -> None:
-    """Remove the files that were opened longest ago, until all together are within the limit; not one's own."""
-    limit = int(os.environ.get("ONNXWIRE_CACHE_SIZE") or LIMIT)
-    found: list[tuple[int, int, str]] = []
-    with suppress(OSError), os.scandir(folder) as entries:
+def _make_room(here: int, own: str, limit: int) -> None:
+    """Remove the files that were opened longest ago, until all together are within the limit; not one's own.
+
+    Only regular files whose names have the form that this module gives.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    with os.scandir(here) as entries:
         for entry in entries:
-            if entry.name.endswith(".data"):
-                with suppress(OSError):
-                    status = entry.stat(follow_symlinks=False)
-                    size = getattr(status, "st_blocks", -(-status.st_size // 512)) * 512
-                    found.append((status.st_mtime_ns, size, entry.name.removesuffix(".data")))
-    total = sum(size for _, size, _ in found)
-    for _, size, name in sorted(found):
+            name = _ENTRY.fullmatch(entry.name)
+            with suppress(OSError):
+                if name and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
+                    used, size = found.get(name[1], (0, 0))
+                    found[name[1]] = max(used, status.st_mtime_ns), size + status.st_blocks * 512
+    total = sum(size for _, size in found.values())
+    for key, (_, size) in sorted(found.items(), key=lambda item: item[1]):
         if total <= limit:
             return
-        if name != own:
-            for ending in (".sums", ".data"):
+        if key != own:
+            for ending in ("sums", "data"):
                 with suppress(OSError):
-                    os.unlink(os.path.join(folder, name + ending))
+                    if stat.S_ISREG(os.stat(f"{key}.{ending}", dir_fd=here, follow_symlinks=False).st_mode):
+                        os.unlink(f"{key}.{ending}", dir_fd=here)
             total -= size

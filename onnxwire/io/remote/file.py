@@ -7,20 +7,22 @@ import errno
 import threading
 
 from onnxwire.errors import Error, SourceError
+from onnxwire.io.remote.failures import RangeError
 from onnxwire.io.remote.landings import GUESSES, Landings
 from onnxwire.io.remote.loop import run
-from onnxwire.io.remote.stores import RangeError, Version, is_change, source_error
+from onnxwire.io.remote.stores import is_change, source_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from typing_extensions import Buffer
 
     from onnxwire.engine.partial import PartialMemory, Range
-    from onnxwire.io.remote.cache import RangeCache
+    from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.document import Origin
     from onnxwire.io.remote.stores import Reader
+    from onnxwire.io.remote.version import Version
 
 CHUNK = 1 << 23  # bytes of one request: fewer, and requests cost more than bytes; more, and a retry costs much
 AT_ONCE = 16  # requests that are under way at once
@@ -34,13 +36,14 @@ _LEAST = 1 << 12  # bytes that are read in one go, at least
 class RemoteFile:
     """A file on a server; the `source` of a PartialMemory.
 
-    reader: what reads it; name: what errors call it; origin: its store and address, for files beside it. size, version:
-    as of the first answer, to which all others are held. requests, received: what was asked and came so far, in bytes.
+    reader: what reads it; address: its own; origin: its store and the model's address, for files beside it. name: what
+    errors call it. size, version: as of the first answer, to which all others are held. requests, received: what was
+    asked and came so far, in bytes.
     Raises SourceError where it can't be read.
     """
 
-    def __init__(self, reader: Reader, name: str, origin: Any = None) -> None:
-        self.name = name
+    def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
+        self.name = address.shown
         self.origin = origin
         self.requests = 0
         self.received = 0
@@ -54,7 +57,7 @@ class RemoteFile:
         self.version: Version
         self.head, self.version = run(self._open())
         self.size = self.version.size
-        self._cache = self._open_cache()
+        self._cache = origin.open_cache(address, self.version)
         if self._cache is not None:
             self._cache.put(0, self.head)
 
@@ -64,30 +67,24 @@ class RemoteFile:
             try:
                 data, version = await self._reader.read(0, FIRST, None)
             except RangeError:
-                return await self._open_whole()
+                return await self._open_whole("give parts of files")
         except Error:
             raise
         except Exception as error:
             raise source_error(error, self.name) from None
         self.received += len(memoryview(data))
         self._check_length(0, min(FIRST, version.size), data)
+        if not version.is_known and version.size > len(memoryview(data)):
+            try:
+                return await self._open_whole("tell versions of a file apart (by an ETag or Last-Modified)")
+            except Error:
+                raise
+            except Exception as error:
+                raise source_error(error, self.name) from None
         return data, version
 
-    def _open_cache(self) -> RangeCache | None:
-        """The part of the file that is on the disk, where there is a cache and the server says which version it has."""
-        folder = getattr(self.origin, "cache", None)
-        if not folder or (
-            self.version.etag is None and (self.version.modified is None or not self.origin.address.scheme)
-        ):
-            return None
-        from onnxwire.io.remote.cache import RangeCache
-
-        try:
-            return RangeCache(folder, self.name, self.version)
-        except OSError as error:
-            raise SourceError.from_os_error(error, folder, "the cache can't be used") from None
-
-    async def _open_whole(self) -> tuple[Buffer, Version]:
+    async def _open_whole(self, lack: str) -> tuple[Buffer, Version]:
+        """Read the file by one request. lack: what the server does not do."""
         import warnings
 
         self.requests += 1
@@ -95,14 +92,14 @@ class RemoteFile:
         if data is None:
             raise SourceError(
                 errno.EOPNOTSUPP,
-                f"the server does not give parts of files, and this one has {version.size:,} bytes, more than the "
-                f"{WHOLE_LIMIT:,} that are read whole; download it, or put it on a server that answers range requests",
+                f"the server does not {lack}, and this one is longer than the {WHOLE_LIMIT:,} bytes that are read "
+                "whole; download it, or put it on another server",
                 self.name,
             )
         self.received += len(memoryview(data))
         self._check_length(0, version.size, data)
         if version.size > FIRST:
-            warnings.warn(f"{self.name}: the server does not give parts of files; it was read whole", stacklevel=5)
+            warnings.warn(f"{self.name}: the server does not {lack}; it was read whole", stacklevel=5)
         return data, version
 
     # What a PartialMemory asks.

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import re
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from onnxwire.errors import SourceError
-from onnxwire.io.remote.address import address_below, parse_address, without_secrets
+from onnxwire.io.remote.address import WEB_SCHEMES, address_below, parse_address
+from onnxwire.io.remote.document import hosts_of
+from onnxwire.io.remote.failures import RangeError, UnknownHostError
 from onnxwire.io.remote.loop import run
-from onnxwire.io.remote.stores import RangeError, open_store, reader_of, source_error, version_of
+from onnxwire.io.remote.stores import open_store, reader_of, source_error
+from onnxwire.io.remote.version import version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
     from typing import Any
 
     from onnxwire.io.remote.address import Address
-    from onnxwire.io.remote.stores import Version
+    from onnxwire.io.remote.hosts import Hosts
+    from onnxwire.io.remote.version import Version
 
     Options = Mapping[str, Any] | None
 
@@ -28,10 +33,16 @@ _LISTED = 1000  # files of an answer
 _NO_LIST = "the server does not say which files are in a folder; name each model"
 
 
-def look(addresses: Sequence[Address], options: Options = None) -> list[Version | SourceError]:
-    """The version of each file, by a request each; for one that can't be had the reason."""
+def look(
+    addresses: Sequence[Address], options: Options = None, *, models: Sequence[Address] | None = None
+) -> list[Version | SourceError]:
+    """The version of each file, by a request each; for one that can't be had the reason.
+
+    models: of external data, the model that names each; its own redirects say where those of the data may lead.
+    """
     turns = asyncio.Semaphore(_AT_ONCE)
-    return run(_gather(_look_or_error(address, options, turns) for address in addresses))
+    pairs = zip(addresses, models or itertools.repeat(None, len(addresses)), strict=True)
+    return run(_gather(_look_or_error(address, options, turns, model) for address, model in pairs))
 
 
 def find(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
@@ -58,7 +69,7 @@ async def _find_or_error(
 
 
 async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list[tuple[str, Version]]:
-    is_web = source.partition("://")[0].lower() in ("http", "https")
+    is_web = source.partition("://")[0].lower() in WEB_SCHEMES
     start, query, rest = source.partition("?") if is_web else (source, "", "")
     names = start.split("/")
     first = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
@@ -66,7 +77,7 @@ async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list
         return await _list("/".join(names[:first]) + query + rest, names[first:], options)
     if start.endswith("/") or len(names) == 3:
         return await _list(source, None, options)
-    version = await _look_or_error(_parsed(source), options, turns)
+    version = await _look_or_error(parse_address(source), options, turns)
     if not isinstance(version, SourceError):
         return [(source, version)]
     if isinstance(version, FileNotFoundError):
@@ -75,46 +86,59 @@ async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list
     raise version
 
 
-def _parsed(text: str) -> Address:
-    try:
-        return parse_address(text)
-    except ValueError as error:
-        raise SourceError(errno.EINVAL, str(error), without_secrets(text)) from None
-
-
-async def _look_or_error(address: Address, options: Options, turns: asyncio.Semaphore) -> Version | SourceError:
+async def _look_or_error(
+    address: Address, options: Options, turns: asyncio.Semaphore, model: Address | None = None
+) -> Version | SourceError:
     async with turns:
         try:
-            return await _look(address, options)
+            if model is None:
+                return await _look(address, options, hosts_of(address))
+            hosts = hosts_of(model)
+            try:
+                return await _look(address, options, hosts, is_model=False)
+            except UnknownHostError:
+                await _look(model, options, hosts)
+                return await _look(address, options, hosts, is_model=False)
         except SourceError as error:
             return error
         except Exception as error:
             return source_error(error, address.shown)
 
 
-async def _look(address: Address, options: Options) -> Version:
+async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
     # A byte rather than HEAD, which is refused where an address is signed for GET.
-    reader = reader_of(open_store(address, options), address.key)
+    reader = reader_of(open_store(address, options), address, hosts, is_model=is_model)
     try:
         return (await reader.read(0, 1, None))[1]
     except RangeError:
         return (await reader.read_all(0))[1]
 
 
+async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[str, Version]]:
+    """The files in the folder of an address and below: their paths from there, and versions."""
+    store = open_store(address, options)
+    if address.site is not None:
+        async for file in store.list_folder(address):
+            yield file
+        return
+    prefix = address.key.rpartition("/")[0]
+    async for metas in store.list(prefix or None, chunk_size=_LISTED):
+        for meta in metas:
+            yield meta["path"].removeprefix(prefix).lstrip("/"), version_of(meta)
+
+
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
     """The files below a folder that fit a pattern of names; without one, those that end with .onnx."""
-    address = _parsed(address_below(folder, "_"))
-    store = open_store(address, options)
-    prefix = address.key.rpartition("/")[0]
+    address = parse_address(address_below(folder, "_"))
     found: list[tuple[str, Version]] = []
     try:
-        async for metas in store.list(prefix or None, chunk_size=_LISTED):
-            for meta in metas:
-                path = meta["path"].removeprefix(prefix).lstrip("/")
-                if path.endswith(".onnx") if pattern is None else _fits(path.split("/"), pattern):
-                    found.append((address_below(folder, path), version_of(meta)))
+        async for path, version in _listed(address, options):
+            if path.endswith(".onnx") if pattern is None else _fits(path.split("/"), pattern):
+                found.append((address_below(folder, path), version))
+    except SourceError:
+        raise
     except Exception as error:
-        if address.scheme in ("http", "https"):
+        if address.scheme in WEB_SCHEMES:
             raise SourceError(errno.EOPNOTSUPP, _NO_LIST, address.shown_folder) from None
         raise source_error(error, address.shown_folder) from None
     if not found:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOCK = threading.Lock()
+_THREADS = 64  # requests that threads wait for at once
 _LONGEST_WAIT = 200  # milliseconds
 _loop: asyncio.AbstractEventLoop | None = None
 _process = 0
@@ -40,6 +42,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
             atexit.register(_wait_for_others)
         if _loop is None or _process != os.getpid():
             _loop, _process = asyncio.new_event_loop(), os.getpid()
+            _loop.set_default_executor(ThreadPoolExecutor(_THREADS, "onnxwire-request"))
             threading.Thread(target=_loop.run_forever, name="onnxwire-remote", daemon=True).start()
         return _loop
 

@@ -1,4 +1,4 @@
-"""Reading ranges of one file: by obstore, by an object with its methods, or by an fsspec file system."""
+"""Reading ranges of one file: by HTTP, by obstore, by an object with its methods, or by an fsspec file system."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import errno
 import os
 import re
-from collections import namedtuple
 from contextlib import suppress
 from datetime import timedelta
 from operator import itemgetter
 
 from onnxwire.errors import SourceError
-from onnxwire.io.remote.address import without_secrets
+from onnxwire.io.remote.failures import RangeError, RequestError
+from onnxwire.io.remote.version import Version, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.hosts import Hosts
 
     class Reader(Protocol):
         """A protocol of what reads one file."""
@@ -40,33 +41,6 @@ _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
 _KEPT = 8  # stores
 _STORES: dict[Any, Any] = {}
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
-
-
-class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
-    """The version of a file, as a server tells it: size, ETag, time of the last change, version number."""
-
-    __slots__ = ()
-    size: int
-    etag: str | None
-    modified: Any
-    version: str | None
-
-    def is_same(self, other: Version) -> bool:
-        """Whether both are of the same bytes, as far as the server tells."""
-        if self.size != other.size:
-            return False
-        if self.etag is not None and other.etag is not None:
-            return self.etag == other.etag
-        return self.version == other.version and self.modified == other.modified
-
-
-class RangeError(Exception):
-    """A server that does not answer a request for a range with one."""
-
-
-def version_of(meta: Mapping[str, Any]) -> Version:
-    """The version that a store's description of a file tells."""
-    return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
 
 
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
@@ -93,6 +67,30 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     return store
 
 
+def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
+    """A text that is another one for any other file: the address with query and user, and what else selects a store.
+
+    That is the options without timeouts and retries, and the environment of the libraries without what is renewed.
+    """
+    chosen = {name: value for name, value in (options or {}).items() if name not in ("client_options", "retry_config")}
+    client = dict((options or {}).get("client_options") or {})
+    chosen["client"] = {name: client[name] for name in ("default_headers", "proxy_url") if name in client}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")) and not re.search("TOKEN|SECRET|PASSWORD", name)
+    }
+    if address.site is not None:
+        environment = {}
+    return repr((tuple(address._replace(shown="")), _described(chosen), sorted(environment.items())))
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, dict):
+        return sorted((str(key), _described(item)) for key, item in value.items())
+    return value if value is None or isinstance(value, str | bytes | int | float) else type(value).__qualname__
+
+
 def _frozen(value: Any) -> Any:
     """Options as a key; None where they hold what can't be compared, such as a provider of credentials."""
     if value is None or isinstance(value, str | int | float | timedelta):
@@ -105,24 +103,38 @@ def _frozen(value: Any) -> Any:
 
 def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     try:
+        if address.site is not None:
+            from onnxwire.io.remote.http_store import HttpStore
+
+            return HttpStore(options)
         from obstore.store import from_url
     except ImportError:
         raise SourceError(errno.EPROTONOSUPPORT, _INSTALL, address.shown) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _wrong_options(error, address) from None
     chosen = dict(options or {})
     # The library would go on for three minutes.
     chosen.setdefault("retry_config", {"max_retries": 6, "retry_timeout": timedelta(seconds=60)})
-    if address.scheme == "http":
-        chosen["client_options"] = {"allow_http": True, **chosen.get("client_options", {})}
     try:
         return from_url(address.root, **chosen)
     except Exception as error:
-        # Which may hold what was given.
-        reason = f"no store can be made of the address and storage_options= ({type(error).__name__})"
-        raise SourceError(errno.EINVAL, reason, address.shown) from None
+        raise _wrong_options(error, address) from None
 
 
-def reader_of(store: Any, key: str) -> Reader:
-    """The reader of a file of a store. Raises TypeError for an object that is not a store."""
+def _wrong_options(error: Exception, address: Address) -> SourceError:
+    """The error for options that no store can be made with. The library's own text may hold what was given."""
+    reason = f"no store can be made of the address and storage_options= ({type(error).__name__})"
+    return SourceError(errno.EINVAL, reason, address.shown)
+
+
+def reader_of(store: Any, address: Address, hosts: Hosts | None = None, *, is_model: bool = True) -> Reader:
+    """The reader of a file of a store. Raises TypeError for an object that is not a store.
+
+    hosts, is_model: where redirects of a file that is read by HTTP may lead, and whether it is the model itself.
+    """
+    key = address.key
+    if hosts is not None:
+        return store.reader(address, hosts, is_model=is_model)  # type: ignore[no-any-return]
     if hasattr(store, "get_async") and hasattr(store, "get_ranges"):
         return _Obstore(store, key)
     if hasattr(store, "get_range") and hasattr(store, "head"):
@@ -143,10 +155,12 @@ class _Obstore:
     async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
         options: dict[str, Any] = {"range": (start, end)}
         # A weak ETag, by the rules of HTTP, matches nothing; it is compared with that of the answer, as all are.
-        if version is not None and version.etag is not None and not version.etag.startswith("W/"):
+        if version is not None and version.is_strong:
             options["if_match"] = version.etag
         elif version is not None and version.version is not None:
             options["version"] = version.version
+        elif version is not None and version.modified is not None:
+            options["if_unmodified_since"] = version.modified
         try:
             answer = await self._store.get_async(self._key, options=options)
             data = await answer.bytes_async()
@@ -211,11 +225,10 @@ class _Fsspec(_Threaded):
         info = self._system.info(self._path)
         if info.get("type") == "directory":
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        names = ("ETag", "etag", "e_tag", "blob_id", "sha256")
+        names = ("ETag", "etag", "e_tag", "blob_id", "sha256", "sha", "md5Hash", "checksum", "CRC", "generation")
         etag = next((str(info[name]) for name in names if info.get(name)), None)
-        modified = next(
-            (str(info[name]) for name in ("LastModified", "mtime", "updated", "created") if name in info), None
-        )
+        times = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "date_time", "created")
+        modified = next((str(info[name]) for name in times if info.get(name)), None)
         return Version(info["size"], etag, modified, None)
 
     def get(self, start: int, end: int) -> Buffer:
@@ -245,13 +258,17 @@ _KINDS = {
 
 def is_change(error: BaseException) -> bool:
     """Whether a library's error says that the file is no longer the one that was asked for."""
-    return type(error).__name__ == "PreconditionError"
+    return _kind_of(error) == "changed"
+
+
+def _kind_of(error: BaseException) -> str:
+    return error.kind if isinstance(error, RequestError) else _KINDS.get(type(error).__name__, "")
 
 
 def source_error(error: BaseException, name: str, start: int | None = None, end: int | None = None) -> SourceError:
     """The SourceError for what a library raised. Of its text only what can't hold a credential is taken over."""
     where = "" if start is None else f"bytes {start:,} to {end:,}: "
-    kind = _KINDS.get(type(error).__name__, "")
+    kind = _kind_of(error)
     text = str(error)
     if isinstance(error, FileNotFoundError) or kind == "missing":
         missing = FileNotFoundError(errno.ENOENT, f"{where}there is no such file on the server; check the address")
@@ -263,6 +280,8 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
     if isinstance(error, PermissionError) or kind == "forbidden":
         reason = f"{where}the server refuses to give it; check the credentials (storage_options=, or the environment)"
         return SourceError.from_os_error(PermissionError(errno.EACCES, reason), name)
+    if isinstance(error, RequestError):
+        return SourceError(errno.EPERM if kind == "refused" else errno.EIO, f"{where}{text}", name)
     status = _STATUS.search(text)
     lower = text.lower()
     cause = next((words for sign, words in _CAUSES if sign in lower), "")
@@ -273,4 +292,4 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
     retries = re.search(r"after (\d+) retries", text)
     if retries:
         cause += f", {int(retries[1]) + 1} times"
-    return SourceError(errno.EIO, f"{where}{without_secrets(cause)}", name)
+    return SourceError(errno.EIO, f"{where}{cause}", name)

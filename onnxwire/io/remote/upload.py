@@ -6,6 +6,7 @@ import errno
 
 from onnxwire.engine.write import chunks_of
 from onnxwire.errors import Error, SaveError
+from onnxwire.io.remote.address import WEB_SCHEMES
 from onnxwire.io.remote.document import Origin
 from onnxwire.io.remote.stores import source_error
 
@@ -56,11 +57,14 @@ def upload(
     size = max(PART, -(-total // _MOST_PARTS))
     try:
         # A server of plain HTTP takes a file in one piece.
-        is_plain = origin.address.scheme in ("http", "https") or total <= PART
+        is_plain = origin.address.scheme in WEB_SCHEMES or total <= PART
         data = b"".join(parts()) if is_plain else parts()
-        origin.store.put(
-            origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE
-        )
+        if origin.address.site is not None:
+            origin.store.put(origin.address, data)
+        else:
+            origin.store.put(
+                origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE
+            )
     except BaseException as error:
         if own is not None:
             raise own from None

@@ -1,0 +1,524 @@
+"""Requests by HTTP whose redirects are checked one by one: connections that are kept, retries, and what is sent where.
+
+The requests run in threads of the loop's executor, one at a time in each; cancelling one shuts its socket down. To the
+server of the address go the credentials in it and the caller's headers; after a redirect to another server none of them
+is sent any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import random
+import re
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections import namedtuple
+from contextlib import suppress
+from datetime import timedelta
+from http import HTTPStatus
+from ipaddress import ip_address, ip_network
+from itertools import count
+from urllib.parse import unquote, urlsplit
+
+from onnxwire._version import __version__
+from onnxwire.io.remote.address import Site
+from onnxwire.io.remote.failures import RefusedError, RequestError
+from onnxwire.io.remote.hosts import GLOBAL, MAX_REDIRECTS, THIS_HOST, reach_of, redirect_target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+    from http.client import HTTPConnection, HTTPResponse
+    from typing import Any
+
+    from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.hosts import Hosts
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_RETRIED = (408, 429, 500, 502, 503, 504)
+_MAX_IDLE = 64  # connections to one server that are kept
+_STEP = 1 << 20  # bytes of a body of unknown length that are read at a time
+_DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_TUNING = (
+    "allow_http", "default_content_type", "http1_only", "http2_only", "http2_keep_alive_interval",
+    "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "pool_idle_timeout", "pool_max_idle_per_host",
+    "randomize_addresses",
+)  # fmt: skip
+"""Options of obstore's clients that change nothing here."""
+
+
+class Answer(namedtuple("Answer", ("status", "headers", "body"))):
+    """An answer: its status, headers, and the bytes of its body, or None of one that is longer than was asked for."""
+
+    __slots__ = ()
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytearray | None
+
+
+class Request:
+    """What is asked of a file. limit: bytes of the answer's body that are read, by status; 0 where there is no entry.
+
+    is_model: whether redirects are those of the model itself. content: what is sent.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        hosts: Hosts,
+        *,
+        is_model: bool = True,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        limits: Mapping[int, int] | None = None,
+        content: bytes | None = None,
+    ) -> None:
+        self.address = address
+        self.hosts = hosts
+        self.is_model = is_model
+        self.method = method
+        self.headers = dict(headers or {})
+        self.limits = limits or {}
+        self.content = content
+
+
+class _Job:
+    """A request that a thread runs, and the socket that it waits for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self.is_cancelled = False
+
+    def watch(self, waiting: socket.socket | None) -> None:
+        """Shut this socket down when the job is cancelled; raise OSError where it was."""
+        with self._lock:
+            self._socket = waiting
+            if self.is_cancelled:
+                raise ConnectionAbortedError
+
+    def release(self) -> None:
+        """Shut no socket down any more."""
+        with self._lock:
+            self._socket = None
+
+    def cancel(self) -> None:
+        """Have the thread end soon."""
+        with self._lock:
+            self.is_cancelled = True
+            if self._socket is not None:
+                with suppress(OSError):
+                    # Not that of an SSLSocket, which changes what the thread is using.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class _Connection:
+    """A connection to a server: its socket, how far the server's address reaches, whether a proxy is between."""
+
+    def __init__(self, connection: HTTPConnection, reach: int, *, by_proxy: bool = False) -> None:
+        # Else a connection that the server closed would be opened again, to an address that nobody checked.
+        connection.auto_open = 0
+        self.http = connection
+        self.socket = connection.sock
+        self.reach = reach
+        self.by_proxy = by_proxy
+        self.is_used = False
+
+
+class HttpClient:
+    """Sends requests by the options of obstore's HTTP stores (storage_options). Raises ValueError for wrong ones."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        given = dict(options or {})
+        client = dict(given.pop("client_options", None) or {})
+        retry = dict(given.pop("retry_config", None) or {})
+        backoff = dict(retry.pop("backoff", None) or {})
+        self._headers = {_text(key): _text(value) for key, value in (client.pop("default_headers", None) or {}).items()}
+        self._user_agent = client.pop("user_agent", None)
+        self._timeout = _seconds(client.pop("timeout", 30))
+        self._connect_timeout = _seconds(client.pop("connect_timeout", 5))
+        self._read_timeout = _seconds(client.pop("read_timeout", self._timeout))
+        self._max_retries = int(retry.pop("max_retries", 6))
+        self._retry_timeout = _seconds(retry.pop("retry_timeout", 60))
+        self._first_wait = _seconds(backoff.pop("init_backoff", 0.1))
+        self._longest_wait = _seconds(backoff.pop("max_backoff", 15))
+        self._wait_base = float(backoff.pop("base", 2))
+        self._allows_invalid = bool(client.pop("allow_invalid_certificates", False))
+        self._roots = client.pop("root_certificate", None)
+        self._proxy = client.pop("proxy_url", None)
+        self._proxy_excludes = client.pop("proxy_excludes", None)
+        for name in _TUNING:
+            client.pop(name, None)
+        if given or client or retry or backoff:
+            raise ValueError("unknown options")
+        self._context: ssl.SSLContext | None = None
+        self._idle: dict[tuple[int, Site], list[_Connection]] = {}
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request, again where it fails for a reason that may pass. Raises RequestError and RefusedError."""
+        until = time.monotonic() + self._retry_timeout
+        wait = self._first_wait
+        for tries in count(1):
+            try:
+                return await self._send_once(request)
+            except RefusedError:
+                raise
+            except RequestError as error:
+                is_last = tries > self._max_retries or time.monotonic() + wait > until
+                if not error.is_passing or is_last:
+                    raise RequestError(f"{error}, {tries} times" if tries > 1 else str(error), error.kind) from None
+            await asyncio.sleep(wait * random.uniform(0.5, 1))
+            wait = min(wait * self._wait_base, self._longest_wait)
+        raise AssertionError
+
+    async def _send_once(self, request: Request) -> Answer:
+        job = _Job()
+        # What is sent may take long; the socket's own timeout holds for it.
+        timeout = self._timeout if request.content is None else None
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(self._run, job, request), timeout)
+        except TimeoutError:
+            raise RequestError("the server took too long to answer", is_passing=True) from None
+        except socket.gaierror as error:
+            raise RequestError("the host's name is not known", is_passing=error.errno == socket.EAI_AGAIN) from None
+        except ConnectionRefusedError:
+            raise RequestError("the connection was refused", is_passing=True) from None
+        except (http.client.IncompleteRead, _CutError):
+            raise RequestError("the answer was cut short", is_passing=True) from None
+        except http.client.HTTPException as error:
+            is_passing = isinstance(error, http.client.BadStatusLine)
+            reason = "the connection failed" if is_passing else "the server answered with what is not HTTP"
+            raise RequestError(reason, is_passing=is_passing) from None
+        except OSError as error:
+            raise _connection_error(error) from None
+        except (ValueError, UnicodeError):
+            # What http.client refuses to send; its text holds the header.
+            raise RequestError("a header of client_options, or the address, can't be sent by HTTP") from None
+        finally:
+            job.cancel()
+
+    # In a thread.
+
+    def _run(self, job: _Job, request: Request) -> Answer:
+        """Send a request and follow redirects."""
+        address, hosts = request.address, request.hosts
+        assert address.site is not None
+        site, target = address.site, address.target
+        reached: int | None = None
+        is_own = True
+        passed: list[Site] = []
+        seen = {(site, target)}
+        for _ in range(MAX_REDIRECTS + 1):
+            connection, response = self._ask(job, request, site, target, reached, is_own)
+            if response.status not in _REDIRECTS:
+                answer = self._finish(job, request, site, connection, response)
+                if request.is_model and answer.status in (200, 206):
+                    hosts.add_redirects(passed)
+                return answer
+            if request.method == "PUT":
+                connection.http.close()
+                raise RefusedError("the server redirects what is sent to it; save to the address that it redirects to")
+            location = response.getheader("Location")
+            connection.http.close()
+            reached = max(reached or 0, connection.reach)
+            before = site
+            site, target = redirect_target(f"{site.scheme}://{site.netloc}{target}", location)
+            hosts.check_redirect(before, site, request.is_model)
+            if (site, target) in seen:
+                raise RefusedError("the server redirects in a loop")
+            seen.add((site, target))
+            passed.append(site)
+            # Once another server was asked, it may have chosen this address: no credentials go to it.
+            is_own = is_own and site.host_and_port == address.site.host_and_port
+        raise RefusedError(f"the server redirects more than {MAX_REDIRECTS} times")
+
+    def _ask(
+        self, job: _Job, request: Request, site: Site, target: str, reached: int | None, is_own: bool
+    ) -> tuple[_Connection, HTTPResponse]:
+        """Send one request, and read the head of its answer."""
+        while True:
+            connection = self._connect(job, request.hosts, site, reached)
+            is_whole = connection.by_proxy and site.scheme == "http"
+            url = f"http://{site.netloc}{target}" if is_whole else target
+            try:
+                job.watch(connection.socket)
+                connection.socket.settimeout(self._read_timeout)
+                connection.http.putrequest(request.method, url, skip_host=True, skip_accept_encoding=True)
+                for name, value in self._headers_of(request, site, is_own).items():
+                    connection.http.putheader(name, value)
+                connection.http.endheaders(request.content)
+                return connection, connection.http.getresponse()
+            except BaseException as error:
+                connection.http.close()
+                # A server may close a connection that it kept at any moment.
+                is_stale = connection.is_used and isinstance(error, http.client.RemoteDisconnected | ConnectionError)
+                if not is_stale or job.is_cancelled:
+                    raise
+            finally:
+                job.release()
+
+    def _headers_of(self, request: Request, site: Site, is_own: bool) -> dict[str, str]:
+        headers = {"Host": site.netloc, "User-Agent": f"onnxwire/{__version__}", "Accept": "*/*"}
+        headers |= {"Accept-Encoding": "identity", **request.headers}
+        if request.content is not None:
+            headers["Content-Length"] = str(len(request.content))
+        if is_own:
+            if request.address.user:
+                headers["Authorization"] = f"Basic {b64encode(request.address.user.encode()).decode()}"
+            if self._user_agent is not None:
+                headers["User-Agent"] = self._user_agent
+            names = {name.lower(): name for name in headers}
+            for name, value in self._headers.items():
+                # Those of the request are not the caller's to change.
+                if name.lower() not in ("host", "content-length", *map(str.lower, request.headers)):
+                    headers[names.get(name.lower(), name)] = value
+        return headers
+
+    def _finish(
+        self, job: _Job, request: Request, site: Site, connection: _Connection, response: HTTPResponse
+    ) -> Answer:
+        """Read the body of an answer, and keep the connection where all of it was read."""
+        status = response.status
+        body: bytearray | None = None
+        try:
+            job.watch(connection.socket)
+            is_taken = 200 <= status < 300 if request.method == "PUT" else status in (200, 206, 207, 416)
+            if not is_taken:
+                raise _status_error(status)
+            if response.getheader("Content-Encoding", "identity").strip().lower() not in ("identity", ""):
+                raise RequestError("the server sends the file compressed, though it was asked not to")
+            body = _read_body(response, request.limits.get(status, 0))
+        finally:
+            job.release()
+            if body is not None and response.isclosed() and connection.http.sock is not None and not job.is_cancelled:
+                connection.is_used = True
+                idle = self._idle.setdefault((os.getpid(), site), [])
+                if len(idle) < _MAX_IDLE:
+                    idle.append(connection)
+            else:
+                response.close()
+                connection.http.close()
+        return Answer(status, response.headers, body)
+
+    def _connect(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
+        """A connection to a server, one that was kept where there is one. Raises OSError and RefusedError."""
+        # A forked process has its parent's connections, and must not use them.
+        idle = self._idle.get((os.getpid(), site), [])
+        while idle:
+            with suppress(IndexError):  # another thread was there first
+                kept = idle.pop()
+                if kept.reach >= hosts.least_reach(reached):
+                    return kept
+                kept.http.close()
+        proxy = self._proxy_for(site)
+        if proxy is not None:
+            connection = self._connect_by_proxy(hosts, site, reached, proxy)
+        else:
+            connection = self._connect_directly(job, hosts, site, reached)
+        if reached is None:
+            hosts.note_reach(connection.reach)
+        return connection
+
+    def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
+        error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
+        for address, reach in hosts.reachable(site, reached):
+            connection = http.client.HTTPConnection(site.host, site.port)
+            try:
+                connection.sock = self._open(job, site, address)
+            except TimeoutError:
+                raise
+            except OSError as failure:
+                error = failure.with_traceback(None)
+                continue
+            return _Connection(connection, reach)
+        raise error
+
+    def _open(self, job: _Job, site: Site, address: str) -> socket.socket:
+        """A socket that is connected to exactly this address, which was checked."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened.settimeout(self._connect_timeout)
+            job.watch(opened)
+            opened.connect((address, site.port))
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if site.scheme == "https":
+                tls = self._ssl_context().wrap_socket(opened, server_hostname=site.host, do_handshake_on_connect=False)
+                opened = tls
+                job.watch(tls)
+                tls.do_handshake()
+        except BaseException:
+            opened.close()
+            raise
+        finally:
+            job.release()
+        return opened
+
+    def _connect_by_proxy(self, hosts: Hosts, site: Site, reached: int | None, proxy: str) -> _Connection:
+        """A connection to a server through a proxy, which resolves its name; a name counts as a public server's."""
+        reach = GLOBAL
+        for spelled in (site.host, _ipv4_of(site.host)):
+            with suppress(ValueError):
+                reach = min(reach, reach_of(spelled))
+        if site.host == "localhost" or site.host.endswith(".localhost"):
+            reach = THIS_HOST
+        if reach < hosts.least_reach(reached):
+            raise hosts.too_near(site)
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        if parts.scheme != "http" or parts.hostname is None:
+            raise RequestError("the proxy is not one that is reached by http://")
+        headers = {}
+        if parts.username is not None:
+            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["Proxy-Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+        where = (parts.hostname, parts.port or 80)
+        connection: HTTPConnection
+        if site.scheme == "https":
+            context = self._ssl_context()
+            connection = http.client.HTTPSConnection(*where, timeout=self._connect_timeout, context=context)
+            connection.set_tunnel(site.host, site.port, headers)
+        else:
+            connection = _ProxiedConnection(*where, timeout=self._connect_timeout)
+            connection.proxy_headers = headers
+        connection.connect()
+        return _Connection(connection, reach, by_proxy=True)
+
+    def _proxy_for(self, site: Site) -> str | None:
+        from urllib.request import getproxies, proxy_bypass
+
+        if self._proxy is not None:
+            return None if _is_excluded(site.host, self._proxy_excludes or "") else str(self._proxy)
+        proxies = getproxies()
+        proxy = proxies.get(site.scheme) or proxies.get("all")
+        return None if proxy is None or proxy_bypass(site.host) else proxy
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            import ssl
+
+            context = ssl.create_default_context()
+            if self._roots is not None:
+                roots = self._roots
+                context.load_verify_locations(cadata=roots.decode() if isinstance(roots, bytes) else roots)
+            if self._allows_invalid:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._context = context
+        return self._context
+
+
+class _ProxiedConnection(http.client.HTTPConnection):
+    """A connection to a proxy for requests by plain HTTP, each of which names the user of the proxy."""
+
+    proxy_headers: Mapping[str, str] = {}
+
+    def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
+        """As HTTPConnection's, after the proxy's own headers."""
+        for name, value in self.proxy_headers.items():
+            self.putheader(name, value)
+        super().endheaders(message_body, encode_chunked=encode_chunked)
+
+
+class _CutError(Exception):
+    """A body that ended before its length."""
+
+
+def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
+    """The body of an answer; None of one that is longer than the limit."""
+    length = response.length
+    if length is not None and length > limit:
+        return None
+    body = bytearray(length or 0)
+    if length is not None:
+        view, filled = memoryview(body), 0
+        while filled < length:
+            size = response.readinto(view[filled:])
+            if not size:
+                raise _CutError
+            filled += size
+        view.release()
+        response.read()  # at its end: the connection can be used again
+        return body
+    while chunk := response.read(_STEP):
+        body += chunk
+        if len(body) > limit:
+            return None
+    return body
+
+
+def _status_error(status: int) -> RequestError:
+    """The error for an answer that is not the file."""
+    if status in (404, 410):
+        return RequestError("there is no such file on the server", "missing")
+    if status in (401, 403, 407):
+        return RequestError("the server refuses to give it", "forbidden")
+    if status == 412:
+        return RequestError("the file was changed", "changed")
+    try:
+        phrase = f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = ""
+    return RequestError(f"the server answered {status}{phrase}", is_passing=status in _RETRIED)
+
+
+def _connection_error(error: OSError) -> RequestError:
+    import ssl
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return RequestError(
+            "the server's certificate is not valid, or its issuer not known (root_certificate of client_options, or "
+            "SSL_CERT_FILE, names more)"
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return RequestError("the server does not answer by TLS as it is to")
+    return RequestError("the connection failed", is_passing=True)
+
+
+def _is_excluded(host: str, excludes: str) -> bool:
+    """Whether a host is in a list of names, domains, IP addresses and networks, separated by commas."""
+    for word in filter(None, map(str.strip, excludes.lower().split(","))):
+        with suppress(ValueError):
+            if ip_address(host) in ip_network(word, strict=False):
+                return True
+        if word == "*" or f".{host}".endswith(f".{word.removeprefix('.')}"):
+            return True
+    return False
+
+
+def _text(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _seconds(value: object) -> float:
+    """A duration as obstore takes it: a timedelta, or a text such as "1m 30s"."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, int | float):
+        return float(value)
+    total = 0.0
+    for number, unit in re.findall(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", str(value)):
+        total += float(number) * _DURATIONS[unit if unit in _DURATIONS else _unit_of(unit)]
+    if not total:
+        raise ValueError("not a duration")
+    return total
+
+
+def _unit_of(word: str) -> str:
+    names = {"nsec": "ns", "usec": "us", "msec": "ms", "sec": "s", "min": "m", "hr": "h", "hour": "h", "day": "d"}
+    names |= {"second": "s", "minute": "m"}
+    if word.removesuffix("s") not in names:
+        raise ValueError("not a duration")
+    return names[word.removesuffix("s")]
+
+
+def _ipv4_of(host: str) -> str:
+    """The IPv4 address that a host is another spelling of, such as 2130706433 or 0x7f.1; or ""."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return ""

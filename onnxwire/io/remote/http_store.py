@@ -1,0 +1,193 @@
+"""Files of HTTP servers: ranges of one version, whole files, lists of folders, and files that are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from onnxwire.io.remote.failures import RangeError, RequestError
+from onnxwire.io.remote.hosts import Hosts
+from onnxwire.io.remote.http_client import HttpClient, Request
+from onnxwire.io.remote.loop import run
+from onnxwire.io.remote.version import Version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from datetime import datetime
+    from http.client import HTTPMessage
+    from typing import Any
+
+    from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.http_client import Answer
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.I)
+_NO_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
+_VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
+_MAX_LIST = 1 << 26  # bytes of the list of a folder
+# The resolution of Last-Modified; by RFC 9110, section 8.8.2.2, it tells versions apart where the answer is younger.
+_TICK = 1.0
+_OWN_CLOCK = 60.0  # seconds that it must be younger by this system's clock, where the answer has no Date
+_MAX_WAIT = 2.0
+
+
+class HttpStore:
+    """The files of HTTP servers; options: as of HttpClient."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self._client = HttpClient(options)
+
+    def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HttpReader:
+        """What reads a file; hosts: to which its redirects may lead."""
+        return HttpReader(self._client, address, hosts, is_model)
+
+    def put(self, address: Address, data: bytes) -> None:
+        """Send a file. Raises RequestError."""
+        run(self._client.send(Request(address, _hosts_of(address), method="PUT", content=data)))
+
+    async def list_folder(self, address: Address) -> AsyncIterator[Listed]:
+        """The files in the folder of an address, and below, of a server that knows WebDAV. Raises RequestError."""
+        from xml.etree.ElementTree import ParseError, fromstring
+
+        folder = address._replace(key=address.key.rpartition("/")[0] + "/")
+        headers = {"Depth": "infinity"}
+        request = Request(
+            folder, _hosts_of(address), is_model=False, method="PROPFIND", headers=headers, limits={207: _MAX_LIST}
+        )
+        answer = await self._client.send(request)
+        if answer.status != 207 or answer.body is None or b"<!" in answer.body:
+            raise RequestError("the server does not list folders")
+        try:
+            root = fromstring(bytes(answer.body).decode())
+        except (ParseError, ValueError):
+            raise RequestError("the server does not list folders") from None
+        start = unquote(folder.key)
+        for entry in root.iterfind("{DAV:}response"):
+            path = unquote(urlsplit(entry.findtext("{DAV:}href", "").strip()).path)
+            name = path.removeprefix(start)
+            size = entry.findtext(".//{DAV:}getcontentlength", "")
+            is_file = entry.find(".//{DAV:}collection") is None and re.fullmatch(r"\d{1,18}", size)
+            if is_file and path.startswith(start) and not {"", ".", ".."} & set(name.split("/")):
+                etag = entry.findtext(".//{DAV:}getetag") or None
+                modified = entry.findtext(".//{DAV:}getlastmodified") or None
+                yield Listed(name, Version(int(size), etag, modified, None))
+
+
+class Listed(NamedTuple):
+    """A file of a folder: its path from there, and its version."""
+
+    path: str
+    version: Version
+
+
+class HttpReader:
+    """Reads one file; see Reader."""
+
+    def __init__(self, client: HttpClient, address: Address, hosts: Hosts, is_model: bool) -> None:
+        self._client = client
+        self._address = address
+        self._hosts = hosts
+        self._is_model = is_model
+
+    async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
+        """As of Reader. A first answer whose Last-Modified is too young to tell versions apart is asked for again."""
+        answer = await self._read(start, end, version)
+        if version is None:
+            wait = _time_to_wait(answer.headers)
+            if 0 < wait <= _MAX_WAIT:
+                await asyncio.sleep(wait)
+                answer = await self._read(start, end, None)
+        return _part_of(answer, start, end, is_first=version is None)
+
+    async def _read(self, start: int, end: int, version: Version | None) -> Answer:
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        if version is not None and version.is_strong:
+            assert version.etag is not None
+            headers["If-Match"] = version.etag
+        elif version is not None and version.modified is not None:
+            headers["If-Unmodified-Since"] = version.modified
+        return await self._send(headers, {206: end - start})
+
+    async def read_all(self, limit: int) -> tuple[bytearray | None, Version]:
+        """As of Reader."""
+        answer = await self._send({}, {200: limit})
+        if answer.status != 200:
+            raise RequestError("the server answered with a part of the file, though all of it was asked for")
+        length = answer.headers.get("Content-Length", "")
+        told = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
+        size = told if answer.body is None else len(answer.body)
+        return answer.body, _version_of(answer.headers, size)
+
+    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+        request = Request(self._address, self._hosts, is_model=self._is_model, headers=headers, limits=limits)
+        return await self._client.send(request)
+
+
+def _hosts_of(address: Address) -> Hosts:
+    assert address.site is not None
+    return Hosts(address.site)
+
+
+def _part_of(answer: Answer, start: int, end: int, *, is_first: bool) -> tuple[bytearray, Version]:
+    """The bytes of an answer to a request for a range, and their version."""
+    text = answer.headers.get("Content-Range", "").strip()
+    if answer.status == 416:
+        found = _NO_RANGE.fullmatch(text)
+        if found is None or (is_first and int(found[1]) > start):
+            raise RequestError("the server answered 416 Range Not Satisfiable")
+        return bytearray(), _version_of(answer.headers, int(found[1]))
+    found = _CONTENT_RANGE.fullmatch(text)
+    if answer.status != 206 or found is None:
+        raise RangeError
+    first, last, size = map(int, found.groups())
+    if first != start or last + 1 != min(end, size) or last < first:
+        raise RequestError("the answer was of another range than was asked for")
+    length = answer.headers.get("Content-Length", "")
+    sent = len(answer.body) if answer.body is not None else length if length.isdecimal() else "more"
+    if sent != last + 1 - first:
+        sent_text = f"{int(sent):,}" if sent != "more" else sent
+        raise RequestError(f"the server sent {sent_text} bytes instead of {last + 1 - first:,}")
+    assert answer.body is not None
+    version = _version_of(answer.headers, size)
+    if is_first and version.etag is None and version.version is None and _time_to_wait(answer.headers):
+        version = version._replace(modified=None)
+    return answer.body, version
+
+
+def _version_of(headers: HTTPMessage, size: int) -> Version:
+    etag = headers.get("ETag", "").strip() or None
+    modified = headers.get("Last-Modified", "").strip() or None
+    versions = [headers[name].strip() for name in _VERSION_HEADERS if headers.get(name, "").strip() not in ("", "null")]
+    return Version(size, etag, modified, versions[0] if versions else None)
+
+
+def _time_to_wait(headers: HTTPMessage) -> float:
+    """Seconds until an answer's Last-Modified tells any later change; 0 where it does, or a better mark is there.
+
+    A change in the second of Last-Modified, after the answer, would not show. Infinite without a Last-Modified.
+    """
+    version = _version_of(headers, 0)
+    if version.is_strong or version.version is not None:
+        return 0
+    modified = _time_of(version.modified)
+    if modified is None:
+        return float("inf")
+    date = _time_of(headers.get("Date"))
+    if date is None:
+        from datetime import UTC, datetime
+
+        return max(_OWN_CLOCK - (datetime.now(UTC) - modified).total_seconds(), 0)
+    return max(_TICK - (date - modified).total_seconds(), 0)
+
+
+def _time_of(text: str | None) -> datetime | None:
+    from datetime import UTC
+
+    try:
+        found = parsedate_to_datetime(text or "")
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -1,0 +1,43 @@
+"""The version of a file on a server, by what the server tells of it."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
+    """The version of a file, as a server tells it: size, ETag, time of the last change, version number."""
+
+    __slots__ = ()
+    size: int
+    etag: str | None
+    modified: Any
+    version: str | None
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether there is an ETag that is another one for any other bytes (RFC 9110, section 8.8.1)."""
+        return self.etag is not None and not self.etag.startswith(("W/", "w/"))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the server tells anything by which a change of the same size shows."""
+        return self.etag is not None or self.modified is not None or self.version is not None
+
+    def is_same(self, other: Version) -> bool:
+        """Whether both are of the same bytes, as far as the server tells: by a strong ETag, else by all there is."""
+        if self.size != other.size:
+            return False
+        if self.is_strong and other.is_strong:
+            return self.etag == other.etag
+        return self == other
+
+
+def version_of(meta: Mapping[str, Any]) -> Version:
+    """The version that a store's description of a file tells."""
+    return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
