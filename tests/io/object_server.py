@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         if state.knows_conditions and (is_other or is_later):
             self.reply(412, b"", has_body)
             return
-        headers = {"Accept-Ranges": "bytes", **state.marks}
+        headers = {"Accept-Ranges": "bytes"}
         if state.modified is not None:
             headers["Last-Modified"] = state.modified
         if etag is not None:
@@ -224,6 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "shorter":
             length -= 1
         headers["Content-Length"] = str(length)
+        headers |= state.marks
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)

@@ -1,0 +1,194 @@
+"""Files that change on the server while they are read: an error or one version's values, whatever the server tells."""
+
+from __future__ import annotations
+
+import datetime
+from email.utils import format_datetime
+
+import pytest
+from object_server import ObjectServer, Pieces, State
+from served_models import head, tensor_head
+
+import onnxwire as ow
+
+KIB = 1 << 10
+SIZES = [400 * KIB, 5000 * KIB, 300 * KIB]
+MODIFIED = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
+
+
+def version(number: int) -> Pieces:
+    """A model of 6 MiB, of which all versions have the same structure and other weights."""
+    graph = []
+    for i, size in enumerate(SIZES):
+        start = tensor_head(f"weight{i}", size)
+        graph += [head(5, len(start) + size) + start, bytes([number * 16 + i]) * size]
+    length = sum(map(len, graph))
+    return Pieces(b"\x08\x09" + head(7, length), *graph)
+
+
+def http_date(seconds: float) -> str:
+    return format_datetime(MODIFIED + datetime.timedelta(seconds=seconds), usegmt=True)
+
+
+def strong(state: State, number: int) -> None:
+    state.etag, state.modified = f'"{number}"', http_date(number)
+
+
+def strong_alone(state: State, number: int) -> None:
+    state.etag, state.modified = f'"{number}"', None
+
+
+def weak(state: State, number: int) -> None:
+    state.etag, state.modified = f'W/"{number}"', None
+
+
+def weak_and_time(state: State, number: int) -> None:
+    """A weak ETag, which may be the same for other bytes, and a time that is not."""
+    state.etag, state.modified = 'W/"same"', http_date(number)
+
+
+def time(state: State, number: int) -> None:
+    state.etag, state.modified, state.date = None, http_date(number), http_date(100)
+
+
+def time_without_date(state: State, number: int) -> None:
+    state.etag, state.modified, state.date = None, http_date(number), "no date"
+
+
+def young(state: State, number: int) -> None:
+    """Two versions of one second: both have its time as their last change."""
+    state.etag, state.modified, state.date = None, http_date(0), http_date(0)
+
+
+def future(state: State, number: int) -> None:
+    state.etag, state.modified, state.date = None, http_date(9999), http_date(0)
+
+
+def damaged_time(state: State, number: int) -> None:
+    state.etag, state.modified = None, "yesterday"
+
+
+def version_id(state: State, number: int) -> None:
+    state.etag, state.modified, state.marks = None, None, {"x-amz-version-id": str(number)}
+
+
+def nothing(state: State, number: int) -> None:
+    state.etag, state.modified = None, None
+
+
+KINDS = [
+    strong, strong_alone, weak, weak_and_time, time, time_without_date, young, future, damaged_time, version_id, nothing,
+]  # fmt: skip
+
+
+def read(server: ObjectServer) -> set[int]:
+    """Which versions the weights of a model are of."""
+    with ow.load(f"{server.url}/m.onnx", storage_options={"retry_config": {"max_retries": 0}}) as message:
+        found = set()
+        for i, tensor in enumerate(message.graph.initializer):
+            found |= {(value - i) // 16 for value in set(tensor.numpy().tobytes())}
+        return found
+
+
+@pytest.mark.filterwarnings("ignore:.*read whole")
+@pytest.mark.parametrize("knows_conditions", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_two_versions_are_mixed(kind, knows_conditions) -> None:
+    """The file is replaced by one of the same size before the n-th request, for every n, by a server that heeds the
+    conditions of requests, or ignores them."""
+    pieces = [version(1), version(2)]
+
+    def served(change_at: int | None) -> ObjectServer:
+        server = ObjectServer({"m.onnx": pieces[0]})
+        kind(server.state, 1)
+        server.state.knows_conditions = knows_conditions
+
+        def change(state: State, number: int) -> None:
+            if number == change_at:
+                state.files["/m.onnx"] = pieces[1]
+                kind(state, 2)
+
+        server.state.before = change
+        return server
+
+    with served(None) as server:
+        assert read(server) == {1}
+        count = len(server.state.requests)
+    for number in range(count + 1):
+        with served(number) as server:
+            try:
+                assert len(read(server)) == 1, f"changed before request {number}"
+            except ow.SourceError as error:
+                assert number > 0 and "changed" in str(error)  # noqa: PT017 (not every request must fail)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(strong, "if-match"), (weak_and_time, "if-unmodified-since"), (time, None)])
+def test_each_request_names_the_version(kind, name) -> None:
+    with ObjectServer({"m.onnx": version(1)}) as server:
+        kind(server.state, 1)
+        assert read(server) == {1}
+        first, *others = server.state.requests
+        assert not {"if-match", "if-unmodified-since"} & set(first.headers)
+        wanted = {"if-match": '"1"', "if-unmodified-since": http_date(1)}
+        name = name or "if-unmodified-since"
+        assert others and {request.headers[name] for request in others} == {wanted[name]}
+
+
+def test_a_time_that_is_too_young_is_asked_for_again() -> None:
+    """The file was written in this second; in the next one its time tells it apart from any later version."""
+    with ObjectServer({"m.onnx": version(1)}) as server:
+        server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)
+
+        def wait(state: State, number: int) -> None:
+            state.date = http_date(number)
+
+        server.state.before = wait
+        assert read(server) == {1}
+        ranges = [request.headers.get("range") for request in server.state.requests]
+        assert ranges[0] == ranges[1] and len(ranges) > 2 and None not in ranges
+
+
+@pytest.mark.parametrize("kind", [nothing, young, future])
+def test_without_a_version_a_file_is_read_whole_or_refused(kind) -> None:
+    with ObjectServer({"m.onnx": version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
+        kind(server.state, 1)
+        with (
+            pytest.warns(UserWarning, match="tell versions of a file apart"),
+            ow.load(f"{server.url}/m.onnx") as message,
+        ):
+            server.state.reset()
+            assert message.graph.initializer[1].nbytes == SIZES[1]
+            assert set(message.graph.initializer[1].numpy().tobytes()) == {17}
+            assert not server.state.requests
+        with pytest.raises(ow.SourceError, match="tell versions of a file apart"):
+            ow.load(f"{server.url}/large.onnx")
+
+
+def test_what_has_no_strong_version_is_not_kept_on_the_disk(tmp_path) -> None:
+    with ObjectServer({"m.onnx": version(1)}) as server:
+        for kind, is_kept in ((weak, False), (weak_and_time, False), (strong, True), (time, True), (version_id, True)):
+            kind(server.state, 1)
+            folder = tmp_path / kind.__name__
+            with ow.load(f"{server.url}/m.onnx", cache=folder) as message:
+                message.graph.initializer[1].numpy()
+            assert bool(list(folder.glob("*/*.data"))) == is_kept, kind.__name__
+            server.state.marks, server.state.date = {}, None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
+)
+def test_an_answer_that_does_not_say_which_part_it_is_is_not_used(text) -> None:
+    with ObjectServer({"m.onnx": version(1)}) as server:
+        server.state.marks = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
+        with pytest.warns(UserWarning, match="read whole"):
+            assert read(server) == {1}
+        assert [request.headers.get("range") for request in server.state.requests] == ["bytes=0-65535", None]
+
+
+def test_what_is_sent_compressed_is_refused() -> None:
+    with ObjectServer({"m.onnx": version(1)}) as server:
+        server.state.marks = {"Content-Encoding": "gzip"}
+        with pytest.raises(ow.SourceError, match="compressed"):
+            ow.load(f"{server.url}/m.onnx")
