@@ -35,7 +35,8 @@ _ENTRY = re.compile(r"([0-9a-f]{64})\.(data|sums)")
 _PAGE = 1 << 12  # bytes to a checksum: the form of the files, whatever the pages in memory are
 _SUM = 4
 # A pipe under such a name must not be waited for.
-_OPEN = os.O_RDWR | os.O_CREAT | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_READ = os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_OPEN = _READ & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
 _ADVICE = "name a folder of your own with cache= or ONNXWIRE_CACHE"
 
@@ -158,23 +159,22 @@ def _open_folder(path: str) -> int:
 
 
 def _is_marked(here: int) -> bool:
-    """Whether a folder has the marker, which an empty one is given."""
-    if not set(os.listdir(here)) - {MARKER}:
-        # Another process may be writing it, or have been killed before it did.
-        marker = _open_entry(here, MARKER)
-        try:
-            if os.fstat(marker).st_size == 0:
-                os.pwrite(marker, _MARK, 0)
-        finally:
-            os.close(marker)
-        return True
+    """Whether a folder has the marker, which an empty one is given; raises OSError where the disk is full."""
+    is_new = not set(os.listdir(here)) - {MARKER}
     try:
-        marker = os.open(MARKER, os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0), dir_fd=here)
+        marker = _open_entry(here, MARKER) if is_new else os.open(MARKER, _READ, dir_fd=here)
     except OSError:
+        if is_new:
+            raise
         return False
     try:
-        # An empty one is that of a process which was killed, or of a full disk.
-        return stat.S_ISREG(os.fstat(marker).st_mode) and os.pread(marker, len(_MARK) + 1, 0) in (_MARK, b"")
+        found = os.pread(marker, len(_MARK) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
+        if is_new and found is not None and found != _MARK and _MARK.startswith(found):
+            # It was just made, by this process, or by one that was killed before it wrote.
+            if os.pwrite(marker, _MARK, 0) != len(_MARK):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return True
+        return found == _MARK
     finally:
         os.close(marker)
 

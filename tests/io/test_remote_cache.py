@@ -1,0 +1,345 @@
+"""The cache of ranges on the disk: what it touches, whom it trusts, and what may be wrong with its entries."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from object_server import ObjectServer, Pieces
+from served_models import model
+
+import onnxwire as ow
+from onnxwire.io.remote import cache as range_cache
+
+MIB = 1 << 20
+FOLDER = "onnxwire-ranges"
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Pieces:
+    return model([5 * MIB, 300_000, 100_000])
+
+
+def check_all(address: str, pieces: Pieces, cache: object = None, **options) -> None:
+    """Read all weights of a model, and compare them with what the server has."""
+    with ow.load(address, cache=cache, **options) as message:
+        for tensor, info in zip(message.graph.initializer, ow.tensors(message), strict=True):
+            assert tensor.raw_data == pieces.read(info.offset, info.offset + info.nbytes)
+
+
+def entries(folder: Path) -> dict[str, Path]:
+    """The two files of the only entry, by their endings."""
+    found = {path.suffix: path for path in (folder / FOLDER).iterdir() if path.name != "CACHEDIR.TAG"}
+    assert set(found) == {".data", ".sums"}
+    return found
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
+
+
+def test_nothing_outside_of_the_caches_own_folder_is_touched(pieces, tmp_path, monkeypatch) -> None:
+    """A folder of models, whose weights have names as the entries of the cache have."""
+    monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
+    for name in ("weights.data", "weights.sums", f"{'a' * 40}.data", f"{'b' * 64}.data", f"{'b' * 64}.sums"):
+        (tmp_path / name).write_bytes(bytes(MIB))
+        os.utime(tmp_path / name, (0, 0))
+    before = files_below(tmp_path)
+    with ObjectServer({"a": pieces, "b": pieces}) as server:
+        for name in "ab":
+            check_all(f"{server.url}/{name}", pieces, tmp_path)
+    after = files_below(tmp_path)
+    assert {path: data for path, data in after.items() if FOLDER not in path} == before
+
+
+def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
+    """What has another name, and what is no file, stays in the cache's own folder too."""
+    monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
+    target = tmp_path / "precious"
+    target.write_bytes(b"precious")
+    with ObjectServer({"a": pieces, "b": pieces}) as server:
+        check_all(f"{server.url}/a", pieces, tmp_path)
+        own = tmp_path / FOLDER
+        for name in ("weights.data", f"{'a' * 63}.data", f"{'A' * 64}.data", f"{'a' * 64}.dat", f"x{'a' * 64}.data"):
+            (own / name).write_bytes(bytes(MIB))
+        (own / f"{'c' * 64}.data").mkdir()
+        (own / f"{'d' * 64}.data").symlink_to(target)
+        os.mkfifo(own / f"{'e' * 64}.data")
+        (own / f"{'f' * 64}.data").write_bytes(bytes(MIB))
+        (own / f"{'f' * 64}.sums").write_bytes(bytes(10))
+        check_all(f"{server.url}/b", pieces, tmp_path)
+    left = set(os.listdir(own))
+    assert {"weights.data", f"{'a' * 63}.data", f"{'A' * 64}.data", f"{'a' * 64}.dat", f"x{'a' * 64}.data"} <= left
+    assert {f"{letter * 64}.data" for letter in "cde"} <= left
+    assert not {f"{'f' * 64}.data", f"{'f' * 64}.sums"} & left
+    assert target.read_bytes() == b"precious"
+
+
+def test_the_cache_is_a_private_folder_with_a_tag(pieces, tmp_path) -> None:
+    with ObjectServer({"a": pieces}) as server:
+        check_all(f"{server.url}/a", pieces, tmp_path / "new" / "cache")
+    own = tmp_path / "new" / "cache" / FOLDER
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert (own / "CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in own.iterdir()} == {0o600}
+
+
+def test_addresses_that_differ_in_anything_share_no_entry(tmp_path) -> None:
+    """One path, size and ETag, and other bytes by query, user, header or endpoint."""
+    models = [model([300_000], names=[f"weight{i}"]) for i in range(8)]
+    with ObjectServer({"d/m.onnx": models[0]}) as server, ObjectServer({"d/m.onnx": models[7]}) as other:
+        cases = [
+            (f"{server.url}/d/m.onnx", {}),
+            (f"{server.url}/d/m.onnx?file=1", {}),
+            (f"{server.url}/d/m.onnx?file=2", {}),
+            (f"http://user:a@{server.host}/d/m.onnx", {}),
+            (f"http://user:b@{server.host}/d/m.onnx", {}),
+            (f"{server.url}/d/m.onnx", {"client_options": {"default_headers": {"X-Tenant": "1"}}}),
+            (f"{server.url}/d/m.onnx", {"client_options": {"default_headers": {"X-Tenant": "2"}}}),
+        ]
+        for _ in range(2):
+            for pieces, (address, options) in zip(models, cases, strict=False):
+                server.state.files["/d/m.onnx"] = pieces
+                with ow.load(address, cache=tmp_path, storage_options=options) as message:
+                    assert (
+                        message.graph.initializer[0].name
+                        == ow.load(pieces.read(0, pieces.size)).graph.initializer[0].name
+                    )
+                    message.graph.initializer[0].numpy()
+        check_all(f"{other.url}/d/m.onnx", models[7], tmp_path)
+    names = [path.name for path in (tmp_path / FOLDER).glob("*.data")]
+    assert len(names) == len(cases) + 1
+
+
+def test_stores_of_other_endpoints_share_no_entry() -> None:
+    from onnxwire.io.remote.address import parse_address
+    from onnxwire.io.remote.stores import identity_in_store
+
+    address = parse_address("s3://bucket/m.onnx")
+    options = [
+        {}, {"endpoint": "http://a"}, {"endpoint": "http://b"}, {"region": "eu-west-1"}, {"access_key_id": "one"},
+        {"config": {"endpoint": "http://a"}}, {"client_options": {"proxy_url": "http://a"}},
+    ]  # fmt: skip
+    assert len({identity_in_store(address, chosen) for chosen in options}) == len(options)
+    tuned = {"client_options": {"timeout": "9s"}, "retry_config": {"max_retries": 1}}
+    assert identity_in_store(address, tuned) == identity_in_store(address, {})
+
+
+def test_the_environment_that_selects_a_store_is_in_the_key(monkeypatch) -> None:
+    from onnxwire.io.remote.address import parse_address
+    from onnxwire.io.remote.stores import identity_in_store
+
+    address = parse_address("s3://bucket/m.onnx")
+    found = {identity_in_store(address, None)}
+    for name, value in (("AWS_ENDPOINT_URL", "http://a"), ("AWS_ENDPOINT_URL", "http://b"), ("AZURE_ENDPOINT", "x")):
+        monkeypatch.setenv(name, value)
+        found.add(identity_in_store(address, None))
+    assert len(found) == 4
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")  # which is renewed each hour
+    assert identity_in_store(address, None) in found
+
+
+def test_a_ready_store_has_no_cache(tmp_path, monkeypatch) -> None:
+    """Two stores may have other files by one name, and nothing tells them apart."""
+    from obstore.store import MemoryStore
+
+    store = MemoryStore()
+    store.put("m.onnx", b"\x08\x09")
+    with pytest.raises(TypeError, match="cache="):
+        ow.load("m.onnx", store=store, cache=tmp_path)
+    monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path / "cache"))
+    ow.load("m.onnx", store=store)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_secret_is_in_the_cache(pieces, tmp_path) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        check_all(f"http://user:hunter2@{server.host}/m.onnx?signature=hunter2", pieces, tmp_path)
+    for path in tmp_path.rglob("*"):
+        assert "hunter2" not in path.name and (path.is_dir() or b"hunter2" not in path.read_bytes())
+
+
+def damage(entry: Path, kind: str, tmp_path: Path) -> None:
+    """Make something else of a file of an entry."""
+    data = entry.read_bytes()
+    if kind == "empty":
+        entry.write_bytes(b"")
+    elif kind == "cut":
+        entry.write_bytes(data[: len(data) // 2])
+    elif kind == "zeros":
+        entry.write_bytes(bytes(len(data)))
+    elif kind == "ones":
+        entry.write_bytes(b"\xff" * len(data))
+    elif kind == "huge":
+        os.truncate(entry, 1 << 40)
+    elif kind == "turned":
+        entry.write_bytes(data[::-1])
+    else:
+        entry.unlink()
+        if kind == "pipe":
+            os.mkfifo(entry)
+        elif kind == "folder":
+            entry.mkdir()
+        elif kind == "link":
+            (tmp_path / "target").write_bytes(b"precious")
+            entry.symlink_to(tmp_path / "target")
+        elif kind == "hard link":
+            (tmp_path / "target").write_bytes(b"precious")
+            os.link(tmp_path / "target", entry)
+        elif kind == "device":
+            entry.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("ending", [".data", ".sums"])
+@pytest.mark.parametrize(
+    "kind",
+    ["empty", "cut", "zeros", "ones", "huge", "turned", "absent", "pipe", "folder", "link", "hard link", "device"],
+)
+def test_an_entry_that_is_damaged_is_not_used(pieces, tmp_path, kind, ending) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        damage(entries(tmp_path)[ending], kind, tmp_path)
+        for _ in range(2):
+            check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+    if (tmp_path / "target").exists():
+        assert (tmp_path / "target").read_bytes() == b"precious"
+
+
+def refused(folder: Path, words: str) -> None:
+    with ObjectServer({"m.onnx": model([100_000])}) as server, pytest.raises(ow.SourceError, match=words) as caught:
+        ow.load(f"{server.url}/m.onnx", cache=folder)
+    assert "\n" not in str(caught.value) and "cache=" in str(caught.value)
+
+
+def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:
+    (tmp_path / FOLDER).mkdir(mode=0o700)
+    (tmp_path / FOLDER / "weights.data").write_bytes(b"precious")
+    refused(tmp_path, "is not its cache")
+    (tmp_path / FOLDER / "CACHEDIR.TAG").write_bytes(b"Signature: 8a477f597d28d172789f06886806bc55\n# of another\n")
+    refused(tmp_path, "is not its cache")
+    assert (tmp_path / FOLDER / "weights.data").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o720, 0o777])
+def test_a_cache_in_which_others_may_write_is_refused(tmp_path, mode) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER).chmod(mode)
+    refused(tmp_path, "chmod go-w")
+
+
+def test_a_cache_of_another_user_is_refused(tmp_path, monkeypatch) -> None:
+    (tmp_path / FOLDER).mkdir(mode=0o700)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    refused(tmp_path, "belongs to another user")
+
+
+def test_a_cache_that_is_a_link_or_a_file_is_refused(tmp_path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / FOLDER).symlink_to(tmp_path / "models")
+    refused(tmp_path, "a link or a file")
+    (tmp_path / FOLDER).unlink()
+    (tmp_path / FOLDER).write_bytes(b"")
+    refused(tmp_path, "a link or a file")
+    refused(tmp_path / FOLDER, "can't be used")
+    assert not list((tmp_path / "models").iterdir())
+
+
+def test_a_limit_that_is_no_number_is_an_error(tmp_path, monkeypatch) -> None:
+    for text in ("32GB", "-1", "1e9", "9" * 40):
+        monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", text)
+        with (
+            ObjectServer({"m.onnx": model([100_000])}) as server,
+            pytest.raises(ow.SourceError, match="ONNXWIRE_CACHE_SIZE"),
+        ):
+            ow.load(f"{server.url}/m.onnx", cache=tmp_path)
+
+
+@pytest.mark.parametrize("call", ["makedirs", "mkdir", "open", "pwrite", "pread", "scandir", "utime"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) -> None:
+    """Every call on the cache's files fails, as where there is no room."""
+    calls = 0
+
+    class System:
+        """The module os, one of whose calls fails."""
+
+        def __getattr__(self, name: str) -> object:
+            return fail if name == call else getattr(os, name)
+
+    def fail(*args: object, **options: object) -> None:
+        nonlocal calls
+        calls += 1
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(range_cache, "os", System())
+    with ObjectServer({"m.onnx": pieces}) as server:
+        for _ in range(2):
+            check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+    assert calls
+
+
+def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypatch) -> None:
+    """Writes that end half-way, as the one does that finds the disk full."""
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, memoryview(data)[: len(data) // 2], at))
+    with ObjectServer({"m.onnx": pieces}) as server:
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        monkeypatch.setattr(os, "pwrite", write)
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+
+
+READ = """\
+import sys, onnxwire as ow
+while True:
+    with ow.load(sys.argv[1], cache=sys.argv[2]) as message:
+        print(sum(int(tensor.numpy().sum()) for tensor in message.graph.initializer), flush=True)
+"""
+
+
+def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, monkeypatch) -> None:
+    """Two processes at a time read through one cache that has room for no entry, and are killed at any moment."""
+    monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
+    with ObjectServer({"m.onnx": pieces, "n.onnx": pieces}) as server:
+        for chance in range(4):
+            running = [
+                subprocess.Popen(
+                    [sys.executable, "-c", READ, f"{server.url}/{name}.onnx", str(tmp_path)], stdout=subprocess.PIPE
+                )
+                for name in "mn"
+            ]
+            results = set()
+            for process in running:
+                assert process.stdout is not None
+                results |= {process.stdout.readline() for _ in range(chance + 1)}
+                process.send_signal(signal.SIGKILL)
+            for process in running:
+                process.communicate()
+            assert len(results) == 1
+        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+
+
+def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_nothing(pieces, tmp_path) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        (tmp_path / "one" / FOLDER).mkdir(parents=True, mode=0o700)
+        (tmp_path / "two" / FOLDER).mkdir(parents=True, mode=0o700)
+        (tmp_path / "two" / FOLDER / "CACHEDIR.TAG").write_bytes(b"")
+        for name in ("one", "two"):
+            check_all(f"{server.url}/m.onnx", pieces, tmp_path / name)
+            assert (tmp_path / name / FOLDER / "CACHEDIR.TAG").read_bytes()
+
+
+def test_commands_take_a_cache(pieces, tmp_path) -> None:
+    with ObjectServer({"m.onnx": pieces}) as server:
+        command = [sys.executable, "-m", "onnxwire", "stats", f"{server.url}/m.onnx", "--cache", str(tmp_path)]
+        first = subprocess.run(command, capture_output=True, text=True, check=True)
+        server.state.reset()
+        second = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert first.stdout == second.stdout
+        assert len(server.state.requests) == 1
