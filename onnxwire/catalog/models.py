@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text
 from onnxwire.errors import SourceError
-from onnxwire.io.remote.address import is_address, parse_address, shown_address
+from onnxwire.io.remote.address import is_address, parse_address, shown_source
 from onnxwire.tensor.external_data import fault_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
 
 def name_of(source: str) -> str:
     """The name of a model in a catalog: its whole path, or its address without what may be somebody's credentials."""
-    return shown_address(source) if is_address(source) else source
+    return shown_source(source)
 
 
 def column_text(source: str) -> str:

@@ -16,6 +16,7 @@ from onnxwire.cli.options import add_command, add_progress, add_type, refuse_ter
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SourceError
+from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
             # The other files are checked all the same.
-            reporter.fault(path, str(error))
+            reporter.fault(shown_source(path), str(error))
             sys.stdout.flush()
             print("onnxwire:", str(error).replace("\n", "\\n"), file=sys.stderr)
             status = 2
@@ -167,7 +168,7 @@ def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], repor
             problems, seconds = _timed(lambda: check(message, **limits))
     if out != "-" and is_written:
         problems, seconds = _timed(lambda: check(out, cls, **limits))
-    reporter.add(out, problems, seconds)
+    reporter.add(shown_source(out), problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
@@ -188,12 +189,12 @@ def _repair(
 
     rules = {rule.id for rule in choose(limits["select"], limits["ignore"])} & fixable()
     fixes = find_fixes(message, check(message, **{**limits, "select": rules, "limit": None}))
-    reporter.fixes(path, fixes)
+    reporter.fixes(shown_source(path), fixes)
     if options.dry_run or not (fixes or options.output is not None):
         return False
     apply_fixes(fixes)
     out = options.output or path
-    with progress_bar(f"writing {out}", not options.no_progress) as progress, warnings.catch_warnings():
+    with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeFileWarning)  # model-protobuf-size says so
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return True

@@ -12,6 +12,7 @@ from onnxwire.cli.output import refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
 from onnxwire.errors import SourceError
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA
 
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             message = _read(file, options)
     except OSError as error:
         raise SourceError.from_os_error(error, "<stdin>" if path == "-" else path) from None
-    with progress_bar(f"writing {out}", not options.no_progress) as progress:
+    with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0
 

@@ -15,6 +15,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import refuse_weights, save
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.transforms.extract import cut
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         names = _names_of(model)
         inputs = None if options.inputs is None else _split(options.inputs, names)
         cut(model, inputs, _split(options.outputs, names))
-        with progress_bar(f"writing {out}", not options.no_progress) as progress:
+        with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
             save(model, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0
 
@@ -106,7 +107,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
         if form == ".npy" and len(tensors) > 1:
             reason = f"an .npy file holds one tensor, not {len(tensors):,}; name an .npz or .safetensors after -o"
             raise SaveError(errno.EINVAL, reason, out)
-        with progress_bar(f"writing {out}", not options.no_progress) as progress:
+        with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
             if form == ".safetensors":
                 from onnxwire.bridges.safetensors import to_safetensors
 

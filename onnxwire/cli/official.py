@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxwire.errors import EditError, Error
+from onnxwire.io.remote.address import shown_source
 
 # What an assertion in its C++ says before the reason.
 _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
@@ -21,4 +22,4 @@ def official_errors(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = _ASSERTION.sub("", " ".join(str(error).split()))
-        raise EditError(f"the onnx package refuses the model: {reason}", path) from None
+        raise EditError(f"the onnx package refuses the model: {reason}", shown_source(path)) from None

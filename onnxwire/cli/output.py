@@ -11,12 +11,14 @@ from typing import IO
 
 from onnxwire.errors import SourceError
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
+from onnxwire.io.remote.address import shown_source
 
 
 def refuse_same(path: str, output: str) -> None:
     """Raise SourceError where the file to write is the one that is read."""
     if "://" in path and path == output:
-        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
+        reason = "this is the file that is read; name another one after -o"
+        raise SourceError(errno.EINVAL, reason, shown_source(output))
     if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
         raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
 

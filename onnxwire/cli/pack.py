@@ -14,6 +14,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
 from onnxwire.io.index import tensors
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import save
 
 _UNPACK = """\
@@ -136,7 +137,7 @@ def _save(options: argparse.Namespace, out: str | IO[bytes], **how: Any) -> int:
     """Load the model and save it so; returns the exit status."""
     with (
         load(options.file, external_root=options.external_root) as model,
-        progress_bar(f"writing {options.output}", not options.no_progress) as progress,
+        progress_bar(f"writing {shown_source(options.output)}", not options.no_progress) as progress,
     ):
         save(model, out, progress=progress, **how)
     if options.verbose and os.path.isfile(options.output):

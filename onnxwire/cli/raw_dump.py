@@ -16,6 +16,7 @@ from onnxwire.engine.descriptor import (
     WIRE_VARINT,
 )
 from onnxwire.engine.records import bytes_at, read_record, read_varint_at
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.sniff import best_fit, fits
 from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA
@@ -46,7 +47,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
         descriptor = best_fit(document) or model
     document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""
-    print(f"# {ascii(path)[1:-1]}: {len(document):,} bytes{name}", file=out)
+    print(f"# {ascii(shown_source(path))[1:-1]}: {len(document):,} bytes{name}", file=out)
     Printer(document, out).print_message(descriptor, 0, len(document))
     document.close()
     return 0

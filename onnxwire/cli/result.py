@@ -9,6 +9,7 @@ from onnxwire.cli.options import add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import refuse_weights, save
 from onnxwire.messages import ModelProto
 
@@ -33,5 +34,5 @@ def save_result(message: Message, options: argparse.Namespace) -> None:
     """Write a changed message to where the options say; what was not changed goes from file to file."""
     out = options.file if options.in_place else options.output
     refuse_terminal(out)
-    with progress_bar(f"writing {out}", not options.no_progress) as progress:
+    with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)

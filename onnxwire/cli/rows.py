@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from onnxwire.analysis.listing import Row, name_matcher, row_filter, sort_rows
 from onnxwire.cli.options import whole_number
+from onnxwire.io.remote.address import shown_source
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -49,5 +50,5 @@ def location_of(row: Row, model: str) -> str:
     if row["offset"] is None:
         return f"in {row['stored']}" if row["stored"] else "-"
     if row["stored"] == "external_data":
-        return f"{os.path.relpath(row['file'], os.path.dirname(model) or '.')} at {row['offset']:,}"
+        return f"{os.path.relpath(row['file'], os.path.dirname(shown_source(model)) or '.')} at {row['offset']:,}"
     return f"inline at {row['offset']:,}"

@@ -26,6 +26,7 @@ from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import PathError, count_text
 from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
@@ -115,7 +116,7 @@ def _as_json(found: Found, options: argparse.Namespace) -> dict[str, Any]:
             shape = _check_index(found)[1]
             if math.prod(shape) > _MOST:
                 reason = f"these are {math.prod(shape):,} elements; choose up to {_MOST:,}"
-                raise PathError(reason, options.path, options.file)
+                raise PathError(reason, options.path, shown_source(options.file))
             array = value.read(found.index)
             row |= {"shape_of_values": shape, "values": json_numbers(_to_list(array))}
         return row

@@ -21,6 +21,7 @@ from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, p
 from onnxwire.engine.message import Message
 from onnxwire.io.index import find_tensors
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA
 
@@ -110,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     if options.parquet is not None:
         _write(options.parquet, write_parquet, rows)
     if options.plot is not None:
-        _plot(options.plot, found, os.path.basename(options.file))
+        _plot(options.plot, found, os.path.basename(shown_source(options.file)))
     if not files or options.json or options.csv or options.output != "-":
         _print(rows, found, options)
     return 1 if not rows and (options.pattern is not None or options.filter) else 0
@@ -125,7 +126,7 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
     is_meant = row_test(options.pattern, options.regex, early)
     chosen = (tensor for tensor, row in known if is_meant(row))
     bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
-    with progress_bar(f"reading {os.path.basename(options.file)}", not options.no_progress) as progress:
+    with progress_bar(f"reading {os.path.basename(shown_source(options.file))}", not options.no_progress) as progress:
         found = measure_all(
             chosen,
             bins=bins,

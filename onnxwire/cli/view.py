@@ -20,6 +20,7 @@ from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import InUseError, SourceError, count_text, did_you_mean
 from onnxwire.io.load import load
+from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA, ModelProto
 
@@ -106,7 +107,10 @@ def run(options: argparse.Namespace) -> int:
     # Ctrl-C and SIGTERM are the ways to end it, and so no failure.
     with server, contextlib.suppress(KeyboardInterrupt), ending, contextlib.ExitStack() as stack:
         address = server.address
-        print(json.dumps({"address": address, "file": options.file}) if options.json else address, flush=True)
+        print(
+            json.dumps({"address": address, "file": shown_source(options.file)}) if options.json else address,
+            flush=True,
+        )
         if not options.no_browser and _has_screen():
             way = stack.enter_context(_way_to(address))
             # Some browsers return only when they are closed.
@@ -124,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
             _tell(f"{_changes_of(edits)} not saved; save in the page, or press Ctrl-C again to end without")
     if edits is not None:
         if not edits.is_saved:
-            _tell(f"{options.file}: {_changes_of(edits)} not saved:", *edits.unsaved())
+            _tell(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
         edits.drops.close()
     # What threads still read stays open until the process ends.
     with contextlib.suppress(InUseError):

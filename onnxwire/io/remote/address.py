@@ -143,6 +143,11 @@ def shown_address(text: str) -> str:
     return f"{scheme}://{host}{path}"
 
 
+def shown_source(source: str) -> str:
+    """What errors and reports show of a path or address."""
+    return shown_address(source) if is_address(source) else source
+
+
 def _split(text: str) -> tuple[str, str, str, str, str]:
     """The scheme, user (decoded), host with port, path and query (with its ?) of an address.
 
