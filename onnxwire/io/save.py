@@ -111,12 +111,12 @@ def save(
     shard_size = None if shard_size is None else _bytes("shard_size", shard_size, 1)
     inline_align = _bytes("inline_align", inline_align, 0, _LARGEST_ALIGN)
     if store is not None or (isinstance(path, str) and "://" in path):
-        from onnxwire.io.remote.address import is_address
+        from onnxwire.io.remote.address import is_address, shown_source
 
         if store is not None or is_address(path):
             if not isinstance(external, EllipsisType):
                 reason = "external= is for files on this machine; save there, and copy them"
-                raise SaveError(errno.EINVAL, reason, os.fspath(path))  # type: ignore[arg-type]
+                raise SaveError(errno.EINVAL, reason, shown_source(os.fspath(path)))  # type: ignore[arg-type]
             total, pieces = _encode(message, deterministic, None, inline_align, threshold)
             from onnxwire.io.remote.upload import upload
 

@@ -21,7 +21,8 @@ SECRET = "Hunter2Secret"
 PASSWORDS = [
     f"{SECRET}", f"{SECRET}/{SECRET}", f"12/{SECRET}", f"/{SECRET}", f"{SECRET}@{SECRET}", f"{SECRET}:{SECRET}",
     f"{SECRET}%{SECRET}", f"{SECRET}%2F", f"{SECRET}#{SECRET}", f"{SECRET}?{SECRET}", f"12?{SECRET}", f"12#{SECRET}",
-    f"p\u00e4ss{SECRET}\u2603", f"{SECRET}\\{SECRET}", f"[{SECRET}", f"{SECRET}]", f"{SECRET} {SECRET}", f"{SECRET}\r\nX: 1",
+    f"p\u00e4ss{SECRET}\u2603", f"{SECRET}\\{SECRET}", f"[{SECRET}", f"{SECRET}]", f"{SECRET} {SECRET}",
+    f"{SECRET}\r\nX: 1",
     f"{SECRET}\t", f"{SECRET}\0", f"{SECRET}\uff0f", f"{SECRET}\ud800", f"{SECRET}&a={SECRET}", f"'{SECRET}\"",
     f"{SECRET}/../{SECRET}", f"{SECRET}@a/{SECRET}", f"80/{SECRET}@b:1",
 ]  # fmt: skip
@@ -175,7 +176,8 @@ def test_what_is_shown_of_an_address(text, shown) -> None:
 COMMANDS = [
     ["info", "-v"], ["info", "--json"], ["info", "--raw"], ["ls"], ["ls", "--json"], ["show", "."], ["stats", "--json"],
     ["check"], ["check", "--json"], ["check", "--sarif"], ["dump"], ["meta"], ["view", "-o", "r.html"],
-    ["stats", "--plot", "p.html"], ["unpack", "-o", "u.onnx"], ["pack", "-o", "p.onnx"], ["set", "nothing=1", "-o", "s"],
+    ["stats", "--plot", "p.html"], ["unpack", "-o", "u.onnx"], ["pack", "-o", "p.onnx"],
+    ["set", "nothing=1", "-o", "s"],
     ["rename", "none", "other", "-o", "r"], ["rm", "node:none", "-o", "r"], ["extract", "--outputs", "none", "-o", "e"],
     ["sql", "select * from model"], ["diff", "none.onnx"], ["infer", "-o", "i"], ["catalog", "-o", "out"],
 ]  # fmt: skip
