@@ -202,3 +202,42 @@ def test_servers_that_list_nothing_say_so(zoo, tmp_path):
         for source in (f"{server.url}/", f"{server.url}/*.onnx"):
             with pytest.raises(onnxwire.SourceError, match="does not say which files"):
                 catalog.build([source], tmp_path / "out")
+
+
+def multistatus(*files):
+    """The answer of a server of WebDAV for files of some sizes."""
+    entry = "<d:response><d:href>{}</d:href><d:propstat><d:prop>{}</d:prop></d:propstat></d:response>"
+    size = "<d:getcontentlength>{}</d:getcontentlength>"
+    entries = [entry.format(path, size.format(number)) for path, number in files]
+    entries.append(entry.format("/zoo/below/", "<d:resourcetype><d:collection/></d:resourcetype>"))
+    return f'<?xml version="1.0"?><d:multistatus xmlns:d="DAV:">{"".join(entries)}</d:multistatus>'.encode()
+
+
+def test_a_folder_of_a_server_that_lists_it(tmp_path):
+    data = whole(model([100]))
+    with ObjectServer({"zoo/a b.onnx": data, "zoo/below/c.onnx": data, "other/d.onnx": data}) as server:
+        server.state.folder_list = multistatus(
+            ("/zoo/a%20b.onnx", len(data)), (f"{server.url}/zoo/below/c.onnx", len(data)), ("/zoo/text.txt", 5)
+        )
+        for number, source in enumerate((f"{server.url}/zoo/", f"{server.url}/zoo/**/*.onnx")):
+            summary = catalog.build([source], tmp_path / str(number), workers=1)
+            assert not summary.failures
+            names = [row["model"] for row in rows(tmp_path / str(number), "models")]
+            assert names == [f"{server.url}/zoo/a%20b.onnx", f"{server.url}/zoo/below/c.onnx"]
+
+
+def test_a_list_leads_to_no_other_folder_or_host(tmp_path):
+    """A server whose list names files elsewhere, or is no list, or one that would take up all memory."""
+    bomb = b"".join(b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110))
+    lists = [
+        multistatus(("/other/d.onnx", 5), ("/zoo/../other/d.onnx", 5), ("/zoo/%2e%2e/other/d.onnx", 5)),
+        multistatus(("http://127.0.0.1:1/other/d.onnx", 5), ("/zoo//d.onnx", 5), ("/zoo/", 5), ("", 5)),
+        multistatus(("/zoo/d.onnx", -1), ("/zoo/e.onnx", "many"), ("/zoo/f.onnx", 10**30)),
+        b"", b"<", b"<html></html>", b"\xff\xfe", b"<!DOCTYPE x [" + bomb + b"]><x>&m;</x>", b"<a>" * 100_000,
+    ]  # fmt: skip
+    with ObjectServer({"zoo/m.onnx": b"", "other/d.onnx": b""}) as server:
+        for found in lists:
+            server.state.folder_list = found
+            with pytest.raises(onnxwire.SourceError):
+                catalog.build([f"{server.url}/zoo/"], tmp_path / "out", workers=1)
+            assert {request.method for request in server.state.requests} == {"PROPFIND"}
