@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import threading
+import tracemalloc
 from datetime import timedelta
 
 import pytest
@@ -177,3 +181,68 @@ def test_without_the_library_an_address_names_the_extra(monkeypatch) -> None:
 def test_storage_options_of_a_path_are_refused(tmp_path) -> None:
     with pytest.raises(TypeError, match="for addresses"):
         ow.load(tmp_path / "m.onnx", storage_options={})
+
+
+RAW = {
+    "endless 100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "endless headers": (b"HTTP/1.1 206 Partial Content\r\n", b"X-A: a\r\n"),
+    "an endless line": (b"HTTP/1.1 206 ", b"a" * 1000),
+    "an endless body of no length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a" * 100_000),
+    "an endless part of no length": (b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/10\r\n\r\n", b"a" * 100_000),
+    "endless chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\naaaaa\r\n"),
+    "a chunk of no size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", b""),
+    "a chunk of all memory": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffff\r\n", b""),
+    "a part of all memory": (
+        b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/9999999999999999\r\nContent-Length: 10\r\n\r\n", b"",
+    ),
+    "a length of all memory": (
+        b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 999999999999\r\n\r\n", b"",
+    ),
+    "a length below zero": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: -1\r\n\r\n", b""),
+    "digits without end": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
+    "a part before its start": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 9-0/10\r\nContent-Length: 0\r\n\r\n", b""),
+    "HTTP/0.9": (b"\x08\x09", b""),
+    "a status that is none": (b"HTTP/1.1 99999999999 A\r\n\r\n", b""),
+    "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", b""),
+    "nothing": (b"", b""),
+    "a redirect of no end": (b"HTTP/1.1 302 Found\r\nLocation: /m.onnx?x\r\n\r\n", b"a" * 100_000),
+    "a switch of protocols": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", b""),
+    "a time of no calendar": (
+        b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-1/2\r\nContent-Length: 2\r\n"
+        b"Last-Modified: Mon, 99 Foo 99999 99:99:99 GMT\r\nDate: -\r\n\r\n\x08\x09",
+        b"",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_what_is_hardly_http_is_an_error_in_time_and_memory(name) -> None:
+    """Answers by hand, some of which go on until the client closes the connection."""
+    head, more = RAW[name]
+    options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "700ms"}}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client, contextlib.suppress(OSError):
+                        client.recv(10_000)
+                        client.sendall(head)
+                        while more:
+                            client.sendall(more)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/m.onnx"
+        tracemalloc.start()
+        try:
+            if name == "a time of no calendar":
+                assert ow.load(url, storage_options=options).ir_version == 9
+            else:
+                with pytest.raises(ow.Error) as caught:
+                    ow.load(url, storage_options=options)
+                assert "\n" not in str(caught.value)
+            assert tracemalloc.get_traced_memory()[1] < 600 * MIB
+        finally:
+            tracemalloc.stop()
+            server.shutdown(socket.SHUT_RDWR)
