@@ -172,6 +172,7 @@ def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: found)
     with ObjectServer(files, host="127.0.0.2") as own:
         port = int(own.host.rpartition(":")[2])
+        ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=ONCE)  # the next one uses its connection
         with ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=ONCE) as message:
             found[:] = ["127.0.0.1"]
             from onnxwire.io.remote.stores import _STORES

@@ -220,11 +220,11 @@ class HttpClient:
                 if request.is_model and answer.status in (200, 206):
                     hosts.add_redirects(passed)
                 return answer
+            response.close()
+            connection.http.close()
             if request.method == "PUT":
-                connection.http.close()
                 raise RefusedError("the server redirects what is sent to it; save to the address that it redirects to")
             location = response.getheader("Location")
-            connection.http.close()
             reached = max(reached or 0, connection.reach)
             before = site
             site, target = redirect_target(f"{site.scheme}://{site.netloc}{target}", location)
@@ -307,6 +307,12 @@ class HttpClient:
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
         """A connection to a server, one that was kept where there is one. Raises OSError and RefusedError."""
+        connection = self._kept(hosts, site, reached) or self._new_connection(job, hosts, site, reached)
+        if reached is None:
+            hosts.note_reach(connection.reach)
+        return connection
+
+    def _kept(self, hosts: Hosts, site: Site, reached: int | None) -> _Connection | None:
         # A forked process has its parent's connections, and must not use them.
         idle = self._idle.get((os.getpid(), site), [])
         while idle:
@@ -315,14 +321,13 @@ class HttpClient:
                 if kept.reach >= hosts.least_reach(reached):
                     return kept
                 kept.http.close()
+        return None
+
+    def _new_connection(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
         proxy = self._proxy_for(site)
         if proxy is not None:
-            connection = self._connect_by_proxy(hosts, site, reached, proxy)
-        else:
-            connection = self._connect_directly(job, hosts, site, reached)
-        if reached is None:
-            hosts.note_reach(connection.reach)
-        return connection
+            return self._connect_by_proxy(hosts, site, reached, proxy)
+        return self._connect_directly(job, hosts, site, reached)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
