@@ -347,6 +347,10 @@ def test_what_is_saved_is_not_redirected(servers) -> None:
     assert not other.state.requests
     ow.save(ow.ModelProto(ir_version=9), f"{own.url}/d/other.onnx")
     assert own.state.files["/d/other.onnx"].read(0, 2) == b"\x08\x09"
+    pieces = model([3_000_001])
+    data = pieces.read(0, pieces.size)
+    ow.save(ow.ModelProto.FromString(data), f"{own.url}/d/other.onnx")
+    assert own.state.files["/d/other.onnx"].pieces == [data]
 
 
 def test_a_catalog_asks_no_other_host_for_external_data(servers, tmp_path) -> None:

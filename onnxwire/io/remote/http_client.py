@@ -251,7 +251,7 @@ class HttpClient:
                 connection.http.putrequest(request.method, url, skip_host=True, skip_accept_encoding=True)
                 for name, value in self._headers_of(request, site, is_own).items():
                     connection.http.putheader(name, value)
-                connection.http.endheaders(request.content)
+                connection.http.endheaders(_steps_of(request.content))
                 return connection, connection.http.getresponse()
             except BaseException as error:
                 connection.http.close()
@@ -427,6 +427,14 @@ class _ProxiedConnection(http.client.HTTPConnection):
         for name, value in self.proxy_headers.items():
             self.putheader(name, value)
         super().endheaders(message_body, encode_chunked=encode_chunked)
+
+
+def _steps_of(content: bytes | None) -> list[memoryview] | None:
+    """What is sent, in steps: the socket's timeout holds for each of them."""
+    if content is None:
+        return None
+    view = memoryview(content)
+    return [view[start : start + _STEP] for start in range(0, len(view), _STEP)]
 
 
 class _CutError(Exception):
