@@ -4,12 +4,12 @@
 `text/` writes the forms that files have, piece by piece and with the numbers of Python; this one is a str, whole.
 """
 cimport cython
+from cpython.mem cimport PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
-from libc.stdlib cimport free, realloc, strtod, strtof
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset, strlen
 
 from onnxwire._varint cimport zigzag32, zigzag64
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
@@ -23,6 +23,9 @@ from onnxwire.engine.view cimport field_value, fill
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     int PyBytes_AsStringAndSize(object data, char** p, Py_ssize_t* size) except -1
+    # As snprintf's %g and strtod of the C locale; those of C follow LC_NUMERIC.
+    char* PyOS_double_to_string(double value, char format, int digits, int flags, int* kind) except NULL
+    double PyOS_string_to_double(const char* text, char** end, void* overflow) except? -1
 
 cdef enum:
     NUMBER = 32          # bytes of room for a number
@@ -161,17 +164,32 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
     return NUMBER - n
 
 
-cdef Py_ssize_t write_real(char* out, double value, bint is_double) noexcept:
-    """Write the fewer digits where they read as the same number again, else as many as always do."""
-    cdef int n
+cdef Py_ssize_t write_digits(char* out, double value, int digits) except -1:
+    """Write a number with up to `digits` significant digits, as %g of the C locale."""
+    cdef char* text = PyOS_double_to_string(value, c"g", digits, 0, NULL)
+    cdef size_t n = min(strlen(text), <size_t>NUMBER - 2)
+    memcpy(out, text, n)
+    out[n] = 0
+    PyMem_Free(text)
+    return <Py_ssize_t>n
+
+
+cdef Py_ssize_t write_real(char* out, double value, bint is_double) except -1:
+    """Write the number with 15 (of a float 6) digits if these read back as the same number, else with 17 (9).
+
+    All 6-digit decimals become the same float through a double as directly, so no strtof is needed.
+    """
+    cdef Py_ssize_t n
+    cdef double again
     if isnan(value):
         memcpy(out, <const char*>b"nan", 3)
         return 3
-    n = snprintf(out, NUMBER, "%.15g" if is_double else "%.6g", value)
-    if is_double and strtod(out, NULL) != value:
-        n = snprintf(out, NUMBER, "%.17g", value)
-    elif not is_double and strtof(out, NULL) != <float>value:
-        n = snprintf(out, NUMBER, "%.9g", value)
+    n = write_digits(out, value, 15 if is_double else 6)
+    again = PyOS_string_to_double(out, NULL, NULL)
+    if is_double and again != value:
+        n = write_digits(out, value, 17)
+    elif not is_double and <float>again != <float>value:
+        n = write_digits(out, value, 9)
     return n
 
 
