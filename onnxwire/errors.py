@@ -217,9 +217,10 @@ class FileError(Error, OSError):
         """
         if not isinstance(error, OSError):
             error = OSError(errno.EINVAL, "no file can have such a name")
-        kind = next((kind for kind in cls.__subclasses__() if isinstance(error, kind.__bases__[-1])), cls)
+        kinds = _KINDS.get(cls, {})
+        kind = next((kinds[builtin] for builtin in type(error).__mro__ if builtin in kinds), cls)
         reason = error.strerror or str(error)
-        return kind(error.errno, f"{reason}; {advice}" if advice else reason, os.fspath(path))  # type: ignore[call-overload]
+        return kind(error.errno, f"{reason}; {advice}" if advice else reason, os.fspath(path))  # type: ignore[return-value,call-overload]
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}" if self.filename is not None else super().__str__()
@@ -263,3 +264,20 @@ class SavePermissionError(SaveError, PermissionError):
 
 class SaveBrokenPipeError(SaveError, BrokenPipeError):
     """Whoever read the pipe that was written to has gone."""
+
+
+# The classes that are also the system's own error. Subclasses that an application defines are never raised.
+_KINDS: dict[type[FileError], dict[type, type[FileError]]] = {
+    SourceError: {
+        FileNotFoundError: SourceNotFoundError,
+        IsADirectoryError: SourceIsADirectoryError,
+        PermissionError: SourcePermissionError,
+    },
+    SaveError: {
+        FileNotFoundError: SaveNotFoundError,
+        IsADirectoryError: SaveIsADirectoryError,
+        NotADirectoryError: SaveNotADirectoryError,
+        PermissionError: SavePermissionError,
+        BrokenPipeError: SaveBrokenPipeError,
+    },
+}

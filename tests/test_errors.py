@@ -63,3 +63,29 @@ def test_an_exception_that_is_copied_or_pickled_is_as_it_was(cls: type[Error], w
     assert other.__dict__ == error.__dict__
     for name in MEMBERS:
         assert getattr(other, name, None) == getattr(error, name, None), name
+
+
+SYSTEM = [FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, BrokenPipeError, TimeoutError]
+
+
+@pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("kind", SYSTEM, ids=lambda cls: cls.__name__)
+def test_a_file_error_is_also_the_systems_error_if_there_is_a_class_for_it(base: Any, kind: Any) -> None:
+    error = base.from_os_error(kind(5, "no"), "a.onnx")
+    wanted = [cls for cls in base.__subclasses__() if issubclass(cls, kind) and cls.__module__.startswith("onnxwire")]
+    assert [type(error)] == (wanted or [base])
+    assert isinstance(error, kind) == bool(wanted)
+
+
+def test_a_class_of_the_application_is_not_raised(tmp_path: Path) -> None:
+    # Subclasses that come first, one for each of the system's errors, and one whose last base is every OSError.
+    mine = [type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM]
+    mine += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
+    for error in (TimeoutError(5, "no"), NotADirectoryError(5, "no"), FileNotFoundError(5, "no")):
+        assert type(onnxwire.SourceError.from_os_error(error, "a.onnx")) not in mine
+        assert type(onnxwire.SaveError.from_os_error(error, "a.onnx")) not in mine
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(onnxwire.SourceError) as caught:
+        onnxwire.load(tmp_path / "file" / "m.onnx")
+    assert type(caught.value) is onnxwire.SourceError
+    assert type(mine[0].from_os_error(FileNotFoundError(2, "no"), "a.onnx")) is mine[0]
