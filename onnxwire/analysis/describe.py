@@ -1,13 +1,22 @@
-"""Types and calls of operators, as people write them."""
+"""Types, calls of operators, and values of fields, as people write them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onnxwire.engine.floats import shortest_floats
 from onnxwire.tensor.dtypes import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxwire.engine.descriptor import FieldDescriptor
     from onnxwire.messages import NodeProto, TypeProto
+
+TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
+"""The int32 fields that hold a number of TensorProto.DataType."""
+_SHOWN_BYTES = 100  # of a value of bytes, whatever room there is for texts
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def operator_of(node: NodeProto) -> str:
@@ -46,3 +55,88 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
     if kind == "opaque_type":
         return f"opaque({type.opaque_type.domain}, {type.opaque_type.name})"
     return "?"
+
+
+def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = False) -> str:
+    """A number of a field: an enum's value by its name, a float32 in as few digits as read back, true or false.
+
+    with_codes: an enum's value, and an ONNX data type, by name and number: FLOAT (1).
+    """
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        if known is None:
+            return str(value)
+        return f"{known.name} ({value})" if with_codes else known.name
+    if with_codes and field.name in TYPE_FIELDS and name_of(value) != str(value):
+        return f"{name_of(value)} ({value})"
+    if field.type == field.TYPE_BOOL:
+        return "true" if value else "false"
+    return str(shortest_floats([value])[0]) if field.type == field.TYPE_FLOAT else str(value)
+
+
+def describe_numbers(field: FieldDescriptor, values: Sequence[Any], *, with_codes: bool = False) -> str:
+    """Numbers of a field in brackets, as `set` takes them."""
+    if field.type == field.TYPE_FLOAT:
+        return f"[{', '.join(map(str, shortest_floats(values)))}]"
+    return f"[{', '.join(describe_number(field, value, with_codes=with_codes) for value in values)}]"
+
+
+def quote_text(text: str) -> str:
+    """A text in double quotes, with escapes for these, backslashes and line breaks."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def describe_bytes(start: bytes, size: int, longest: int = 24) -> str:
+    """Bytes as text in quotes where they are printable UTF-8, else in hexadecimal; with their size if they are cut.
+
+    start: the first bytes of `size`, 4 * longest or all. longest: characters or bytes that are shown.
+    """
+    text = printable_text(start, size > len(start))
+    if text is None:
+        shown, is_whole = start[:longest].hex(" "), size <= longest
+    else:
+        shown, is_whole = quote_text(text[:longest]), size == len(start) and len(text) <= longest
+    return shown if is_whole else f"{shown} … ({size:,} bytes)"
+
+
+def describe_value(
+    field: FieldDescriptor, value: Any, longest: int = 200, *, with_codes: bool = False, quoted: bool = False
+) -> str:
+    """A value of a field that is no message, or an element of one: a number, a text, or bytes.
+
+    value: what the attribute gives; of a string or bytes also its payload. longest: characters of a text that are
+    shown; of bytes it is no more than 100 bytes. quoted: put a text in quotes; bytes that are text always are.
+    """
+    if not field.is_span:
+        return describe_number(field, value, with_codes=with_codes)
+    if isinstance(value, str):
+        text, is_cut = value, False
+    else:
+        with memoryview(value) as view:
+            size = len(view)
+            start = bytes(view[: 4 * longest])
+        if field.type == field.TYPE_BYTES:
+            return describe_bytes(start, size, min(longest, _SHOWN_BYTES))
+        is_cut = size > len(start)
+        text = start.decode("utf-8", "ignore" if is_cut else "replace")
+    is_cut = is_cut or len(text) > longest
+    text = quote_text(text[:longest]) if quoted else text[:longest]
+    return f"{text}…" if is_cut else text
+
+
+def describe_list(field: FieldDescriptor, values: Sequence[Any], most: int = 20) -> str:
+    """The first elements of a repeated field that has no messages, in brackets; texts are in quotes."""
+    shown = ", ".join(describe_value(field, value, quoted=True) for value in values[:most])
+    more = f", … ({len(values):,})" if len(values) > most else ""
+    return f"[{shown}{more}]"
+
+
+def printable_text(data: bytes, is_cut: bool) -> str | None:
+    """The text that bytes are, or None where they are none; is_cut: they may end inside a character."""
+    for n in range(4 if is_cut else 1):
+        try:
+            text = data[: len(data) - n].decode()
+        except UnicodeDecodeError:
+            continue
+        return text if all(char.isprintable() or char in "\t\n\r" for char in text) else None
+    return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import copysign
 
-from onnxwire.analysis.describe import describe_call, describe_type
+from onnxwire.analysis.describe import describe_call, describe_list, describe_type, describe_value
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.message import Message
 from onnxwire.engine.repeated import Repeated
@@ -195,7 +196,8 @@ class _Comparison:
             elif field.is_repeated:
                 ours, theirs = getattr(old, name), getattr(new, name)
                 if not _are_alike(ours, theirs):
-                    yield Difference("changed", *part, here, _list_text(ours), _list_text(theirs))
+                    texts = [describe_list(field, values, _SHOWN) for values in (ours, theirs)]
+                    yield Difference("changed", *part, here, texts[0], texts[1])
             elif field.message_type is not None:
                 there = old.HasField(name), new.HasField(name)
                 if all(there):
@@ -207,8 +209,8 @@ class _Comparison:
                 there = old.HasField(name), new.HasField(name)
                 is_choice = field.containing_oneof is not None and there[0] != there[1]
                 if is_choice or (any(there) and not _are_alike(getattr(old, name), getattr(new, name))):
-                    texts = [_field_text(message, field) for message in (old, new)]
-                    yield Difference("changed", *part, here, texts[0], texts[1])
+                    shown = [_field_text(message, field) for message in (old, new)]
+                    yield Difference("changed", *part, here, shown[0], shown[1])
 
     def _elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
@@ -248,7 +250,9 @@ class _Comparison:
             if paired != in_order:
                 orders = [[theirs[index].name for index in (*range(start), *order)] for order in (paired, in_order)]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
-                yield Difference("changed", *part, path, _list_text(orders[0]), _list_text(orders[1]))
+                names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
+                texts = [describe_list(names, order, _SHOWN) for order in orders]
+                yield Difference("changed", *part, path, texts[0], texts[1])
 
     def _named(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two elements of one name; entries of a name and a value have a text for both."""
@@ -418,31 +422,13 @@ def _value_text(value: ValueInfoProto) -> str:
     return describe_type(value.type)
 
 
-def _list_text(values: Sequence[Any]) -> str:
-    shown = ", ".join(_plain(value) for value in values[:_SHOWN])
-    more = len(values) - _SHOWN
-    return f"[{shown}{f', ... ({more:,} more)' if more > 0 else ''}]"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bytes):
-        try:
-            value = value[:_LONGEST].decode()
-        except UnicodeDecodeError:
-            return repr(value[:_LONGEST])
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    text = str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
 def _are_alike(old: Any, new: Any) -> bool:
     """Whether two values, or lists of them, are equal."""
     if isinstance(old, Repeated):
         return len(old) == len(new) and all(map(_are_alike, old, new))
     if isinstance(old, float):
-        # Here NaN is as NaN, and 0 not as -0; a float32 has no more than nine digits.
-        return _plain(old) == _plain(new)
+        # NaN equals NaN here, and 0 differs from -0.
+        return (old != old and new != new) or (old == new and copysign(1, old) == copysign(1, new))
     return bool(old == new)
 
 
@@ -450,11 +436,7 @@ def _field_text(message: Any, field: FieldDescriptor) -> str | None:
     """The value of a singular field; None where it is not there."""
     if not message.HasField(field.name):
         return None
-    value = getattr(message, field.name)
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else str(value)
-    return _plain(value)
+    return describe_value(field, getattr(message, field.name), _LONGEST)
 
 
 def _text_of(element: Any) -> str | None:
@@ -471,7 +453,7 @@ def _text_of(element: Any) -> str | None:
         return _attribute_text(element)
     name = type(element).DESCRIPTOR.name
     if name == "StringStringEntryProto":
-        return _plain(element.value)
+        return describe_value(type(element).DESCRIPTOR.fields_by_name["value"], element.value, _LONGEST)
     if name == "OperatorSetIdProto":
         return str(element.version)
     if name == "FunctionProto":
@@ -486,14 +468,16 @@ def _attribute_text(attribute: AttributeProto) -> str:
         if field.name in ("name", "doc_string", "type"):
             continue
         if field.is_repeated and field.message_type is None:
-            return _list_text(value)
+            return describe_list(field, value, _SHOWN)
         if field.is_repeated:
             return f"{len(value):,} {field.name}"
         if field.name == "g":
             return f"a graph of {len(value.node):,} nodes"
         if field.name == "tp":
             return describe_type(value)
-        return _plain(value) if field.message_type is None else _text_of(value) or field.message_type.name
+        if field.message_type is None:
+            return describe_value(field, value, _LONGEST)
+        return _text_of(value) or field.message_type.name
     return AttributeProto.AttributeType.Name(attribute.type).lower() if attribute.type else "nothing"
 
 

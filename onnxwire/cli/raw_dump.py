@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from onnxwire.analysis.records import describe_record, is_message, read
 from onnxwire.engine.damage import fault_at
-from onnxwire.engine.descriptor import (
-    WIRE_END_GROUP,
-    WIRE_FIXED32,
-    WIRE_FIXED64,
-    WIRE_LEN,
-    WIRE_START_GROUP,
-    WIRE_VARINT,
-)
-from onnxwire.engine.records import bytes_at, read_record, read_varint_at
+from onnxwire.engine.depth import MAX_DEPTH
+from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.sniff import best_fit, fits
 from onnxwire.io.source import open_document
@@ -26,10 +18,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_MAX_DEPTH = 100
 _SHOWN_BYTES = 64
-_SHOWN_NUMBERS = 16
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
@@ -89,38 +78,41 @@ class Printer:
 
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, of a message or group its first line; returns where to go on."""
-        number, wire, value, after, raw = read_record(self.document, offset, level.end, level.group is not None)
+        record = read(self.document, level.table, offset, level.end, in_group=level.group is not None)
+        field, wire, value, after = record.field, record.wire, record.value, record.after
         if value == offset:
             raise self._fault(offset)
         if wire == WIRE_END_GROUP:
-            if number != level.group:
+            if record.number != level.group:
                 raise self._fault(offset)
             self.levels.pop()
             self._line(offset, "}")
             return value
-        field, label = _row(level.table, number, wire)
-        may_enter = len(self.levels) < _MAX_DEPTH
+        label = _label(level.table, field, record.number)
+        may_enter = len(self.levels) < MAX_DEPTH
         if wire == WIRE_START_GROUP and may_enter:
             self._line(offset, f"{label} group {{")
-            self.levels.append(_Level(None, offset, level.end, group=number))
+            self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value
         if after is None:
             # A message that runs past the end is shown as far as it goes.
-            if raw is None or field is None or field.message_type is None or not may_enter:
+            if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault(offset)
-            self._line(offset, f"{label} {{  # {level.end - value:,} of {raw:,} bytes")
+            self._line(offset, f"{label} {{  # {level.end - value:,} of {record.raw:,} bytes")
             self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
             return value
         if wire == WIRE_START_GROUP:
             self._line(offset, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
-        elif wire == WIRE_LEN and may_enter and self._is_message(field, value, after):
+        elif (
+            wire == WIRE_LEN
+            and may_enter
+            and (is_message(self.document, value, after) if field is None else field.message_type is not None)
+        ):
             self._line(offset, f"{label} {{  # {after - value:,} bytes")
             self.levels.append(_Level(field.message_type if field is not None else None, offset, after))
             return value
-        elif wire == WIRE_LEN:
-            self._line(offset, f"{label}: {self._span(field, value, after)}")
         else:
-            self._line(offset, f"{label}: {_number(field, wire, raw)}")
+            self._line(offset, f"{label}: {describe_record(self.document, record, _SHOWN_BYTES)}")
         return after
 
     def _fault(self, offset: int) -> DecodeError:
@@ -133,63 +125,6 @@ class Printer:
     def _line(self, offset: int | None, text: str) -> None:
         shown = "" if offset is None else str(offset)
         self.out.write(f"{shown:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
-
-    def _is_message(self, field: FieldDescriptor | None, start: int, end: int) -> bool:
-        """Whether a span holds a message: by its field, or, where it has none, by its bytes."""
-        if field is not None:
-            return field.message_type is not None
-        if start == end or _printable(bytes_at(self.document, start, min(end, start + 4 * _SHOWN_BYTES))):
-            return False
-        while start < end:
-            number, _, _, after, _ = read_record(self.document, start, end)
-            if after is None or number > 1 << 16:
-                return False
-            start = after
-        return True
-
-    def _span(self, field: FieldDescriptor | None, start: int, end: int) -> str:
-        """A span as text, bytes or numbers, cut where it is long."""
-        cut = f"... ({end - start:,} bytes)"
-        if field is not None and not field.is_span:
-            return self._run(field, start, end, cut)
-        data = bytes_at(self.document, start, min(end, start + 4 * _SHOWN_BYTES))
-        more = cut if end - start > len(data) else ""
-        if _printable(data) and (field is None or field.type == field.TYPE_STRING or len(data) == end - start):
-            return _quote(data.decode("utf-8", "replace")) + more
-        return repr(data[:_SHOWN_BYTES])[1:] + (cut if end - start > _SHOWN_BYTES else "")
-
-    def _run(self, field: FieldDescriptor, start: int, end: int, cut: str) -> str:
-        """The first numbers of a packed run."""
-        wire = field.wire_type
-        size = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}.get(wire, 0)
-        shown: list[str] = []
-        after: int | None = start
-        while after is not None and after < end and len(shown) < _SHOWN_NUMBERS:
-            if size:
-                raw = int.from_bytes(bytes_at(self.document, after, min(after + size, end)), "little")
-                after += size
-            else:
-                raw, after = read_varint_at(self.document, after, end)
-            shown.append(_number(field, wire, raw) if after is not None else "(damaged)")
-        return f"[{', '.join(shown)}{', ' + cut if after is None or after < end else ''}]"
-
-
-@lru_cache(1024)
-def _row(table: Descriptor | None, number: int, wire: int) -> tuple[FieldDescriptor | None, str]:
-    """The row for a record, if there is one, and how the record is called."""
-    field = _find(table, number, wire)
-    return field, _label(table, field, number)
-
-
-def _find(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
-    """The row for a record: a live one whose wire type it has, else a retired one."""
-    if table is None:
-        return None
-    rows = [row for row in [*table.fields, *reversed(table.retired_fields)] if row.number == number]
-    for row in rows:
-        if row.accepts(wire):
-            return row
-    return None
 
 
 def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int) -> str:
@@ -204,41 +139,3 @@ def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int)
     if field.until is not None:
         return f"{number} {field.name} (retired after IR version {field.until})"
     return f"{number} {field.name}"
-
-
-def _number(field: FieldDescriptor | None, wire: int, raw: int | None) -> str:
-    """The bits of a number as its field reads them; without a field, as a bare varint or as hexadecimal."""
-    assert raw is not None
-    if field is None:
-        return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{8 if wire == WIRE_FIXED32 else 16}x}"
-    if field.type == field.TYPE_FLOAT:
-        return f"{struct.unpack('<f', struct.pack('<I', raw))[0]:.9g}"
-    if field.type == field.TYPE_DOUBLE:
-        return repr(struct.unpack("<d", struct.pack("<Q", raw))[0])
-    if field.type in (field.TYPE_INT64, field.TYPE_SFIXED64):
-        return str(raw - (1 << 64) if raw >> 63 else raw)
-    if field.type in (field.TYPE_INT32, field.TYPE_SFIXED32, field.TYPE_ENUM):
-        low = raw & 0xFFFFFFFF
-        low -= 1 << 32 if low >> 31 else 0
-        names = [v.name for v in field.enum_type.values if v.number == low] if field.enum_type is not None else []
-        return names[0] if names else str(low)
-    if field.type in (field.TYPE_SINT32, field.TYPE_SINT64):
-        return str((raw >> 1) ^ -(raw & 1))
-    if field.type == field.TYPE_BOOL:
-        return "true" if raw else "false"
-    return str(raw)
-
-
-def _printable(data: bytes) -> bool:
-    """Whether bytes, perhaps cut inside a character, are text."""
-    for cut in range(4):
-        try:
-            text = data[: len(data) - cut].decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-        return all(char.isprintable() or char in "\t\n\r" for char in text)
-    return False
-
-
-def _quote(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'

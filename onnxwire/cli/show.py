@@ -10,7 +10,15 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from onnxwire.analysis.describe import describe_call, describe_type, operator_of
+from onnxwire.analysis.describe import (
+    describe_bytes,
+    describe_call,
+    describe_list,
+    describe_number,
+    describe_type,
+    describe_value,
+    operator_of,
+)
 from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import Found, IndexItem, resolve
 from onnxwire.analysis.sizes import size_text
@@ -30,7 +38,6 @@ from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
-from onnxwire.text.fields import shortest_floats
 from onnxwire.text.json_writer import to_json
 
 _DESCRIPTION = """\
@@ -169,12 +176,12 @@ def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]
     if isinstance(value, Repeated | list):
         start = _first_index(found)
         if found.field is not None and not found.field.is_span:
-            return [str(_scalar(entry, found.field)) for entry in value]
-        return [f"{start(i)}{one_line(entry)}" for i, entry in enumerate(value)]
+            return [describe_number(found.field, entry) for entry in value]
+        return [f"{start(i)}{one_line(entry, found.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
         # A script gets the text itself, a terminal what can't steer it.
         return [safe_text(value) if sys.stdout.isatty() else value]
-    return [str(_scalar(value, found.field))]
+    return [describe_number(found.field, value) if found.field is not None else str(value)]
 
 
 def _first_index(found: Found) -> Any:
@@ -184,16 +191,6 @@ def _first_index(found: Found) -> Any:
         indices = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
         return lambda i: f"[{indices[i]}]  "
     return lambda i: f"[{i}]  "
-
-
-def _scalar(value: Any, field: FieldDescriptor | None) -> str:
-    """A number as people write it; of an enum its name."""
-    if field is not None and field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else str(value)
-    if isinstance(value, float) and field is not None and field.type == field.TYPE_FLOAT:
-        return str(shortest_floats([value])[0])
-    return str(value)
 
 
 def _heading(found: Found, paint: Paint) -> list[str]:
@@ -215,30 +212,23 @@ def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> 
         if field.type == field.TYPE_BYTES and not field.is_repeated:
             payload = message._payload(field.name)
             if payload is not None:
-                lines.append(f"{key}{one_line(payload)}")
+                lines.append(f"{key}{one_line(payload, field)}")
         elif not field.is_repeated:
             if message.HasField(field.name):
-                value = getattr(message, field.name)
-                lines.append(f"{key}{_scalar(value, field) if not field.is_span else one_line(value)}")
+                lines.append(f"{key}{one_line(getattr(message, field.name), field)}")
         elif values := getattr(message, field.name):
             if not field.is_span:
-                lines.append(f"{key}{_number_list(values, field)}")
+                lines.append(f"{key}{describe_list(field, values, _SHOWN)}")
                 continue
             lines.append(f"{key}{len(values):,}")
-            lines += [f"  [{i}]  {one_line(value)}" for i, value in enumerate(values[:_SHOWN])]
+            lines += [f"  [{i}]  {one_line(value, field)}" for i, value in enumerate(values[:_SHOWN])]
             if len(values) > _SHOWN:
                 lines.append(f"  and {len(values) - _SHOWN:,} more; choose some, such as {field.name}[{_SHOWN}:40]")
     return lines
 
 
-def _number_list(values: Any, field: FieldDescriptor) -> str:
-    shown = ", ".join(_scalar(value, field) for value in values[:_SHOWN])
-    more = f", … ({len(values):,})" if len(values) > _SHOWN else ""
-    return f"[{shown}{more}]"
-
-
-def one_line(value: Any) -> str:
-    """A message, or a value, in one line."""
+def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
+    """A message, or a value of a field, in one line."""
     if isinstance(value, NodeProto):
         text = f"{value.name or '-'}  {describe_call(value)}"
     elif isinstance(value, AttributeProto):
@@ -253,19 +243,13 @@ def one_line(value: Any) -> str:
         nodes, tensors = count_text(len(value.node), "node"), count_text(len(value.initializer), "tensor")
         text = f"{value.name or '-'}  {nodes}, {tensors}"
     elif isinstance(value, Message):
-        names = [
-            field.name for field in value.DESCRIPTOR.fields if not field.is_repeated and value.HasField(field.name)
-        ]
-        parts = [f"{name}={one_line(getattr(value, name))}" for name in names if name != "raw_data"]
+        fields = [one for one in value.DESCRIPTOR.fields if not one.is_repeated and value.HasField(one.name)]
+        shown = [one for one in fields if one.name != "raw_data"]
+        parts = [f"{one.name}={one_line(getattr(value, one.name), one)}" for one in shown]
         text = " ".join(parts) or value.DESCRIPTOR.name
-    elif isinstance(value, bytes | Payload | memoryview):
-        data = memoryview(value)
-        start = bytes(data[:_LONG])
-        text = repr(start)[1:] if len(data) <= _LONG else f"{start[:16].hex(' ')} … ({size_text(len(data))})"
-    elif isinstance(value, str):
-        text = json.dumps(value[: _LONG + 1], ensure_ascii=False)
     else:
-        text = str(value)
+        assert field is not None
+        text = describe_value(field, value, _LONG, quoted=True)
     return safe_text(text if len(text) <= 2 * _LONG else text[: 2 * _LONG] + "…")
 
 
@@ -284,8 +268,8 @@ def _attribute_text(attribute: AttributeProto) -> str:
             values = getattr(attribute, field.name)
             if not values:
                 continue
-            if not field.is_span:
-                parts.append(_number_list(values, field))
+            if field.message_type is None:
+                parts.append(describe_list(field, values, _SHOWN))
             else:
                 more = ", …" if len(values) > _SHOWN else ""
                 parts.append(f"[{', '.join(one_line(value) for value in values[:_SHOWN])}{more}]")
@@ -294,12 +278,12 @@ def _attribute_text(attribute: AttributeProto) -> str:
             if field.name == "t":
                 parts.append(f"{_tensor_type(value)}{_few_values(value)}")
             else:
-                parts.append(_scalar(value, field) if not field.is_span else one_line(value))
+                parts.append(one_line(value, field))
     if attribute.ref_attr_name:
         parts.append(f"the attribute {attribute.ref_attr_name} of the function")
     if not parts:
         kind = AttributeProto.DESCRIPTOR.fields_by_name["type"]
-        name = _scalar(attribute.type, kind)
+        name = describe_number(kind, attribute.type)
         parts.append("[]" if name.endswith("S") else f"no value ({name})")
     return ", ".join(parts)
 
@@ -466,7 +450,9 @@ def _value_lines(found: Found, ranges: list[range], shape: list[int], paint: Pai
         shown, title = tuple(parts), f"values {_index_text(tuple(parts))} of {count:,}"
     if tensor.data_type == STRING.number:
         array = tensor.numpy(strings="bytes")[shown]
-        texts = [one_line(value.decode("utf-8", "replace")) for value in np.asarray(array, object).reshape(-1)]
+        texts = [
+            describe_bytes(value[: 4 * _LONG], len(value), _LONG) for value in np.asarray(array, object).reshape(-1)
+        ]
         return ["", paint(title, "bold"), *texts]
     array = tensor.read(shown)
     width = max(shutil.get_terminal_size((120, 24)).columns, 40)

@@ -1,10 +1,9 @@
-"""The fields that text and JSON print: which are there, long values, and numbers in as few digits as tell them."""
+"""The fields that text and JSON print: which are there, long values, and the texts of numbers."""
 
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from struct import Struct
 from typing import Any
 
 from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
@@ -93,31 +92,6 @@ def byte_count(value: str | bytes | LongValue) -> int:
     if isinstance(value, LongValue):
         return len(value)
     return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
-
-
-def shortest_floats(values: Sequence[float]) -> list[float]:
-    """Of each float32 the number with the fewest digits, but no less than 6, that rounds to it, as protobuf does."""
-    pack = Struct(f"{len(values)}f")
-    found = _rounded(values, 6)
-    if pack.pack(*found) == pack.pack(*values):
-        return found
-    singles = pack.unpack(pack.pack(*found))
-    wrong = [i for i, value in enumerate(values) if singles[i] != value == value]
-    for digits in (7, 8, 9):
-        if not wrong:
-            break
-        better = _rounded([values[i] for i in wrong], digits)
-        pack = Struct(f"{len(wrong)}f")
-        singles = pack.unpack(pack.pack(*better))
-        for i, number in zip(wrong, better, strict=True):
-            found[i] = number
-        wrong = [i for i, single in zip(wrong, singles, strict=True) if single != values[i]]
-    return found
-
-
-def _rounded(values: Sequence[float], digits: int) -> list[float]:
-    # One format for all: three times as fast as one call a number.
-    return list(map(float, (f"%.{digits}g " * len(values) % tuple(values)).split()))
 
 
 # --- the text format

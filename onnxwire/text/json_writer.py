@@ -12,6 +12,7 @@ from typing import IO, Any, overload
 from onnxwire.engine.depth import MAX_DEPTH, too_deep
 from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.document import Document
+from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
 from onnxwire.text.fields import (
@@ -24,7 +25,6 @@ from onnxwire.text.fields import (
     format_bools,
     format_plainly,
     present_fields,
-    shortest_floats,
 )
 
 

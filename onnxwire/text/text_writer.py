@@ -21,7 +21,9 @@ from onnxwire.engine.descriptor import (
     FieldDescriptor,
 )
 from onnxwire.engine.document import Document
+from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
+from onnxwire.engine.record_walk import walk_records
 from onnxwire.engine.records import payload_at, read_record, read_varint_at
 from onnxwire.text.fields import (
     BATCH,
@@ -33,7 +35,6 @@ from onnxwire.text.fields import (
     format_bools,
     format_plainly,
     present_fields,
-    shortest_floats,
 )
 
 _LEAST_NORMAL = 2.0**-126  # of float32
@@ -204,14 +205,9 @@ class _TextPrinter:
             data = message._unknown_fields()
             document, span = Document(data, document.name), (0, len(data))
             document.set_root(type(message))
-        start, end = span
-        while start < end:
-            number, wire, value, after, raw = read_record(document, start, end)
-            if after is None:
-                raise fault_at(document, start, end)
+        for _, number, wire, value, after, raw in walk_records(document, *span):
             for record in unknown.in_record(document, number, wire, value, after, raw):
                 self._print_record(document, number, *record, indent, _UNKNOWN_DEPTH)
-            start = after
 
     def _print_record(
         self,

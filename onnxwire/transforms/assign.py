@@ -9,6 +9,7 @@ import re
 import stat
 from typing import Any
 
+from onnxwire.analysis.describe import TYPE_FIELDS
 from onnxwire.analysis.paths import Found, parse_index, resolve
 from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.descriptor import FieldDescriptor
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
-"""The int32 fields that hold a number of TensorProto.DataType."""
 VALUES = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onnxwire.analysis.paths import resolve
-from onnxwire.engine.damage import fault_at
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
-from onnxwire.engine.records import read_record
+from onnxwire.engine.record_walk import walk_records
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.table_text import TYPES
 from onnxwire.errors import PathError
@@ -165,20 +164,15 @@ class FieldQueries:
         if span is None:
             return offsets, unknown
         fields = message.DESCRIPTOR.fields_by_number
-        offset, end = span
-        for _ in range(_MOST_RECORDS):
-            if offset >= end:
-                return offsets, unknown
-            number, wire, value, after, _ = read_record(message._document, offset, end)
-            if after is None:
-                raise fault_at(message._document, offset, end)
+        for i, (_, number, wire, value, after, _) in enumerate(walk_records(message._document, *span)):
+            if i == _MOST_RECORDS:
+                return {}, []
             field = fields.get(number)
             if field is not None and field.accepts(wire):
                 offsets[number] = value, after - value
             else:
                 unknown.append((number, value, after - value))
-            offset = after
-        return {}, []
+        return offsets, unknown
 
 
 def _row(field: FieldDescriptor, path: str, kind: str, text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.analysis.describe import describe_type
+from onnxwire.analysis.describe import describe_list, describe_number, describe_type, describe_value
 from onnxwire.analysis.paths import Found, resolve
 from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
@@ -40,7 +40,6 @@ _LONGEST = 400  # letters of a text that are shown
 _MOST_ROWS = 1000
 _MOST_CELLS = 512
 _MOST_HOPS = 6
-_A = AttributeProto
 
 
 class Queries(FieldQueries):
@@ -400,10 +399,7 @@ def _cut(text: str) -> str:
 
 def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
     """An attribute: name, type, text (its value, if it is short), and paths of the tensors and graphs in it."""
-    try:
-        kind = _A.AttributeType.Name(attribute.type)
-    except ValueError:
-        kind = str(attribute.type)
+    kind = describe_number(attribute.DESCRIPTOR.fields_by_name["type"], attribute.type)
     links: list[dict[str, str]] = []
     text = attribute.ref_attr_name and f"the function's {attribute.ref_attr_name}"
     for field in ("t", "g", "sparse_tensor"):
@@ -413,30 +409,21 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
         elements = getattr(attribute, field)
         links += [_link(element, f"{path}.{field}[{i}]") for i, element in enumerate(elements[:_SHOWN])]
     if not links and not text:
-        for field in ("ints", "floats", "strings"):
-            values = getattr(attribute, field)
+        fields = attribute.DESCRIPTOR.fields_by_name
+        for name in ("ints", "floats", "strings"):
+            values = getattr(attribute, name)
             if values:
-                shown = ", ".join(_value_text(value) for value in values[:_SHOWN])
-                more = f", … ({len(values):,})" if len(values) > _SHOWN else ""
-                text = f"[{shown}{more}]"
-        payload = attribute._payload("s")
-        if payload is not None:
-            # Some hold a whole model of another kind.
-            text = _value_text(bytes(memoryview(payload)[: _LONGEST + 1]))
+                text = describe_list(fields[name], values, _SHOWN)
+        # Some texts hold a whole model of another kind, so they are read as payloads.
+        if attribute.HasField("s"):
+            text = describe_value(fields["s"], attribute._payload("s"), _LONGEST)
         elif attribute.HasField("i"):
-            text = _value_text(attribute.i)
+            text = describe_number(fields["i"], attribute.i)
         elif attribute.HasField("f"):
-            text = _value_text(attribute.f)
+            text = describe_number(fields["f"], attribute.f)
         if attribute.HasField("tp"):
             text = describe_type(attribute.tp)
     return {"name": attribute.name, "type": kind, "text": text, "links": links, "path": path}
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, bytes):
-        text = value[: _LONGEST + 1].decode("ascii", "backslashreplace")
-        return f'"{_cut(text)}"'
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _link(message: Any, path: str) -> dict[str, str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from onnxwire.analysis.paths import Found, resolve
-from onnxwire.engine.damage import fault_at
+from onnxwire.analysis.records import describe_record, walk
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
 from onnxwire.engine.message import Message
-from onnxwire.engine.records import bytes_at, read_record
+from onnxwire.engine.record_walk import walk_records
+from onnxwire.engine.records import bytes_at
 from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.storage import Storage
 
 _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
-_SHOWN = 80  # bytes of a text that are shown in a row
 
 
 def span_of(root: Message, path: str) -> tuple[int, int]:
@@ -38,19 +38,14 @@ def span_of(root: Message, path: str) -> tuple[int, int]:
 
 def _record_of(found: Found, field: FieldDescriptor, root: Message, outer: tuple[int, int]) -> tuple[int, int] | None:
     """The value of the field's last record, or of that of the element asked for."""
-    start, end = outer
     seen, last = 0, None
-    while start < end:
-        number, wire, value, after, _ = read_record(root._document, start, end)
-        if after is None:
-            raise fault_at(root._document, start, end)
+    for _, number, wire, value, after, _ in walk_records(root._document, *outer):
         if number == field.number and field.accepts(wire):
             last = value, after
             # The elements of a packed field have no records of their own.
             if field.is_repeated and field.is_span and seen == (found.element_index or 0):
                 break
             seen += 1
-        start = after
     return last
 
 
@@ -86,9 +81,9 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     """List the records of a message as they stand in the file.
 
     path: of the message. start: the first record that is wanted; count: how many.
-    Returns total (how many records there are) and rows: number, name (None for an unknown field), path (None for one),
-    wire, offset (of the tag), value (where the value begins), length (of the value, in bytes), text (the value, if
-    short) and is_message.
+    Returns total (how many records there are) and rows: number, name (None for an unknown field), path (None for one,
+    and for a retired field), wire, offset (of the tag), value (where the value begins), length (of the value, in
+    bytes), text (the value, cut if it is long, "" for a message) and is_message.
     Raises PathError where the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document
@@ -96,61 +91,32 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     span = found._span if isinstance(found, Message) else None
     if span is None:
         raise PathError("it does not stand in the file as a message: it was edited, or is not one", path, document.name)
-    fields = found.DESCRIPTOR.fields_by_number
-    offset, end = span
     counts: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     total = 0
-    while offset < end:
-        number, wire, value, after, raw = read_record(document, offset, end)
-        if after is None:
-            raise fault_at(document, offset, end)
-        field = fields.get(number)
-        if field is not None and not field.accepts(wire):
-            field = None
+    for record in walk(document, found.DESCRIPTOR, *span):
+        field, number, after = record.field, record.number, record.after
+        assert after is not None
         if start <= total < start + count:
             here = None
-            if field is not None:
+            if field is not None and record.is_live:
                 is_element = field.is_repeated and field.is_span
                 here = (f"{path}." if path else "") + field.name
                 here += f"[{counts.get(number, 0)}]" if is_element else ""
+            is_message = here is not None and field is not None and field.message_type is not None
             rows.append(
                 {
                     "number": number,
                     "name": field.name if field is not None else None,
                     "path": here,
-                    "wire": _WIRES.get(wire, "group"),
-                    "offset": offset,
-                    "value": value,
-                    "length": after - value,
-                    "text": _text(root, field, wire, value, after, raw),
-                    "is_message": field is not None and field.message_type is not None,
+                    "wire": _WIRES.get(record.wire, "group"),
+                    "offset": record.offset,
+                    "value": record.value,
+                    "length": after - record.value,
+                    "text": "" if is_message else describe_record(document, record, with_codes=True),
+                    "is_message": is_message,
                 }
             )
-        counts[number] = counts.get(number, 0) + 1
+        counts[number] = counts.get(number, 0) + record.is_live
         total += 1
-        offset = after
     return {"total": total, "rows": rows}
-
-
-def _text(root: Message, field: FieldDescriptor | None, wire: int, value: int, after: int, raw: int | None) -> str:
-    """The value of a record for people, "" where it is none that a row could show."""
-    if wire == WIRE_VARINT and raw is not None:
-        if field is not None and field.enum_type is not None:
-            known = field.enum_type.values_by_number.get(raw)
-            return f"{known.name} ({raw})" if known is not None else str(raw)
-        return str(raw - (1 << 64) if raw >> 63 else raw)
-    if wire in (WIRE_FIXED32, WIRE_FIXED64):
-        import struct
-
-        data = bytes_at(root._document, value, after)
-        return f"{struct.unpack('<f' if wire == WIRE_FIXED32 else '<d', data)[0]:g}"
-    if wire == WIRE_LEN and (field is None or field.type in (field.TYPE_STRING, field.TYPE_BYTES)):
-        data = bytes_at(root._document, value, min(after, value + _SHOWN))
-        try:
-            # A letter that the cut went through is not a fault of the text.
-            text = data.decode() if after - value <= _SHOWN else data[: _SHOWN - 4].decode("utf-8", "ignore") + "…"
-        except UnicodeDecodeError:
-            return ""
-        return text if text.rstrip("…").isprintable() else ""
-    return ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from onnxwire.analysis.describe import TYPE_FIELDS, describe_number, describe_numbers, describe_value
 from onnxwire.analysis.paths import resolve
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
-from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
 from onnxwire.messages import (
     AttributeProto,
@@ -19,9 +19,8 @@ from onnxwire.messages import (
     ValueInfoProto,
 )
 from onnxwire.tensor.dtypes import name_of
-from onnxwire.text.fields import shortest_floats
 from onnxwire.text.text_writer import to_text
-from onnxwire.transforms.assign import TYPE_FIELDS, VALUES
+from onnxwire.transforms.assign import VALUES
 
 LONGEST = 1 << 16
 """Letters of a text, and elements of a list, that can be edited in the page."""
@@ -33,45 +32,8 @@ def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, l
     """A value of a field for a row, cut to what can be seen. value: of a repeated field, the element or its payload."""
     if value is None:
         value = message._payload(field.name) if field.is_span else getattr(message, field.name)
-    if isinstance(value, Payload):
-        size = len(value)
-        value = bytes(memoryview(value)[: 4 * longest])
-        return _bytes_text(value, size) if field.type == field.TYPE_BYTES else _cut(value, size, longest)
-    if isinstance(value, bytes):
-        return _bytes_text(value, len(value))
-    if isinstance(value, str):
-        return value if len(value) <= longest else f"{value[:longest]}…"
-    return _number_text(field, value)
-
-
-def _cut(data: bytes, size: int, longest: int) -> str:
-    text = data.decode("utf-8", "replace" if len(data) == size else "ignore")
-    return text if len(text) <= longest and len(data) == size else f"{text[:longest]}…"
-
-
-def _bytes_text(data: bytes, size: int) -> str:
-    more = f" … ({size:,} bytes)" if size > _BYTES else ""
-    start = data[:_BYTES]
-    text = start.decode("ascii", "ignore")
-    if start and len(text) == len(start) and text.isprintable():
-        return f'"{text}"{more}'
-    return f"{start.hex(' ')}{more}" if size else "(no bytes)"
-
-
-def _number_text(field: FieldDescriptor, value: Any) -> str:
-    """A number as `set` takes it, with its name where it has one."""
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return f"{known.name} ({value})" if known is not None else str(value)
-    if field.name in TYPE_FIELDS and name_of(value) != str(value):
-        return f"{name_of(value)} ({value})"
-    return _plain(field, value)
-
-
-def _plain(field: FieldDescriptor, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(shortest_floats([value])[0]) if field.type == field.TYPE_FLOAT else str(value)
+    longest = min(longest, _BYTES) if field.type == field.TYPE_BYTES else longest
+    return describe_value(field, value, longest, with_codes=True)
 
 
 def read_value(root: Message, path: str) -> dict[str, Any]:
@@ -141,14 +103,13 @@ def _of_field(
             return _refused(answer, "it is not valid UTF-8; clear it, and add it anew")
         return answer | {"form": "lines" if field.name == "doc_string" or "\n" in value else "text", "text": value}
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
         names = [one.name for one in field.enum_type.values]
-        return answer | {"text": known.name if known is not None else str(value), "choices": names}
+        return answer | {"text": describe_number(field, value), "choices": names}
     if field.type == field.TYPE_BOOL:
-        return answer | {"text": "true" if value else "false", "choices": ["true", "false"]}
+        return answer | {"text": describe_number(field, value), "choices": ["true", "false"]}
     if field.name in TYPE_FIELDS:
         return answer | {"text": name_of(value), "choices": TensorProto.DataType.keys()}
-    return answer | {"text": _plain(field, value)}
+    return answer | {"text": describe_number(field, value)}
 
 
 def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
@@ -158,9 +119,7 @@ def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[s
     if count > LONGEST or (field.is_span and sum(map(len, values)) > LONGEST):
         return _refused(answer, f"it has {count:,} elements, too many to be edited here; edit one of them")
     if not field.is_span:
-        shown = shortest_floats(values[:]) if field.type == field.TYPE_FLOAT else values[:]
-        names = ["true" if value is True else "false" if value is False else str(value) for value in shown]
-        return answer | {"form": "list", "text": f"[{', '.join(names)}]"}
+        return answer | {"form": "list", "text": describe_numbers(field, values[:])}
     try:
         texts = [value.decode() if isinstance(value, bytes) else value for value in values]
         text = json.dumps(texts, ensure_ascii=False)

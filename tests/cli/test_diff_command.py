@@ -63,7 +63,7 @@ def test_fields_of_nodes_are_told(lines, digits):
     digits.graph.node[4].op_type = "LeakyRelu"
     digits.graph.node[4].input.append("extra")
     assert lines(digits) == [
-        "~ node node_relu: input: [getitem] -> [getitem, extra]",
+        '~ node node_relu: input: ["getitem"] -> ["getitem", "extra"]',
         "~ node node_relu: op_type: Relu -> LeakyRelu",
     ]
 
@@ -93,9 +93,9 @@ def attributes(*texts):
     [
         ("type: INTS f: 1.5", "type: INTS f: 1.5 ints: 5", ["~ node n: attribute a ints: [] -> [5]"]),
         ("type: INTS f: 1.5 ints: 5", "type: INTS f: 1.5", ["~ node n: attribute a ints: [5] -> []"]),
-        ("type: INT s: 'b'", "type: INT s: 'b' i: 2", ["~ node n: attribute a: b -> 2"]),
+        ("type: INT s: 'b'", "type: INT s: 'b' i: 2", ['~ node n: attribute a: "b" -> 2']),
         ("type: TENSOR", "type: TENSOR t { }", ["+ node n: attribute a t"]),
-        ("floats: [0, nan]", "floats: [-0, nan]", ["~ node n: attribute a: [0, nan] -> [-0, nan]"]),
+        ("floats: [0, nan]", "floats: [-0, nan]", ["~ node n: attribute a: [0.0, nan] -> [-0.0, nan]"]),
         ("type: INT", "type: INT i: 0", []),
         ("type: STRING s: ''", "type: STRING", []),
         ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
@@ -144,9 +144,16 @@ def test_unknown_fields_of_an_attribute_are_told(lines):
 
 def test_an_attribute_of_another_type_differs_though_it_reads_alike(lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
-    for model, number in zip(models, (1, 1.0), strict=True):
-        model.graph.node.add(name="n", op_type="X").attribute.append(onnx.helper.make_attribute("a", number))
+    for model, kind in zip(models, (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT), strict=True):
+        model.graph.node.add(name="n", op_type="X").attribute.add(name="a", type=kind, i=1)
     assert lines(models[1], models[0]) == ["~ node n: attribute a type: INT -> FLOAT"]
+
+
+def test_a_number_is_told_in_as_few_digits_as_read_back(lines):
+    models = [onnx.ModelProto(), onnx.ModelProto()]
+    for model, number in zip(models, (16777216.0, 0.1), strict=True):
+        model.graph.node.add(name="n", op_type="X").attribute.append(onnx.helper.make_attribute("a", number))
+    assert lines(models[1], models[0]) == ["~ node n: attribute a: 16777216.0 -> 0.1"]
 
 
 def test_nodes_that_come_and_go_are_told(lines, digits):
@@ -178,7 +185,7 @@ def test_the_order_of_nodes_and_tensors_is_not_a_difference(lines, digits):
 def test_the_order_of_inputs_is_one(lines):
     old, new = nested_model(), nested_model()
     new.graph.input.reverse()
-    assert lines(new, old) == ["~ graph nested: order of inputs: [x, flag] -> [flag, x]"]
+    assert lines(new, old) == ['~ graph nested: order of inputs: ["x", "flag"] -> ["flag", "x"]']
 
 
 def test_types_of_inputs_opsets_and_metadata_are_told(lines, digits):

@@ -224,7 +224,7 @@ def test_raw_gives_the_elements_in_another_file(tmp_path):
 def test_records_have_their_places(digits):
     rows = digits.records("graph.node[3]")["rows"]
     node = MODEL.graph.node[3]
-    assert [row["text"] for row in rows if row["name"] == "input"] == list(node.input)
+    assert [row["text"] for row in rows if row["name"] == "input"] == [f'"{name}"' for name in node.input]
     file = DIGITS.read_bytes()
     for row in rows:
         if row["wire"] == "bytes":
@@ -237,7 +237,7 @@ def test_records_have_their_places(digits):
 def test_unknown_fields_have_records_too():
     data = bytes([15 << 3 | 2, 2, 104, 105]) + onnx.ModelProto(ir_version=8).SerializeToString()
     rows = Queries(onnxwire.ModelProto.FromString(data)).records("")["rows"]
-    assert (rows[0]["path"], rows[0]["text"], rows[1]["name"]) == (None, "hi", "ir_version")
+    assert (rows[0]["path"], rows[0]["text"], rows[1]["name"]) == (None, '"hi"', "ir_version")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ async function listRecords(table, page, path, start) {
       html("td", { class: "number mono" }, countText(row.offset)),
       html("td", {},
         row.path === null
-          ? html("span", { class: "note" }, `field ${row.number}, unknown`)
+          ? html("span", { class: "note" }, row.name === null ? `field ${row.number}, unknown` : `${row.name}, retired`)
           : html("button", { type: "button", class: "link", onclick: () => showHex(page, row.path, 0, false) }, row.path.slice(path ? path.length + 1 : 0))),
       html("td", { class: "note" }, row.wire),
       html("td", { class: "number note" }, countText(row.length)),

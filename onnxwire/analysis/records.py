@@ -1,0 +1,146 @@
+"""The records of a message as they are stored: their rows of the table, offsets, and values."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onnxwire.analysis.describe import describe_bytes, describe_number, describe_numbers, printable_text
+from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
+from onnxwire.engine.record_walk import walk_records
+from onnxwire.engine.records import bytes_at, read_record, read_varint_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxwire.engine.descriptor import Descriptor
+    from onnxwire.engine.document import Document
+
+_SHOWN_NUMBERS = 16
+_TEXT_BYTES = 256  # that are looked at to tell text from a message
+_SIZES = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
+
+
+class Record(NamedTuple):
+    """A tag and the value after it.
+
+    field: its row of the table, a live one whose wire type it has or else a retired one; None for an unknown field.
+    offset: of the tag; value, after: of the value's first byte, and after its last. raw: the bits of a number.
+    after is None where the record is damaged; the other parts are then as `read_record` returns them.
+    """
+
+    field: FieldDescriptor | None
+    offset: int
+    number: int
+    wire: int
+    value: int
+    after: int | None
+    raw: int | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the message has an attribute for the record's field."""
+        return self.field is not None and self.field.until is None
+
+
+def is_message(document: Document, start: int, end: int) -> bool:
+    """Whether bytes without a row are most likely a message: they are records, and no text."""
+    if start == end or printable_text(bytes_at(document, start, min(end, start + _TEXT_BYTES)), True) is not None:
+        return False
+    while start < end:
+        number, _, _, after, _ = read_record(document, start, end)
+        if after is None or number > 1 << 16:
+            return False
+        start = after
+    return True
+
+
+def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
+    """Read the record at an offset of a document; arguments as for `read_record`, and the message's table, if any."""
+    number, wire, value, after, raw = read_record(document, offset, end, in_group)
+    return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
+
+
+def walk(document: Document, table: Descriptor | None, start: int, end: int) -> Iterator[Record]:
+    """The records of a message between two offsets of a document; raises DecodeError at a damaged one."""
+    for offset, number, wire, value, after, raw in walk_records(document, start, end):
+        yield Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
+
+
+@lru_cache(1024)
+def find_row(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
+    """The row for a record: a live one whose wire type it has, else the latest retired one, else None."""
+    if table is None:
+        return None
+    rows = [row for row in [*table.fields, *reversed(table.retired_fields)] if row.number == number]
+    return next((row for row in rows if row.accepts(wire)), None)
+
+
+def decode_number(field: FieldDescriptor, raw: int) -> Any:
+    """The number that a field reads in the bits of a record, as the message's attribute gives it.
+
+    raw: a varint as 64 bits, or the bits of a fixed number. Source: the encoding page of Protocol Buffers.
+    """
+    kind = field.type
+    if kind == field.TYPE_BOOL:
+        return raw != 0
+    if kind == field.TYPE_FLOAT:
+        return struct.unpack("<f", raw.to_bytes(4, "little"))[0]
+    if kind == field.TYPE_DOUBLE:
+        return struct.unpack("<d", raw.to_bytes(8, "little"))[0]
+    if kind in (field.TYPE_UINT64, field.TYPE_FIXED64):
+        return raw
+    if kind in (field.TYPE_UINT32, field.TYPE_FIXED32):
+        return raw & 0xFFFFFFFF
+    if kind == field.TYPE_SINT64:
+        return (raw >> 1) ^ -(raw & 1)
+    if kind == field.TYPE_SINT32:
+        raw &= 0xFFFFFFFF
+        return (raw >> 1) ^ -(raw & 1)
+    bits = 64 if kind in (field.TYPE_INT64, field.TYPE_SFIXED64) else 32
+    raw &= (1 << bits) - 1
+    return raw - (1 << bits) if raw >> (bits - 1) else raw
+
+
+def read_numbers(document: Document, field: FieldDescriptor, start: int, end: int, most: int) -> tuple[list[Any], bool]:
+    """Decode the first numbers of a packed run between two offsets.
+
+    Returns the numbers, `most` at most, and whether the run is damaged right after them.
+    """
+    size = _SIZES.get(field.wire_type, 0)
+    numbers: list[Any] = []
+    while start < end and len(numbers) < most:
+        if size:
+            after = start + size if size <= end - start else None
+            raw = int.from_bytes(bytes_at(document, start, start + size), "little") if after is not None else 0
+        else:
+            raw, after = read_varint_at(document, start, end)
+        if after is None:
+            return numbers, True
+        numbers.append(decode_number(field, raw))
+        start = after
+    return numbers, False
+
+
+def describe_record(document: Document, record: Record, longest: int = 64, *, with_codes: bool = False) -> str:
+    """The value of a record that is no message, in one line.
+
+    A number without a row is printed as an unsigned varint or as hexadecimal bits. longest: characters or bytes of a
+    string or bytes value that are shown. with_codes: as of `describe_number`.
+    """
+    field, wire, value, after, raw = record.field, record.wire, record.value, record.after, record.raw
+    assert after is not None
+    if raw is not None:
+        if field is not None:
+            return describe_number(field, decode_number(field, raw), with_codes=with_codes)
+        return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{2 * _SIZES[wire]}x}"
+    if wire != WIRE_LEN:
+        return f"a group of {after - value:,} bytes"
+    if field is None or field.is_span:
+        return describe_bytes(bytes_at(document, value, min(after, value + 4 * longest)), after - value, longest)
+    numbers, is_damaged = read_numbers(document, field, value, after, _SHOWN_NUMBERS + 1)
+    text = describe_numbers(field, numbers[:_SHOWN_NUMBERS], with_codes=with_codes)
+    if is_damaged:
+        return f"{text[:-1]}{', ' if numbers else ''}(damaged)]"
+    return text if len(numbers) <= _SHOWN_NUMBERS else f"{text[:-1]}, … ({after - value:,} bytes)]"

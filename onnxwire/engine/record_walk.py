@@ -1,0 +1,26 @@
+"""The records of a message, one after another."""
+
+from __future__ import annotations
+
+from onnxwire.engine.damage import fault_at
+from onnxwire.engine.records import read_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxwire.engine.document import Document
+
+
+def walk_records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int, int, int | None]]:
+    """The records of a message between two offsets of a document.
+
+    Yields (offset of the tag, field number, wire type, start of the value, start of the next record, raw value), the
+    last five as `read_record` returns them. Raises DecodeError at a damaged record.
+    """
+    while start < end:
+        number, wire, value, after, raw = read_record(document, start, end)
+        if after is None:
+            raise fault_at(document, start, end)
+        yield start, number, wire, value, after, raw
+        start = after

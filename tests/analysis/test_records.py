@@ -1,0 +1,215 @@
+"""Records, rows of the page, `info --raw` and the attributes of a message have the same values."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+
+import numpy as np
+import pytest
+import wire
+from everything import EVERYTHING, PAIRS
+
+import onnxwire
+from onnxwire.analysis import records
+from onnxwire.analysis.describe import describe_bytes, describe_list, describe_number, describe_value
+from onnxwire.cli.raw_dump import Printer
+from onnxwire.errors import DecodeError
+from onnxwire.viewer.fields import FieldQueries
+
+OFFICIAL = PAIRS["test.Everything"][1]
+NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
+SIGNED, WIDE = (3, 5, 15, 16, 17, 18), (3, 4, 6, 16, 18)
+
+
+def random_number(field, rng):
+    """A value of a field, often one at the ends of its range."""
+    if field.enum_type is not None:
+        return rng.choice(list(field.enum_type.values)).number
+    kind = field.type
+    if kind == field.TYPE_BOOL:
+        return rng.random() < 0.5
+    if kind in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        width = "f" if kind == field.TYPE_FLOAT else "d"
+        bits = rng.getrandbits(8 * struct.calcsize(width)).to_bytes(struct.calcsize(width), "little")
+        single = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # noqa: E731
+        return rng.choice([struct.unpack(width, bits)[0], 16777216.0, single(0.1), 0.5, -0.0, single(1e20)])
+    size = 64 if kind in WIDE else 32
+    low, high = (-(1 << size - 1), (1 << size - 1) - 1) if kind in SIGNED else (0, (1 << size) - 1)
+    return rng.choice([low, high, 5, max(-3, low), rng.randint(low, high)])
+
+
+def wanted_text(field, value):
+    """The text of a number by other means than ours."""
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return repr(value) if field.type == field.TYPE_DOUBLE else None
+    return str(value)
+
+
+def same(text, field, value):
+    wanted = wanted_text(field, value)
+    if wanted is not None:
+        return text == wanted
+    # Of a float32: it reads back, and no shorter one does. Numpy's shortest has fewer than 6 digits of subnormals.
+    back = np.float32(text)
+    digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
+    shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
+    is_short = digits <= max(len(shortest.strip("-").replace(".", "")), 6)
+    return (np.isnan(back) and np.isnan(value)) or (back.tobytes() == np.float32(value).tobytes() and is_short)
+
+
+def page_texts(message):
+    """The record list of the page: texts by name."""
+    found = {}
+    for row in FieldQueries(message).records("", 0, 1000)["rows"]:
+        found.setdefault(row["name"], []).append(row["text"])
+    return found
+
+
+def raw_texts(message):
+    """The lines of `info --raw`: texts by name."""
+    out = io.StringIO()
+    document = message._document
+    Printer(document, out).print_message(message.DESCRIPTOR, 0, len(document))
+    found = {}
+    for line in out.getvalue().splitlines():
+        label, _, text = line.partition(": ")
+        found.setdefault(label.split()[2], []).append(text)
+    return found
+
+
+def without_codes(text):
+    """The row of an enum's value has its number, too: RED (1)."""
+    return text.partition(" (")[0]
+
+
+@pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.name)
+def test_all_show_what_the_attribute_gives(field):
+    rng = random.Random(field.number)
+    for _ in range(40):
+        official = OFFICIAL()
+        values = [random_number(field, rng) for _ in range(rng.randrange(1, 9) if field.is_repeated else 1)]
+        if field.is_repeated:
+            getattr(official, field.name).extend(values)
+        else:
+            setattr(official, field.name, values[0])
+        message = EVERYTHING.FromString(official.SerializeToString())
+        ours = getattr(message, field.name)
+        ours = list(ours) if field.is_repeated else [ours]
+        np.testing.assert_array_equal(ours, values)
+        for texts in (page_texts(message)[field.name], raw_texts(message)[field.name]):
+            if field.is_packed:
+                assert len(texts) == 1 and texts[0][0] + texts[0][-1] == "[]"
+                texts = texts[0][1:-1].split(", ")
+            shown = [without_codes(text) for text in texts]
+            assert len(shown) == len(values)
+            assert all(map(same, shown, [field] * len(shown), values)), (shown, values)
+        walked = records.walk(message._document, message.DESCRIPTOR, 0, len(message._document))
+        decoded = []
+        for record in walked:
+            if record.raw is not None:
+                decoded.append(records.decode_number(record.field, record.raw))
+            else:
+                decoded += records.read_numbers(message._document, field, record.value, record.after, 1000)[0]
+        np.testing.assert_array_equal(decoded, values)
+
+
+@pytest.mark.parametrize("name", [field.name for field in NUMBERS if field.wire_type == 0 and not field.is_repeated])
+def test_varints_longer_than_their_type_are_read_as_the_attribute_reads_them(name):
+    field = EVERYTHING.DESCRIPTOR.fields_by_name[name]
+    tag = wire.tag(field.number, wire.VARINT)
+    for bits in (1 << 32, (1 << 33) + 3, (1 << 64) - 1, (1 << 63) + (1 << 31) + 1, 0xFFFFFFFF):
+        data = tag + wire.varint(bits)
+        message = EVERYTHING.FromString(data)
+        if not message.HasField(name):
+            continue  # not a value of a closed enum, so an unknown field
+        assert page_texts(message)[name] == raw_texts(message)[name] or field.enum_type is not None
+        wanted = getattr(OFFICIAL.FromString(data), name)
+        assert getattr(message, name) == wanted
+        assert same(without_codes(page_texts(message)[name][0]), field, wanted)
+
+
+def test_a_packed_run_that_is_long_or_damaged_says_so():
+    field = next(field for field in NUMBERS if field.is_packed and field.type == field.TYPE_SINT32)
+    message = EVERYTHING()
+    getattr(message, field.name).extend([-3] * 100)
+    again = EVERYTHING.FromString(message.SerializeToString())
+    assert page_texts(again)[field.name] == ["[" + "-3, " * 16 + "… (100 bytes)]"]
+    tag = message.SerializeToString()[:2]
+    for run, wanted in ((b"\x05\xff", "[-3, (damaged)]"), (b"\xff", "[(damaged)]"), (b"", "[]")):
+        data = tag + bytes([len(run)]) + run
+        document = onnxwire.NodeProto.FromString(data)._document
+        record = records.read(document, EVERYTHING.DESCRIPTOR, 0, len(data))
+        assert records.describe_record(document, record) == wanted
+
+
+def test_unknown_fields_show_their_bits():
+    # A varint, 32 and 64 bits, text, and bytes, of fields that no message has.
+    data = wire.number(1000, (1 << 64) - 1)
+    data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"
+    data += wire.span(1000, b'a"b') + wire.span(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
+    message = EVERYTHING.FromString(data)
+    rows = FieldQueries(message).records("")["rows"]
+    assert [row["text"] for row in rows] == [
+        "18446744073709551615", "0x00000005", "0x0100000000000000", '"a\\"b"', "ff 00", "a group of 4 bytes",
+    ]  # fmt: skip
+    assert {row["path"] for row in rows} == {None}
+
+
+def test_a_retired_field_has_its_name_but_no_path():
+    data = onnxwire.FunctionProto(name="f").SerializeToString() + b"\x10\x07"
+    row = FieldQueries(onnxwire.FunctionProto.FromString(data)).records("")["rows"][1]
+    assert (row["name"], row["path"], row["text"], row["is_message"]) == ("since_version", None, "7", False)
+
+
+def test_a_damaged_record_is_an_error():
+    message = EVERYTHING.FromString(b"\x18\x05")
+    with pytest.raises(DecodeError):
+        list(records.walk(onnxwire.NodeProto.FromString(b"\x18\x05")._document, None, 0, 1))
+    assert [record.number for record in records.walk(message._document, None, 0, 2)] == [3]
+
+
+def test_float_attributes_have_all_their_digits():
+    attribute = onnxwire.AttributeProto(name="a", type=onnxwire.AttributeProto.FLOAT, f=16777216.0)
+    floats = onnxwire.AttributeProto(name="b", type=onnxwire.AttributeProto.FLOATS, floats=[16777217.0, 0.1, 1e-7])
+    model = onnxwire.ModelProto()
+    model.graph.node.add(op_type="X").attribute.extend([attribute, floats])
+    from onnxwire.viewer.queries import Queries
+
+    shown = Queries(model).node("graph.node[0]")["attributes"]
+    assert [entry["text"] for entry in shown] == ["16777216.0", "[16777216.0, 0.1, 1e-07]"]
+
+
+# --- the one formatter
+
+
+def test_bytes_are_text_in_quotes_or_hexadecimal():
+    assert describe_bytes(b"", 0) == '""'
+    assert describe_bytes(b'a"\n', 3) == '"a\\"\\n"'
+    assert describe_bytes("ä€".encode(), 5) == '"ä€"'
+    assert describe_bytes(b"\0\xff", 2) == "00 ff"
+    assert describe_bytes(b"\xc3", 1) == "c3"
+    # The cut after 4 bytes goes through a character.
+    assert describe_bytes("aä€".encode()[:4], 6, 1) == '"a" … (6 bytes)'
+    assert describe_bytes(bytes(100), 1 << 20, 3) == "00 00 00 … (1,048,576 bytes)"
+    assert describe_bytes(b"\x1b[2J", 4) == "1b 5b 32 4a"
+
+
+def test_values_are_cut_to_what_is_asked_for():
+    fields = EVERYTHING.DESCRIPTOR.fields_by_name
+    assert describe_value(fields["one_string"], "x" * 300, 10) == "x" * 10 + "…"
+    assert describe_value(fields["one_string"], "x" * 300, 10, quoted=True) == f'"{"x" * 10}"…'
+    message = EVERYTHING(one_string="ä" * 300)
+    assert describe_value(fields["one_string"], message._payload("one_string"), 10) == "ä" * 10 + "…"
+    text = describe_list(onnxwire.NodeProto.DESCRIPTOR.fields_by_name["input"], ["a", 'b"'] * 20, 2)
+    assert text == '["a", "b\\"", … (40)]'
+    assert json.loads(describe_list(onnxwire.NodeProto.DESCRIPTOR.fields_by_name["input"], ["a", 'b"'])) == ["a", 'b"']
+    assert (
+        describe_number(onnxwire.TensorProto.DESCRIPTOR.fields_by_name["data_type"], 1, with_codes=True) == "FLOAT (1)"
+    )
