@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import re
 from collections.abc import Mapping
 
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.save import refuse_weights
-from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, elements_of
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
 _NATIVE = "biufc"
+_NAME_BYTES, _PART_BYTES, _PREFIX_BYTES = 1000, 250, 150  # of a name in a zip, of one folder in it, of one that is cut
+_COMMENT_BYTES = 65535  # of an entry of a zip
+_CUT = "%~"  # in no name that is only escaped
+_DRIVE = re.compile(r"^([A-Za-z]):")
 _WIDEST = 1 << 30  # bytes of strings of one width, in which each has as many as the longest
 
 
@@ -57,9 +62,9 @@ def to_npz(
 ) -> int:
     """Write tensors to an .npz file, uncompressed, whole or not at all; returns how many bytes their entries have.
 
-    tensors: by the name that each has in the file; bytes of a name that are not valid UTF-8 are written as \\xff and
-    the like. progress: called with the bytes of the entries so far, and their total. As for `to_npy`, but the payloads
-    go through memory, a block at a time, because a zip has checksums.
+    tensors: by the name that each has in the file, escaped by `npz_name`. progress: called with the bytes of the
+    entries so far, and their total. As for `to_npy`, but the payloads go through memory, a block at a time, because a
+    zip has checksums.
     """
     import zipfile
 
@@ -70,7 +75,10 @@ def to_npz(
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed time, so that equal tensors make equal files.
-            info = zipfile.ZipInfo(f"{valid_text(name)}.npy", (1980, 1, 1, 0, 0, 0))
+            key = npz_name(name)
+            info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
+            if _CUT in key:
+                info.comment = _escape(name).encode()[:_COMMENT_BYTES]
             with archive.open(info, "w", force_zip64=True) as out:
                 for piece in entry.pieces():
                     out.write(piece)
@@ -78,6 +86,60 @@ def to_npz(
                     if progress is not None:
                         progress(done, total)
     return total
+
+
+def npz_name(name: str) -> str:
+    """The key that a tensor has in an .npz file; with .npy after it, it is the name of a file in the zip.
+
+    It leads to no file outside the folder that the zip is unpacked to, and no two names share one. What a path can't
+    hold, or what leads elsewhere, is percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid
+    UTF-8, a slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of an ending .npy,
+    and dots and spaces at the end of a folder. `urllib.parse.unquote` gives the tensor's name back. A name that is too
+    long for a file is cut and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry has all of it,
+    or the first 65,535 bytes of it, escaped.
+    """
+    escaped = _escape(name)
+    if len(escaped.encode()) <= _NAME_BYTES and all(len(part.encode()) <= _PART_BYTES for part in escaped.split("/")):
+        return escaped
+    digest = hashlib.sha256(_bytes_of(name)).hexdigest()[:32]
+    return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _CUT + digest
+
+
+def _bytes_of(name: str) -> bytes:
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a pair, which no bytes stand for
+        return name.encode("utf-8", "surrogatepass")
+
+
+def _escape(name: str) -> str:
+    """A name as a relative path with `/` between folders; `urllib.parse.unquote` undoes it."""
+    if not name.isprintable() or "%" in name or "\\" in name:
+        name = "".join(char if char.isprintable() and char not in "%\\" else _quote(char) for char in name)
+    *folders, last = name.split("/")
+    if last in (".", ".."):
+        last = _quote(last)
+    return "".join(map(_escape_folder, folders)) + _escape_part(last)
+
+
+def _escape_folder(part: str) -> str:
+    """The name of a folder and the slash after it, which is escaped where the name is empty."""
+    if not part:
+        return "%2F"
+    # Windows drops dots and spaces at the end.
+    sound = part.rstrip(". ")
+    return f"{_escape_part(sound)}{_quote(part[len(sound) :])}/"
+
+
+def _escape_part(part: str) -> str:
+    """The name of a file or folder without a drive, or an ending .npy, which numpy and files have for a key's own."""
+    if part.lower().endswith(".npy"):
+        part = f"{part[:-4]}%2E{part[-3:]}"
+    return _DRIVE.sub(r"\1%3A", part)
+
+
+def _quote(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in _bytes_of(text))
 
 
 def stored_as(tensor: TensorProto) -> str:

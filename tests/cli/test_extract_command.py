@@ -205,9 +205,9 @@ def test_an_npz_has_names_of_any_bytes(tmp_path):
     model.graph.initializer.add(name="x", data_type=1, dims=[1], raw_data=bytes(4))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff"))
     assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "*", "-o", str(tmp_path / "t.npz")]) == 0
-    assert np.load(tmp_path / "t.npz").files == ["\\xff"]
+    assert np.load(tmp_path / "t.npz").files == ["%FF"]
     onnxwire.to_npz({"\ud800": model.graph.initializer[0]}, tmp_path / "t.npz")
-    assert np.load(tmp_path / "t.npz").files == ["\\ud800"]
+    assert np.load(tmp_path / "t.npz").files == ["%ED%A0%80"]
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])

@@ -1,0 +1,96 @@
+"""The names of tensors become names of files in an .npz that lead nowhere else."""
+
+from __future__ import annotations
+
+import os
+import random
+import urllib.parse
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnxwire
+from onnxwire.bridges.npy import npz_name
+
+# What a hostile model may call tensors: to get out of the folder, to share a file, or to break the zip.
+HOSTILE = [
+    "../../evil.npy", "..", ".", "../", "/etc/evil", "//server/share/evil", "a//b", "a/../../../evil", "a/./b", "a/..",
+    "..\\..\\evil", "C:\\evil", "C:/evil", "C:evil", "d/C:/evil", "\\\\?\\C:\\evil", "a\0b", "a\nb", "a\x1b[2Jb",
+    "a\u202eb", "", ".npy", "x.npy", "x.npy/y", "X.NPY/y", "x", "a /b", "a./b", ".. /b", "... /b", "%2e%2e/evil",
+    "%", "%2F", "a%00b",
+    "n" * 70_000, "n" * 70_000 + "m", "d/" * 40_000, "ä" * 300, "/" * 500, "../" * 300, "\udcff", "\udcff\udcfe", "ÿ",
+    "w:0", "layers.0/MatMul:0", "a b", "日本/語", "~", "%~", "n" * 150 + "%~" + "0" * 32, "-rf", "~/evil", "$HOME",
+]  # fmt: skip
+
+
+def tensor(number):
+    return onnxwire.TensorProto(data_type=7, dims=[1], int64_data=[number])
+
+
+def packed(tmp_path, names):
+    path = tmp_path / "t.npz"
+    onnxwire.to_npz({name: tensor(number) for number, name in enumerate(names)}, path)
+    return path
+
+
+def files_below(folder):
+    return {Path(above, name) for above, _, names in os.walk(folder) for name in names}
+
+
+def test_an_npz_of_hostile_names_is_unpacked_into_its_folder_only(tmp_path):
+    path = packed(tmp_path, HOSTILE)
+    (tmp_path / "in" / "out").mkdir(parents=True)
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        assert len(set(names)) == len(names) == len(HOSTILE)
+        # The members say themselves where they go: no reader needs to clean them.
+        for name in names:
+            assert "\\" not in name and "\0" not in name and name.isprintable()
+            parts = name.split("/")
+            assert not {"", ".", ".."}.intersection(parts) and not any(part[1:2] == ":" for part in parts)
+            assert max(len(part.encode()) for part in parts) <= 255
+            assert not any(part[-1] in ". " for part in parts)
+        archive.extractall(tmp_path / "in" / "out")
+    assert files_below(tmp_path) - files_below(tmp_path / "in" / "out") == {path}
+    assert len(files_below(tmp_path / "in" / "out")) == len(HOSTILE)
+
+
+def test_numpy_finds_every_tensor_by_its_escaped_name(tmp_path):
+    with np.load(packed(tmp_path, HOSTILE)) as arrays:
+        for number, name in enumerate(HOSTILE):
+            assert arrays[npz_name(name)].tolist() == [number]
+
+
+@pytest.mark.parametrize("name", ["w", "layers.0/MatMul:0", "a b", "日本/語", "onnx::Conv_12", "~", "a-b_c.weight"])
+def test_a_plain_name_stays_as_it_is(name):
+    assert npz_name(name) == name
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_the_name_of_a_tensor_can_be_had_back(tmp_path, name):
+    data = name.encode("utf-8", "surrogateescape")
+    key = npz_name(name)
+    if len(data) < 250 and "%~" not in key:
+        assert urllib.parse.unquote_to_bytes(key) == data
+        return
+    assert len(data) > 149
+    with zipfile.ZipFile(packed(tmp_path, [name])) as archive:
+        comment = archive.infolist()[0].comment
+    if len(urllib.parse.quote_from_bytes(data)) < 65_000:
+        assert urllib.parse.unquote_to_bytes(comment) == data or "%~" not in key
+    else:
+        assert data.startswith(urllib.parse.unquote_to_bytes(comment)) and len(comment) == 65_535
+
+
+def test_no_two_names_share_a_file():
+    # Names of a few letters, of which all that is special is made.
+    rng = random.Random(3)
+    names = {"".join(rng.choices("a.%/\\: 2F\0", k=rng.randrange(7))) for _ in range(30_000)}
+    keys = {npz_name(name) for name in names}
+    assert len(keys) == len(names)
+    assert all(urllib.parse.unquote(npz_name(name)) == name for name in names)
+    # No file has the name of a folder.
+    folders = {key[:end] for key in keys for end in range(len(key)) if key[end] == "/"}
+    assert not folders.intersection(f"{key}.npy" for key in keys)
