@@ -92,11 +92,11 @@ def npz_name(name: str) -> str:
     """The key that a tensor has in an .npz file; with .npy after it, it is the name of a file in the zip.
 
     It leads to no file outside the folder that the zip is unpacked to, and no two names share one. What a path can't
-    hold, or what leads elsewhere, is percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid
+    hold, or what leads elsewhere, is percent-escaped: `%`, unprintable characters, backslashes, bytes that are no valid
     UTF-8, a slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of an ending .npy,
     and dots and spaces at the end of a folder. `urllib.parse.unquote` gives the tensor's name back. A name that is too
-    long for a file is cut and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry has all of it,
-    or the first 65,535 bytes of it, escaped.
+    long for a file is cut and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry has the whole
+    name, or the first 65,535 bytes of it, escaped.
     """
     escaped = _escape(name)
     if len(escaped.encode()) <= _NAME_BYTES and all(len(part.encode()) <= _PART_BYTES for part in escaped.split("/")):

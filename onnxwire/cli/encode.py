@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 from contextlib import nullcontext
+from io import BytesIO
 from typing import IO, Any
 
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_terminal
 from onnxwire.cli.output import refuse_same
 from onnxwire.cli.progress import progress_bar
+from onnxwire.engine.input_file import open_input, read_input
 from onnxwire.engine.message import Message
 from onnxwire.errors import SourceError
 from onnxwire.io.remote.address import shown_source
@@ -52,13 +56,29 @@ def run(options: argparse.Namespace) -> int:
     if path != "-":
         refuse_same(path, out)
     try:
-        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
+        with nullcontext(sys.stdin.buffer) if path == "-" else _open(path) as file:
             message = _read(file, options)
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError.from_os_error(error, "<stdin>" if path == "-" else path) from None
     with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0
+
+
+def _open(path: str) -> IO[bytes]:
+    """A file, or all that a pipe or device gives."""
+    try:
+        file = open(path, "rb", opener=lambda name, _: open_input(name))  # noqa: SIM115
+    except (OSError, ValueError) as error:
+        raise SourceError.from_os_error(error, path) from None
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    with file:
+        whole = BytesIO(read_input(file.fileno(), path))
+    whole.name = path  # for errors
+    return whole
 
 
 def _read(file: IO[bytes], options: argparse.Namespace) -> Message:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
+from onnxwire.engine.input_file import open_input, read_input
 from onnxwire.errors import DecodeError, SourceError
 
 _LIMIT = 1 << 26  # bytes, of a file that may have no end
@@ -18,8 +20,12 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
     """
     name = os.fsdecode(path)
     try:
-        with open(name, "rb") as file:
-            data = file.read(_LIMIT + 1)
+        descriptor = open_input(name)
+        with open(descriptor, "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            data = file.read(_LIMIT + 1) if is_regular else bytes(read_input(descriptor, name, _LIMIT))
+    except SourceError:
+        raise
     except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, name) from None
     if len(data) > _LIMIT:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
 
 from onnxwire.engine.document import Document
+from onnxwire.engine.input_file import open_input, read_input, read_stream
 from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from mmap import mmap
     from typing import IO, Any
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | mmap | IO[bytes]
     """A path or address, an object with the buffer protocol, or a binary file object."""
-
-
-PIPE_LIMIT = 1 << 31  # bytes that are read of a pipe or socket, which are held in memory
-DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
-_CHUNK = 1 << 20
 
 
 def open_document(
@@ -73,7 +68,7 @@ def _has_buffer(source: object) -> bool:
 
 def _map_path(path: str, mmap: bool) -> Document:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        descriptor = open_input(path)
     except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
@@ -100,10 +95,8 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     from mmap import ACCESS_READ, mmap
 
     status = os.fstat(descriptor)
-    if stat.S_ISDIR(status.st_mode):
-        os.read(descriptor, 1)  # raises IsADirectoryError
     if not stat.S_ISREG(status.st_mode):
-        return Document(_read_stream(lambda size: os.read(descriptor, size), name, status.st_mode), name)
+        return Document(read_input(descriptor, name), name)
     if not may_map:
         with open(descriptor, "rb", closefd=False) as file:
             return Document(file.read(), name)
@@ -112,21 +105,6 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     mapping = mmap(descriptor, 0, access=ACCESS_READ)
     # Kept open, so that saving can copy from file to file.
     return Document(mapping, name, mapping, os.dup(descriptor))
-
-
-def _read_stream(read: Callable[[int], bytes | None], name: str, mode: int) -> bytearray:
-    """Read a pipe, socket or device to its end, which may never come."""
-    limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
-    data = bytearray()
-    while chunk := read(_CHUNK):
-        data += chunk
-        if len(data) > limit:
-            what = "pipe" if limit == PIPE_LIMIT else "device"
-            reason = f"a {what} is read up to {limit:,} bytes, and this one has more; write them to a file first"
-            raise SourceError(errno.EFBIG, reason, name)
-    if chunk is None:
-        raise SourceError(errno.EAGAIN, "it gives nothing now: its read gave None; make it blocking", name)
-    return data
 
 
 def _map_file(file: IO[bytes], may_map: bool) -> Document:
@@ -138,7 +116,7 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
         try:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                return Document(_read_stream(file.read, name, mode), name)
+                return Document(read_stream(file.read, name, mode), name)
             if file.tell() == 0:
                 return _map_descriptor(file.fileno(), name, may_map)
         except SourceError:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import stat
 from typing import Any
 
 from onnxwire.analysis.describe import TYPE_FIELDS
 from onnxwire.analysis.paths import Found, parse_index, resolve
 from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.descriptor import FieldDescriptor
+from onnxwire.engine.input_file import open_regular
 from onnxwire.engine.message import Message
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.search import Search
@@ -266,11 +265,9 @@ def _mapped(path: str) -> memoryview:
     from mmap import ACCESS_READ, mmap
 
     try:
-        with open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "this is a pipe or device; write what it gives to a file first")
+        with open(open_regular(path), "rb") as file:
             return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ) if file.seek(0, 2) else b"")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, path) from None
 
 
@@ -279,6 +276,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
     try:
+        os.close(open_regular(path))  # numpy would wait for a pipe
         with np.errstate(over="ignore"):  # of sizes that no file has
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:

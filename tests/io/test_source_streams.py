@@ -1,6 +1,10 @@
 """Pipes and devices as models: read when named alone, up to a bound."""
 
+import contextlib
 import os
+import shlex
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -10,7 +14,8 @@ import pytest
 from test_save_faults import linux
 
 import onnxwire
-from onnxwire.io import source
+from onnxwire.cli import main
+from onnxwire.engine import input_file
 
 pytestmark = linux
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -33,7 +38,7 @@ def test_a_device_without_end_is_read_up_to_a_bound(mmap):
 
 @pytest.mark.parametrize("way", ["path", "file"])
 def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(source, "PIPE_LIMIT", 1 << 21)  # it is 2 GiB
+    monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # it is 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
@@ -50,6 +55,111 @@ def test_a_pipe_that_is_named_alone_is_read(tmp_path):
     with onnxwire.load(path) as model:
         assert model.graph.name == onnxwire.load(DIGITS).graph.name
     writer.join()
+
+
+# Every call that opens a path of the user; `path` is a pipe that nobody writes to, or the like.
+OPENERS = {
+    "load": lambda path, model: onnxwire.load(path),
+    "load without mmap": lambda path, model: onnxwire.load(path, mmap=False),
+    "verify": lambda path, model: onnxwire.verify(path),
+    "tensors": lambda path, model: onnxwire.tensors(path),
+    "check": lambda path, model: onnxwire.check(path),
+    "diff": lambda path, model: list(onnxwire.diff(model, path)),
+    "to_arrow": lambda path, model: onnxwire.to_arrow(path, "nodes"),
+    "load_schema": lambda path, model: onnxwire.load_schema(path),
+    "check operators": lambda path, model: onnxwire.check(model, operators=path),
+    "from_safetensors": lambda path, model: onnxwire.from_safetensors(onnxwire.load(model), path),
+}
+COMMANDS = [
+    "info {path}", "info --raw {path}", "info --json {path}", "ls {path}", "show {path}", "stats {path}", "dump {path}",
+    "dump --json {path}", "view {path} -o {out}", "sql {path} 'select 1'", "check {path}", "diff {path} {model}",
+    "diff {model} {path}", "set {path} ir_version=8 -o {out}",
+    "set {model} tensor:features.0.weight=@{path}.npy -o {out}",
+    "set {model} tensor:features.0.bias.raw_data=@{path} -o {out}", "rename {path} a b -o {out}", "meta {path}",
+    "rm {path} node:x -o {out}", "encode {path} -o {out}", "encode --json {path} -o {out}",
+    "extract {path} --outputs y -o {out}", "unpack {path} -o {out}", "pack {path} -o {out}",
+    "check --operators {path} {model}", "infer {path} -o {out}", "convert-version {path} 21 -o {out}",
+]  # fmt: skip
+
+
+@pytest.fixture
+def streams(tmp_path, monkeypatch):
+    """A folder with a pipe, a socket and a folder in the place of a file."""
+    monkeypatch.setattr(input_file, "WRITER_SECONDS", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.npy").mkdir()
+    for name in ("socket", "socket.npy"):
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(tmp_path / name))
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
+@pytest.mark.parametrize("opener", OPENERS)
+def test_what_is_no_file_is_an_error_and_nobody_waits_for_it(streams, opener, kind):
+    with pytest.raises(onnxwire.SourceError) as caught:
+        OPENERS[opener](streams / kind, DIGITS)
+    assert caught.value.filename == str(streams / kind)
+    assert kind != "pipe" or "nothing writes to this pipe" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["pipe", "socket", "folder", "/dev/zero", "/dev/tty", "/dev/ptmx", "/proc/self/environ"]
+)
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_on_what_is_no_file_ends_in_one_line(streams, capsys, line, kind):
+    if kind.startswith("/"):
+        for name in ("special", "special.npy"):
+            (streams / name).symlink_to(kind)
+        kind = "special"
+    words = shlex.split(line.format(path=streams / kind, model=DIGITS, out=streams / "out.html"))
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1 and "Traceback" not in told.err, told.err
+    assert f"{kind}" in told.err
+
+
+def test_a_writer_that_comes_late_or_writes_late_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(input_file, "WRITER_SECONDS", 60)
+    path = tmp_path / "m.onnx"
+    os.mkfifo(path)
+    data = DIGITS.read_bytes()
+    opened = threading.Event()
+
+    def write():
+        # The reader is there, and has nothing to read: first without, then with a writer.
+        while not opened.wait(0.01):
+            with contextlib.suppress(OSError):
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+                opened.set()
+        with open(path, "wb", buffering=0) as out:
+            for start in range(0, len(data), 100_000):
+                out.write(data[start : start + 100_000])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with onnxwire.load(path) as model:
+        assert model.graph.name == onnxwire.load(DIGITS).graph.name
+    writer.join()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_process_substitution_and_stdin_are_read(tmp_path):
+    text = tmp_path / "m.txt"
+    text.write_text(onnxwire.to_text(onnxwire.load(DIGITS)))
+    run = f"{shlex.quote(sys.executable)} -P -m onnxwire"
+    for line in (
+        f"{run} info <(sleep 0.2; cat {DIGITS})",
+        f"cat {DIGITS} | {run} info /dev/stdin",
+        f"{run} info /dev/stdin < {DIGITS}",
+        f"{run} check <(cat {DIGITS})",
+        f"cat {DIGITS} | {run} check -",
+        f"{run} encode <(cat {text}) -o - | {run} info /dev/stdin",
+    ):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, cwd=DIGITS.parents[1])
+        assert (done.returncode, done.stderr) == (0, ""), line
 
 
 @pytest.mark.parametrize("others", [True, False])
