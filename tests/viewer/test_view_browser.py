@@ -222,3 +222,37 @@ def test_text_can_be_read_in_light_and_dark(page, scheme):
     """)
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert {pair: value for pair, value in contrasts.items() if value < 4.5} == {}
+
+
+# What a person may type after the #, or an address may have become on its way: cut percent signs, and paths to nothing.
+BROKEN = [
+    "map=%E0%A4%A", "node=%E0%A4%A", "tensor=%", "graph=%FF%FE", "fields=%C3", "map=%", "map=", "node=", "tensor=",
+    "graph=", "fields=", "map=graph/x*9/99", "map=graph.node[99999]", "node=graph.node[99999]", "tensor=graph.node[0]",
+    "graph=graph.node[0]", "fields=graph.node[0].op_type", "fields=[[[", "map=%00", "nothing=%E0%A4%A", "%E0%A4%A", "%",
+    "changes", "difference", "map=graph.node[%]", "tensor=graph.initializer[0]%", "node=__proto__", "graph=constructor",
+]  # fmt: skip
+
+
+def test_no_address_is_an_uncaught_error(open_page):
+    page = open_page(DIGITS)
+    page.driver.get_log("browser")
+    page.driver.execute_script(
+        "window.faults = [];"
+        "window.addEventListener('error', (event) => window.faults.push(event.message));"
+        "window.addEventListener('unhandledrejection', (event) => window.faults.push(String(event.reason)));"
+    )
+    for code in BROKEN:
+        page.driver.execute_script(
+            "location.hash = arguments[0]; window.dispatchEvent(new HashChangeEvent('hashchange'))", code
+        )
+        # The next address is shown after each, so the page still works.
+        page.driver.execute_script("location.hash = 'node=graph.node[3]'")
+        page.wait(lambda: "BatchNormalization" in page.one("#details").text, is_calm=False)
+        assert page.driver.execute_script("return window.faults") == [], code
+    assert [entry["message"] for entry in page.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
+
+
+def test_an_address_that_can_not_be_decoded_is_told(open_page):
+    page = open_page(DIGITS)
+    page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
+    page.wait(lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), is_calm=False)

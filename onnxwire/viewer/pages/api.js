@@ -45,6 +45,15 @@ export async function begin() {
   sessionStorage.setItem(KEPT, key);
 }
 
+/** A part of the address as text. One that is not percent-encoded UTF-8 is taken as it is, and will not be found. */
+export function decodePart(code) {
+  try {
+    return decodeURIComponent(code);
+  } catch {
+    return code;
+  }
+}
+
 /** Ask the server; values are the arguments, of which null ones are left out. */
 export function ask(question, values = {}) {
   const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);

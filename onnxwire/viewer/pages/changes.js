@@ -1,6 +1,6 @@
 // The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
 
-import { ask, countText, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
+import { ask, countText, decodePart, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
 import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit.js";
 
 /** Put the bar into the header. */
@@ -102,7 +102,7 @@ export async function takeFile(file) {
   document.body.classList.add("busy");
   const drop = await sendFile(file).finally(() => document.body.classList.remove("busy"));
   if (!path) return change("replace_tensors", { drop: drop.id }, { revision });
-  const tensor = decodeURIComponent(path);
+  const tensor = decodePart(path);
   if (drop.form === "npy") return change("replace_tensor", { path: tensor, drop: drop.id, name: "" }, { revision });
   const names = drop.tensors.map((one) => one.name);
   const own = document.querySelector("#details h1")?.textContent;

@@ -1,6 +1,6 @@
 // What is where, what is chosen, and the keys.
 
-import { ask, begin, countText, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./changes.js";
 import { beginEdits, problemMark, session } from "./edit.js";
 import { showFields } from "./fields.js";
@@ -34,7 +34,7 @@ const map = new MapView(find("map"), {
   trouble,
 });
 
-const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodeURIComponent(hash.replace(/^#/, "")))?.[1] ?? "";
+const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
 
 const list = new VirtualList(find("list"), find("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
@@ -128,7 +128,7 @@ async function show() {
   const mine = turn;
   const isCurrent = () => mine === turn;
   const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
-  const path = decodeURIComponent(code);
+  const path = decodePart(code);
   setView(kind === "map" && session.is_model ? "map" : "details");
   state.node = nodeOf(location.hash);
   const hadFocus = details.contains(document.activeElement);
@@ -172,7 +172,8 @@ async function show() {
 
 /** Have the list show what is chosen, unless it was chosen there. */
 async function follow(kind, scope, path) {
-  const index = Number(/\[(\d+)\]$/.exec(path)[1]);
+  const index = /\[(\d+)\]$/.exec(path)?.[1];
+  if (index === undefined) return; // the server's answer says what is wrong with it
   if (kind === state.kind && scope === state.scope && list.row(list.active)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
@@ -180,7 +181,7 @@ async function follow(kind, scope, path) {
   if (search.value.trim()) {
     list.active = -1;
     list.paint();
-  } else await list.reset(index);
+  } else await list.reset(Number(index));
 }
 
 for (const kind of ["nodes", "tensors"]) {
