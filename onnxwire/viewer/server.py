@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
+import math
 import os
 import re
 import secrets
+import socket
+import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,7 +54,9 @@ _HEADERS = {
 _JSON, _DROPPED = "application/json", "application/octet-stream"
 _MOST_SENT = 1 << 22  # bytes of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
-_IDLE = 60  # seconds after which a silent connection is closed
+IDLE_SECONDS = 60  # for which a connection that had the key may be silent
+HEAD_SECONDS = 10  # in which any other connection must have sent a request
+MAX_CONNECTIONS = 64
 
 
 class _QuestionError(ValueError):
@@ -123,6 +130,7 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128
     # On Windows it would let two servers have one port.
     allow_reuse_address = os.name == "posix"
 
@@ -139,6 +147,9 @@ class Server(ThreadingHTTPServer):
             if os.path.splitext(page.name)[1] in _TYPES
         }
         self.pages["/"] = self.pages["/index.html"]
+        # When each connection is closed unless it sends a request, or never while one with the key is answered.
+        self._deadlines: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
@@ -167,6 +178,49 @@ class Server(ThreadingHTTPServer):
         """Whether this is the key."""
         return hmac.compare_digest(key.encode(), self._key.encode())
 
+    def expect(self, connection: socket.socket, seconds: float) -> None:
+        """Close a connection unless it sends a whole request in some seconds; infinity: while it is answered."""
+        with self._lock:
+            if connection in self._deadlines:
+                self._deadlines[connection] = time.monotonic() + seconds
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread. Of too many, the one that has the least time left is closed.
+
+        Where all are being answered, and so are the page's own, the new one is closed. So clients that connect and send nothing, or send it slowly, keep out neither each other nor the page.
+        """
+        with self._lock:
+            if len(self._deadlines) >= MAX_CONNECTIONS:
+                first = min(self._deadlines, key=self._deadlines.__getitem__)
+                if self._deadlines[first] < math.inf:
+                    self._close(first)
+            if has_room := len(self._deadlines) < MAX_CONNECTIONS:
+                self._deadlines[request] = time.monotonic() + HEAD_SECONDS
+        if has_room:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Close the connections whose time is over."""
+        super().service_actions()
+        now = time.monotonic()
+        with self._lock:
+            for connection in [one for one, deadline in self._deadlines.items() if deadline < now]:
+                self._close(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        """Have the thread of a connection read its end. The caller has the lock."""
+        del self._deadlines[connection]
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that was answered."""
+        with self._lock:
+            self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away in the middle."""
 
@@ -176,9 +230,16 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
-    timeout = _IDLE
+    timeout = IDLE_SECONDS
+    connection: socket.socket
     # Head and body are two writes; the system would keep the second until the browser, which waits, confirms the first.
     disable_nagle_algorithm = True
+
+    def handle_one_request(self) -> None:
+        """As the base class does; then give the connection time for the next request."""
+        self._was_known = False
+        super().handle_one_request()
+        self.server.expect(self.connection, IDLE_SECONDS if self._was_known else HEAD_SECONDS)
 
     def parse_request(self) -> bool:
         """As the base class does; also refuse a request that ends in two places. Source: RFC 9112, section 6.3."""
@@ -363,7 +424,11 @@ class Handler(BaseHTTPRequestHandler):
         return self.headers.get("Origin", own) == own and self.headers.get("Sec-Fetch-Site") in (None, "same-origin")
 
     def _has_key(self) -> bool:
-        return self.server.knows(self.headers.get(HEADER, ""))
+        """Whether the request has the key; then its answer may take as long as it takes."""
+        self._was_known = self.server.knows(self.headers.get(HEADER, ""))
+        if self._was_known:
+            self.server.expect(self.connection, math.inf)
+        return self._was_known
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
         self._send_json(status, {"error": reason})

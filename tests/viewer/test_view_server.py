@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import queue
@@ -16,7 +17,7 @@ from view_process import answer_to
 
 import onnxwire
 from onnxwire.viewer.queries import Queries
-from onnxwire.viewer.server import HEADER, Server
+from onnxwire.viewer.server import HEADER, MAX_CONNECTIONS, Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
@@ -253,3 +254,88 @@ def test_a_file_that_was_cut_is_not_touched(tmp_path):
             thread.join()
     assert status == 400
     assert "start `onnxwire view` again" in answer["error"]
+
+
+def connect(server):
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
+
+
+def is_closed(connection):
+    """Whether the server closes a connection before this times out."""
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(4096):
+            pass
+    return True
+
+
+def test_many_connections_at_once_are_taken():
+    # Before the server accepts any; the system refuses, or lets wait, what its backlog has no room for.
+    with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as opened:
+        for _ in range(100):
+            opened.enter_context(connect(server))
+
+
+# A request that does not end: of which nothing comes, the first line, a part of the head, or not all of the body.
+HALVES = [
+    "",
+    "GET / HT",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b",
+    "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nab",
+]
+
+
+def test_connections_that_send_half_a_request_keep_nobody_out(server, key):
+    with contextlib.ExitStack() as opened:
+        halves = []
+        for number in range(200):
+            half = opened.enter_context(connect(server))
+            half.sendall(HALVES[number % len(HALVES)].encode())
+            halves.append(half)
+        assert get(server, "/")[0] == 200
+        assert ask(server, key, "about")[0] == 200
+        # Those that came first had to make room.
+        assert all(map(is_closed, halves[: 200 - MAX_CONNECTIONS]))
+        assert threading.active_count() <= MAX_CONNECTIONS + 20
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up(server, monkeypatch):
+    monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.3)
+    with connect(server) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while True:
+                slow.sendall(b"a")
+                slow.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    if not slow.recv(4096):
+                        break
+    assert get(server, "/")[0] == 200
+
+
+def test_an_answer_may_take_longer_than_a_request(server, key, monkeypatch):
+    others = contextlib.ExitStack()
+
+    def about(self):
+        # While it is made, the time for heads goes by, and others fill the server.
+        monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
+        for _ in range(2 * MAX_CONNECTIONS):
+            assert is_closed(others.enter_context(connect(server)))
+        return {"made": True}
+
+    monkeypatch.setattr(Queries, "about", about)
+    with others:
+        assert ask(server, key, "about") == (200, {"made": True})
+
+
+def test_a_connection_with_the_key_stays_open_between_requests(server, key, monkeypatch):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    ports = set()
+    for _ in range(3):
+        connection.request("GET", "/api/about", headers={HEADER: key})
+        ports.add(connection.sock.getsockname()[1])
+        assert connection.getresponse().read()
+        monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
+        with connect(server) as other:
+            assert is_closed(other)
+    connection.close()
+    assert len(ports) == 1
