@@ -187,7 +187,8 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread. Of too many, the one that has the least time left is closed.
 
-        Where all are being answered, and so are the page's own, the new one is closed. So clients that connect and send nothing, or send it slowly, keep out neither each other nor the page.
+        So clients that connect and send nothing, or send it slowly, keep out neither each other nor the page. Where all
+        are being answered, and so are the page's own, the new one is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
