@@ -259,6 +259,24 @@ TEXTS = {
     "empty graphs merged": times("|graph{}|"),
     "empty tensors": times("graph {|initializer{}|}"),
     "empty metadata": times("|metadata_props{}|"),
+    # Other notations than those of printers, in as few bytes as can be.
+    "a list of nodes": times("graph{node:[{}|,{}|]}"),
+    "a list of nodes in angle brackets": times("graph{node:[<>|,<>|]}"),
+    "a list of nodes with comments": times("graph{node:[{}|,{#\n}|]}"),
+    "a list of nodes after a byte that is not UTF-8": lambda size: (
+        b"#\xff\ngraph{node:[{}" + b",{}" * (size // 3) + b"]}"
+    ),
+    "nodes in angle brackets": times("graph{|node<>|}"),
+    "lists of a node": times("graph{|node:[{}]|}"),
+    "empty lists": times("graph{|node:[]|}"),
+    "nested lists": times("graph{input:[{}|,{type:<tensor_type:<shape:<dim:[{},<>]>>>}|]}"),
+    "lists of a number": times("graph{initializer{|dims:[1]|}}"),
+    "a list of hexadecimal numbers": times("graph{initializer{dims:[0x1|,0x1|]}}"),
+    "a list of numbers with comments": times("graph{initializer{dims:[0|,#\n1|]}}"),
+    "a list of names": times("graph{node{input:[''|,''|]}}"),
+    "lists of a name": times("graph{node{|input:['']|}}"),
+    "single quotes": times("graph{node{|input:''|}}"),
+    "comments between": times("graph{|node#\n{#\n}|}"),
     "graphs nested": nested_text("graph{node{attribute{g{", "", "}}}}"),
     "types nested": lambda size: (
         b"graph{input{type{" + nested_text("sequence_type{elem_type{", "", "}}")(size) + b"}}}"

@@ -88,6 +88,14 @@ def test_reading_hostile_texts_ends_within_the_limits(kind, texts, calls):
     assert faults_of(_BYTES, {text: list(calls) for text in texts}, kind=kind) == []
 
 
+def test_other_notations_of_text_cost_as_little_as_that_of_printers():
+    # Small files may take what any call takes; in these it is what each byte takes that counts.
+    names = list(TEXTS)
+    chosen = names[names.index("a list of nodes") : names.index("graphs nested")]
+    assert len(chosen) >= 15
+    assert faults_of(300_000, {text: ["from_text"] for text in chosen}, kind="text") == []
+
+
 def test_skipping_what_is_nested_takes_no_look_at_all_that_is_before_it():
     pairs = {"unknown objects nested": ["from_json, unknown fields ignored"]}
     assert faults_of(400_000, pairs, kind="json") == []

@@ -140,16 +140,25 @@ _ASCII_ESCAPE = re.compile(r"\\[uU]00")
 
 # A field with all of its value, the beginning of a message, or its end, where what follows shows that it ends there.
 # Anything else, and anything with comments in it, is left to `_TextParser._read_element`.
-_STRING, _WORD, _OPEN, _OPEN_TOO, _CLOSE = 2, 3, 4, 5, 6  # groups of the pattern; what a field's value looks like
+# Groups of the pattern, which are also what a field's value looks like.
+_STRING, _STRING_TOO, _WORD, _LIST, _OPEN, _OPEN_TOO, _NEXT, _CLOSE_LIST, _CLOSE = 2, 3, 4, 5, 6, 7, 8, 9, 10
 _IDENTIFIER = "[a-zA-Z_][0-9a-zA-Z_+-]*+"
 _TOKEN = rf"(?:{_IDENTIFIER}|(?:[0-9+-]|\.[0-9])[0-9a-zA-Z_.+-]*+)"
 _FOLLOWED = r"""\s*+(?:[,;]\s*+)?+(?=[^\s"'#])"""
 _BODY = r"""([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"""
+_BODY_TOO = r"""([^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+)"""
+_OPENING = r"((?:\[\s*+)?+[{<])\s*+"
+# A list of more words is read by `_TextParser._read_list`.
+_SHORT_LIST = rf"\[\s*+((?:{_TOKEN}\s*+(?:,\s*+{_TOKEN}\s*+){{0,15}}+)?+)\]"
 _ELEMENTS = re.compile(
-    rf"""({_IDENTIFIER})\s*+(?::\s*+(?:"{_BODY}"{_FOLLOWED}|({_TOKEN}){_FOLLOWED}|\{{\s*+())|\{{\s*+())"""
-    rf"""|(\}}){_FOLLOWED}|(.)""",
+    rf"""({_IDENTIFIER})\s*+(?::\s*+(?:"{_BODY}"{_FOLLOWED}|'{_BODY_TOO}'{_FOLLOWED}|({_TOKEN}){_FOLLOWED}"""
+    rf"""|{_SHORT_LIST}{_FOLLOWED}|{_OPENING})|{_OPENING})"""
+    rf"""|([}}>]\s*+,\s*+[{{<])\s*+|([}}>]\s*+\]){_FOLLOWED}|([}}>]){_FOLLOWED}|(.)""",
     re.DOTALL,
 )
+# Strings of a list, each with its comma.
+_STRINGS = re.compile(rf"""(?:(?:"{_BODY}"|'{_BODY_TOO}')\s*+,\s*+(?=["'])){{1,{BATCH}}}+""".replace("([^", "(?:[^"))
+_STRING_BODY = re.compile(rf""""{_BODY}"|'{_BODY_TOO}'""")
 _SPACE = re.compile(r"(?:\s++|#[^\n]*+)*+")
 _TOKENS = re.compile(rf"{_TOKEN}|.", re.DOTALL)
 _WORDS = re.compile(_TOKEN)
@@ -219,25 +228,37 @@ class _TextParser:
         Returns the frame of the message that this is in; and the field, where it stopped for a run of its numbers.
         """
         window, stack = self.window, self.stack
-        if not window.is_clean:
-            return frame, None
+        is_clean = window.is_clean
         message, table, seen, closer, _ = frame
         for match in _ELEMENTS.finditer(window.buf, window.pos):
-            kind = match.lastindex
-            if kind <= _WORD:  # type: ignore[operator]
+            kind: int = match.lastindex  # type: ignore[assignment]
+            if kind <= _LIST:
                 name = match[1]
                 row = table.get(name)
                 if row is None:
                     break
                 form, read, is_repeated, siblings, _, _, entry = row
-                if form != kind:
-                    break
                 value = match[kind]
+                if form != kind:
+                    if kind == _STRING_TOO and form == _STRING:
+                        pass
+                    elif kind == _LIST and is_repeated and (form == _WORD or not value):
+                        try:
+                            listed = [read(word.strip()) for word in value.split(",")] if value else []
+                        except ValueError:
+                            break
+                        if form != _OPEN:
+                            seen.setdefault(name, []).extend(listed)
+                        continue
+                    else:
+                        break
                 try:
                     if read is not None:
                         value = read(value)
                     elif "\\" in value:
                         value = _unescape(value).decode()
+                    elif not is_clean:
+                        value.encode()
                 except ValueError:
                     break
                 if is_repeated:
@@ -254,13 +275,16 @@ class _TextParser:
                 else:
                     seen[name] = True
                     setattr(message, name, value)
-            elif kind <= _OPEN_TOO:  # type: ignore[operator]
+            elif kind <= _OPEN_TOO:
                 name = match[1]
                 row = table.get(name)
                 if row is None or len(stack) == MAX_DEPTH:
                     break
                 form, _, is_repeated, siblings, field, child_table, entry = row
-                if form != _OPEN or (not is_repeated and (name in seen or not siblings.isdisjoint(seen))):
+                opening = match[kind]
+                if form != _OPEN or (
+                    not is_repeated and (name in seen or not siblings.isdisjoint(seen) or opening[0] == "[")
+                ):
                     break
                 if is_repeated:
                     add = seen.get(name)
@@ -274,14 +298,25 @@ class _TextParser:
                 if not child_table:
                     self._fill_table(child_table, field.message_type)
                 stack.append(frame)
-                table, seen, closer = child_table, {}, "}"
+                table, seen, closer = child_table, {}, _CLOSERS.get(opening) or _closer(opening)
                 frame = message, table, seen, closer, entry
-            elif kind == _CLOSE and closer == "}":
+            elif (
+                (kind == _CLOSE and closer == match[kind])
+                or (kind == _NEXT and closer == f"{match[kind][0]}]")
+                or (kind == _CLOSE_LIST and closer == f"{match[kind][0]}]")
+            ):
                 for name, values in seen.items():
                     if values.__class__ is list:
                         getattr(message, name).extend(values)
-                frame = stack.pop()
-                message, table, seen, closer, _ = frame
+                if kind == _NEXT:
+                    # The next message of the list.
+                    holder: Any = frame[4]
+                    message = stack[-1][2][holder.field.name]()
+                    seen, closer = {}, "}]" if match[kind][-1] == "{" else ">]"
+                    frame = message, table, seen, closer, holder
+                else:
+                    frame = stack.pop()
+                    message, table, seen, closer, _ = frame
             else:
                 break
         else:
@@ -446,6 +481,9 @@ class _TextParser:
             if batch and (numbers := self._read_batch(entry, batch, 1)):
                 values += numbers
                 continue
+            if entry.form == _STRING and (strings := self._read_strings(entry)):
+                values += strings
+                continue
             values.append(self._read_value(frame, entry))
             token = self._peek()
             if token != "," and token != "]":
@@ -453,6 +491,24 @@ class _TextParser:
             window.pos += 1
             if token == "]":
                 return
+
+    def _read_strings(self, entry: _Entry) -> list[Any]:
+        """The strings of a list that stand here, but for the last; none where there is a fault in them."""
+        window = self.window
+        if len(window.buf) - window.pos < AHEAD and not window.is_last:
+            window.more()
+        match = _STRINGS.match(window.buf, window.pos)
+        if match is None or self.has_fault:
+            return []
+        try:
+            strings: list[Any] = [_unescape(one or other) for one, other in _STRING_BODY.findall(match[0])]
+            if entry.field.type == FieldDescriptor.TYPE_STRING:
+                strings = [data.decode() for data in strings]
+        except ValueError:
+            self.has_fault = True
+            return []
+        window.pos = match.end()
+        return strings
 
     def _read_value(self, frame: _Frame, entry: _Entry) -> Any:
         """Read a number, string or bytes."""
@@ -635,6 +691,14 @@ class _TextParser:
                 name = f"{name}[{index}]"
             path.append(name)
         return self.window.error(reason, self.window.position(self.window.pos), ".".join(path))
+
+
+_CLOSERS = {"{": "}", "<": ">", "[{": "}]", "[<": ">]"}
+
+
+def _closer(opening: str) -> str:
+    """What ends a message: `}` or `>`, and `]` too where it is an element of a list."""
+    return _CLOSERS[opening[0] + opening[-1]]
 
 
 def _form_of(field: Any) -> tuple[int, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import random
 import re
 import subprocess
 import sys
@@ -581,3 +582,75 @@ def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000
+
+
+# --- random texts in every notation that the format has
+
+
+FIELDS = {
+    "model": ["graph graph", "ir_version int", "producer_name text", "opset_import opset*"],
+    "opset": ["domain text", "version int"],
+    "graph": ["node node*", "name text", "initializer tensor*"],
+    "node": ["input text*", "attribute attribute*", "op_type text"],
+    "attribute": [
+        "ints int*", "floats float*", "strings text*", "type enum", "s text", "f float", "g graph", "t tensor",
+    ],
+    "tensor": ["dims int*", "int64_data int*", "name text", "raw_data text", "float_data float*"],
+}  # fmt: skip
+INTS = ["1", "-3", "0x1F", "017", "0", "99999999999999999999", "1.5", "a", "-0x2"]
+VALUES = {
+    "int": INTS,
+    "float": [*INTS, "1e5", "inf", "nan", ".5", "-inf"],
+    "enum": ["INT", "1", "INTS", "NOPE"],
+    "text": [f"{q}{text}{q}" for q in "\"'" for text in ["", "a", "\\n", "\\x41", "ä", "]},{", "#", "\\377"]],
+}
+
+
+class Notations:
+    """Random texts of models, some of them wrong: lists, both brackets and quotes, comments, separators."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def space(self):
+        return self.random.choice(["", "", "", " ", "\n", "#c\n", " #]}>\n\t"])
+
+    def value(self, kind, depth):
+        if kind in VALUES:
+            return self.random.choice(VALUES[kind])
+        opening, closing = self.random.choice(
+            ["{}", "<>", "{}", "<>", "{>"] if self.random.random() < 0.1 else ["{}", "<>"]
+        )
+        return f"{opening}{self.space()}{self.message(kind, depth - 1)}{self.space()}{closing}"
+
+    def message(self, kind, depth):
+        text = ""
+        for _ in range(self.random.choice([0, 1, 1, 2, 3]) if depth > 0 else 0):
+            name, _, of = self.random.choice(FIELDS[kind]).partition(" ")
+            inner = of.rstrip("*")
+            colon = ":" if inner in VALUES or self.random.random() < 0.5 else ""
+            value = self.value(inner, depth)
+            if self.random.random() < (0.4 if of[-1] == "*" else 0.03):
+                values = [self.value(inner, depth) for _ in range(self.random.choice([0, 1, 2, 3, 20]))]
+                value = f"[{self.space()}{f'{self.space()},{self.space()}'.join(values)}{self.space()}]"
+            separator = self.random.choice(["", ",", ";", " "])
+            text += f"{self.space()}{name}{colon}{self.space()}{value}{self.space()}{separator} "
+        return text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_texts_in_all_notations_are_read_as_by_the_official_runtime(seed):
+    notations, counts = Notations(seed), [0, 0]
+    for _ in range(500):
+        text = notations.message("model", notations.random.randrange(1, 7))
+        try:
+            wanted = text_format.Parse(text, onnx.ModelProto()).SerializeToString(deterministic=True)
+        except (text_format.ParseError, ValueError):
+            wanted = None
+        try:
+            found = onnxwire.from_text(text).SerializeToString(deterministic=True)
+        except onnxwire.DecodeError:
+            found = None
+        assert found == wanted, text
+        counts[wanted is None] += 1
+    assert min(counts) > 50
