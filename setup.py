@@ -20,8 +20,8 @@ MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*
 HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
 # The code that Cython writes for typed memoryviews, compiled once instead of once for each module that has them.
 SHARED = "onnxwire._cython"
-# Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others compile
-# in a fifth less time with -O2.
+# Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others take
+# a fifth less time to compile with -O2.
 LOOPS = {
     "onnxwire._varint",
     "onnxwire.arrow._columns",

@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
     parser.add_argument("--tests", nargs="*", default=SHORTEST, help="what is run on each wheel (default: %(default)s)")
-    parser.add_argument("--wheels", action="store_true", help="end after the wheels, without the list of what to upload")
+    parser.add_argument("--wheels", action="store_true", help="end after the wheels; list nothing to upload")
     options = parser.parse_args()
     version = re.search(r'"(.+)"', (ROOT / "onnxwire" / "_version.py").read_text()).group(1)
     heading, notes = release_notes(version)
