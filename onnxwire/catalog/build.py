@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from onnxwire.arrow.many import plain_text
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.engines import run_tasks
-from onnxwire.catalog.models import State, file_states, find_models
-from onnxwire.catalog.read import Result, Task, failure, join_results
-from onnxwire.errors import MissingPackageError
-from onnxwire.io.remote.address import is_address, parse_address
+from onnxwire.catalog.models import Failure, State, file_states, find_models
+from onnxwire.catalog.read import Result, Task, join_results
+from onnxwire.errors import MissingPackageError, SaveError
+from onnxwire.io.remote.address import is_address, parse_address, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from onnxwire.catalog.models import FileState
+    from onnxwire.catalog.models import Entry, FileState
 
 _BIG = 1 << 26  # bytes of models that make a task, or of one that is one by itself
 _MANY = 64  # models of a task
-_GROUP = 512  # models of a group of files
-_GROUP_BYTES = 1 << 26  # of its rows in memory
+# The most of a group of files; the last task may add to it. A line of the journal stays below MAX_LINE_BYTES so.
+_GROUP = 512  # models
+_GROUP_BYTES = 1 << 26  # of rows in memory
+_GROUP_ENTRY_BYTES = 1 << 24  # of entries in the journal
+_MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand external files
 
 
 @dataclass
@@ -77,49 +83,90 @@ def build(
     _need("pyarrow", "a catalog needs")
     if hash:
         _need("xxhash", "hashes need")
-    found, faults = find_models(sources, storage_options)
+    path = os.fsdecode(folder)
+    if is_address(path):
+        reason = "a catalog is written to a folder of this machine, not to an address; name a path"
+        raise SaveError(errno.EINVAL, reason, path)
+    words = list(map(os.fspath, sources))
+    found, faults = find_models(words, storage_options)
     if not found and faults:
         raise next(iter(faults.values()))
     summary = Summary()
-    with Dataset(os.fspath(folder)) as data:
+    with Dataset(path) as data:
         known = data.models()
-        gone = _gone(known.keys() - found.keys(), storage_options) if prune else set()
+        gone: set[str] = set()
+        if prune:
+            servers = {_server(without_secrets(word)) for word in words if is_address(word)}
+            gone = _gone(known.keys() - found.keys(), servers, storage_options)
         kept = _unchanged(found, known, hash, check, storage_options)
-        wanted = {source: name for name, (source, _) in found.items() if name not in kept}
         summary.pruned, summary.unchanged = len(gone), len(kept)
-        data.drop(gone | (known.keys() - kept) & ({*wanted.values()} | faults.keys()))
-        total = sum(found[name][1][0] for name in wanted.values())
-        done = 0
-        group: dict[str, State | None] = {}
-        parts: list[Result] = []
-        size = 0
+        pruned = [name for name in known if name in gone]
+        for start in range(0, len(pruned), _GROUP):
+            data.change({}, {}, remove=pruned[start : start + _GROUP])
+        changes = _Changes(data, known)
         for name, error in faults.items():
             if name not in gone:
-                group[name] = None
-                parts.append(failure(name, error))
-                summary.failures[plain_text(name)] = str(error)
+                failure = Failure.of(error)
+                summary.failures[plain_text(name)] = failure.reason
+                changes.put({name: failure}, Result({}, {}))
+        # Models that are stored together come together, so that their files are replaced once.
+        names = [name for name in known if name in found] + [name for name in found if name not in known]
+        wanted = {found[name][0]: name for name in names if name not in kept}
+        total = sum(found[name][1][0] for name in wanted.values())
+        done = 0
         tasks = _tasks(wanted, found, Task((), hash, check, storage_options))
         for task, result in run_tasks(tasks, engine, address, workers):
-            failed = _failures(result)
-            summary.failures |= failed
-            summary.read += len(task.models) - len(failed)
+            entries: dict[str, Entry] = {}
             for source in task.models:
-                name = wanted[source]
-                files = result.files.get(source)
-                length, mark = found[name][1]
-                group[name] = None if files is None else State(length, mark, hash, check, files)
-                done += length
-            parts.append(result)
-            size += sum(table.nbytes for table in result.tables.values())
-            if len(group) >= _GROUP or size >= _GROUP_BYTES:
-                data.add(group, join_results(parts).tables)
-                group, parts, size = {}, [], 0
+                name, read = wanted[source], result.found[source]
+                size, mark = found[name][1]
+                entries[name] = read if isinstance(read, Failure) else State(size, mark, hash, check, read)
+                done += size
+            failures = {plain_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)}
+            summary.failures |= failures
+            summary.read += len(entries) - len(failures)
+            changes.put(entries, result)
             if progress is not None:
                 progress(done, total)
-        if group:
-            data.add(group, join_results(parts).tables)
+        changes.flush()
         summary.rows = data.rows()
     return summary
+
+
+class _Changes:
+    """Models that were read, on their way into a catalog: some hundred make a group."""
+
+    def __init__(self, data: Dataset, known: Mapping[str, Entry]) -> None:
+        self._data = data
+        self._known = known
+        self._start()
+
+    def _start(self) -> None:
+        self._models: dict[str, Entry] = {}
+        self._parts: list[Result] = []
+        self._table_bytes = self._entry_bytes = 0
+
+    def put(self, models: Mapping[str, Entry], result: Result) -> None:
+        """Add models and their rows. A failure that is known already is left out."""
+        for name, entry in models.items():
+            size = len(json.dumps(entry))
+            if isinstance(entry, Failure) and entry == self._known.get(name):
+                continue
+            if isinstance(entry, State) and size > _MAX_ENTRY_BYTES:
+                entry, size = entry._replace(mark=None, files={}), 0  # no mark: every run reads it again
+            self._models[name] = entry
+            self._entry_bytes += size
+        self._parts.append(result)
+        self._table_bytes += sum(table.nbytes for table in result.tables.values())
+        is_big = self._table_bytes >= _GROUP_BYTES or self._entry_bytes >= _GROUP_ENTRY_BYTES
+        if is_big or len(self._models) >= _GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        if self._models:
+            self._data.change(self._models, join_results(self._parts).tables)
+        self._start()
 
 
 def _need(package: str, who: str) -> None:
@@ -130,9 +177,12 @@ def _need(package: str, who: str) -> None:
         raise MissingPackageError(text) from None
 
 
-def _gone(names: Collection[str], options: Mapping[str, Any] | None) -> set[str]:
-    """The models whose files are no longer there; of those that can't be asked for it is not sure."""
-    remote = sorted(filter(is_address, names))
+def _gone(names: Collection[str], servers: Collection[str], options: Mapping[str, Any] | None) -> set[str]:
+    """The models whose files are no longer there; of those that can't be asked for it is not sure.
+
+    servers: those that may be asked. The names are a catalog's, which may come from anybody.
+    """
+    remote = sorted(name for name in names if is_address(name) and _server(name) in servers)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
         from onnxwire.io.remote.listing import look
@@ -143,15 +193,25 @@ def _gone(names: Collection[str], options: Mapping[str, Any] | None) -> set[str]
     return gone
 
 
+def _server(address: str) -> str | None:
+    """The scheme and server, or bucket, of an address that names a file or folder there."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def _unchanged(
     found: dict[str, tuple[str, FileState]],
-    known: dict[str, State | None],
+    known: Mapping[str, Entry],
     hash: bool,
     check: bool,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
     """The names of models that are in as they are now, with all that is asked for."""
-    states = {name: state for name in found if (state := known.get(name)) and state.covers(found[name][1], hash, check)}
+    states = {name: entry for name in found if isinstance(entry := known.get(name), State)}
+    states = {name: state for name, state in states.items() if state.covers(found[name][1], hash, check)}
     files = [(found[name][0], location) for name, state in states.items() for location in state.files]
     now = file_states(files, options)
     return {
@@ -174,10 +234,3 @@ def _tasks(wanted: dict[str, str], found: dict[str, tuple[str, FileState]], task
         size += more
     if some:
         yield task._replace(models=tuple(some))
-
-
-def _failures(result: Result) -> dict[str, str]:
-    if "failures" not in result.tables:
-        return {}
-    columns = result.tables["failures"].to_pydict()
-    return dict(zip(columns["model"], columns["reason"], strict=True))

@@ -1,8 +1,11 @@
-"""The files of a catalog: written whole, named by their content, and listed in a journal that says what is in.
+"""The files of a catalog: a journal, and a folder of Parquet files for each table.
 
-A *group* is the rows of some models, in at most one file a table. The journal has a line for each group that came or
-went. A file counts once its line is written, so a run may end anywhere: files without a line are deleted by the next
-one, and their models are read again.
+The journal (journal.py) says which files count. It says too which files a run is about to write, before there is one of
+them. So a run may end anywhere: files that were announced and never counted are deleted by the next run, and no other
+file ever is, but for those that were replaced a while ago.
+
+A catalog may come from anybody. Only names that journal.py accepts lead to a file, in the catalog's folder and the
+folders of its tables; links are not followed, and what is not a regular file is not opened.
 """
 
 from __future__ import annotations
@@ -10,218 +13,307 @@ from __future__ import annotations
 import errno
 import json
 import os
-from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import sha256
+import stat
+import time
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from onnxwire.arrow.many import plain_text
-from onnxwire.catalog.models import State
-from onnxwire.catalog.read import NAMES
-from onnxwire.errors import SaveError, SourceError
+from onnxwire.catalog.journal import HEADER, Contents, JournalError, read_journal
+from onnxwire.catalog.models import Failure
+from onnxwire.catalog.read import NAMES, failures_table
+from onnxwire.errors import FileError, SaveError, SourceError
+from onnxwire.io.atomic_file import sync_folder
+from onnxwire.io.folder import Folder
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Collection, Mapping
+    from typing import IO, Self
 
     import pyarrow as pa
 
+    from onnxwire.catalog.models import Entry
+
 JOURNAL = "_journal.jsonl"  # readers of data sets pass over names that begin so
-_HIDDEN = "_unfinished-"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Some models that are in: the name of each with its state, and the file of each table with its rows.
-
-    models: the state of a model when it was read; None for one that could not be read.
-    """
-
-    models: dict[str, State | None]
-    files: dict[str, tuple[str, int]]
-
-    @property
-    def id(self) -> str:
-        """A name of its own."""
-        return sha256(json.dumps(sorted(self.models.items())).encode()).hexdigest()[:32]
+GRACE_SECONDS = 3600  # for which files that were replaced are kept, for queries that began before
+_LOST = "a file of the catalog that held its rows was missing; make a run that names it, to read it again"
 
 
 class Dataset:
-    """A catalog's folder, open for one run; a context manager. Raises SaveError where another run has it open."""
+    """A catalog's folder, open for one run; a context manager.
+
+    Raises SaveError where the folder holds something else, is damaged, or is open in another run.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._journal = -1
         try:
             os.makedirs(folder, exist_ok=True)
-            self._file = open(os.path.join(folder, JOURNAL), "a+b")  # noqa: SIM115
+            self._root = Folder.at(folder)
         except OSError as error:
             raise SaveError.from_os_error(error, folder) from None
         try:
-            _lock(self._file.fileno(), folder)
-            self.groups = _read_journal(self._file)
-            self._delete_strays()
+            self._open()
+        except OSError as error:
+            self.close()
+            raise _as(SaveError, error, folder) from None
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with suppress(OSError):  # what could not be written was told of when it was
-            self._file.close()
+        self.close()
 
-    def models(self) -> dict[str, State | None]:
-        """Every model that is in, with what it was when it was read."""
-        return {model: state for group in self.groups.values() for model, state in group.models.items()}
+    def close(self) -> None:
+        """End the run; another one may begin."""
+        journal, self._journal = self._journal, -1
+        if journal >= 0:
+            os.close(journal)
+        self._root.close()
+
+    def models(self) -> dict[str, Entry]:
+        """Every model that is in, with what it was when it was read, or why it could not be.
+
+        Models whose rows are in the same files are beside each other: such are best changed together.
+        """
+        return {model: entry for group in self._contents.groups.values() for model, entry in group.models.items()}
 
     def rows(self) -> dict[str, int]:
         """How many rows each table has."""
-        counts: dict[str, int] = {}
-        for group in self.groups.values():
-            for table, (_, rows) in group.files.items():
-                counts[table] = counts.get(table, 0) + rows
-        return dict(sorted(counts.items()))
+        return self._contents.rows
 
-    def add(self, models: dict[str, State | None], tables: dict[str, pa.Table]) -> None:
-        """Put the rows of some models in."""
-        group = Group(models, {name: (self._write(name, table), len(table)) for name, table in tables.items()})
-        self._note({"add": [group.models, group.files]})
-        self.groups[group.id] = group
+    def change(
+        self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()
+    ) -> None:
+        """Put the rows of some models in, in place of those they had, and take other models out; all of it or nothing.
 
-    def drop(self, models: set[str]) -> None:
-        """Take the rows of some models out; what else is in their groups is written anew."""
+        models: what each is; the rows of failures are made of it. tables: their other rows.
+        """
+        try:
+            self._change(models, tables, remove)
+        except BaseException as error:
+            self.close()  # nothing may follow a line that is perhaps not whole
+            if isinstance(error, OSError):
+                raise _as(SaveError, error, self.folder) from None
+            raise
+
+    def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
+        failures = {model: entry for model, entry in models.items() if isinstance(entry, Failure)}
+        files = {uuid4().hex: {**tables, "failures": failures_table(failures)} if failures else tables} if models else {}
+        added = next(iter(files), None)
+        replaced: dict[str, str] = {}
+        for old, left in self._leaving({*models, *remove}).items():
+            if len(left) < len(self._contents.groups[old].models):
+                replaced[old] = uuid4().hex
+                files[replaced[old]] = self._others(old, left)
+        if files:
+            self._note({"create": list(files)})
+        rows = {id: {name: len(table) for name, table in tables.items()} for id, tables in files.items()}
+        self._write(files)
+        self._note(
+            {
+                "time": int(time.time()),
+                "add": [added, models, rows[added]] if added else None,
+                "remove": list(remove),
+                "replace": {old: [new, rows[new]] for old, new in replaced.items()},
+            }
+        )
+
+    def _leaving(self, models: Collection[str]) -> dict[str, set[str]]:
+        """The models of each group among those that are given."""
+        groups: dict[str, set[str]] = {}
+        for model in models:
+            if (id := self._contents.group_of.get(model)) is not None:
+                groups.setdefault(id, set()).add(model)
+        return groups
+
+    def _others(self, id: str, models: set[str]) -> dict[str, pa.Table]:
+        """The rows of a group but for those of some models."""
+        import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        for group in [group for group in self.groups.values() if models & group.models.keys()]:
-            kept = {model: state for model, state in group.models.items() if model not in models}
-            line: dict[str, Any] = {"drop": group.id}
-            fresh = None
-            if kept:
-                files = {}
-                for name, (file, _) in group.files.items():
-                    table = pq.read_table(os.path.join(self.folder, name, file))
-                    names = set(map(plain_text, models))
-                    table = table.filter(pc.invert(pc.is_in(table["model"], value_set=_strings(names))))
-                    if len(table):
-                        files[name] = (self._write(name, table), len(table))
-                fresh = Group(kept, files)
-                line["add"] = [kept, files]
-            self._note(line)
-            del self.groups[group.id]
-            if fresh is not None:
-                self.groups[fresh.id] = fresh
-        self._delete_strays()
+        names = pa.array(sorted(map(plain_text, models)), pa.string())
+        tables = {}
+        file_name = _file_name(id)
+        for name in self._contents.groups[id].rows:
+            with self._root.inner(name) as folder, os.fdopen(_open_regular(folder, file_name), "rb") as file:
+                try:
+                    table = pq.ParquetFile(file).read()
+                    kept = table.filter(pc.invert(pc.is_in(table["model"], value_set=names)))
+                except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+                    reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
+                    path = os.path.join(folder.path, file_name)
+                    raise SaveError(errno.EINVAL, f"{reason}; delete it, and a run restores it", path) from None
+            if len(kept):
+                tables[name] = kept
+        return tables
 
-    def _write(self, name: str, table: pa.Table) -> str:
-        """Write a file under the name of its content; returns that."""
+    def _write(self, files: Mapping[str, Mapping[str, pa.Table]]) -> None:
+        """Write the files of some groups, so that they outlast a loss of power."""
         import pyarrow.parquet as pq
 
-        folder = os.path.join(self.folder, name)
-        unfinished = os.path.join(folder, f"{_HIDDEN}{os.getpid()}")
-        try:
-            os.makedirs(folder, exist_ok=True)
-            with open(unfinished, "w+b") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-                file.seek(0)
-                digest = sha256()
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
-            final = f"{digest.hexdigest()[:32]}.parquet"
-            os.replace(unfinished, os.path.join(folder, final))
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(unfinished)
-            raise SaveError.from_os_error(error, folder) from None
-        return final
+        names = list(dict.fromkeys(name for tables in files.values() for name in tables))
+        for name in names:
+            if self._root.status(name) is None:
+                self._root.mkdir(name)
+                sync_folder(self._root)
+            with self._root.inner(name) as folder:
+                for id, tables in files.items():
+                    if name in tables:
+                        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                        with os.fdopen(folder.open(_file_name(id), flags), "wb") as file:
+                            pq.write_table(tables[name], file, compression="zstd")
+                            file.flush()
+                            os.fsync(file.fileno())
+                sync_folder(folder)
 
     def _note(self, line: dict[str, Any]) -> None:
-        try:
-            self._file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise SaveError.from_os_error(error, self.folder) from None
+        """Write a line to the journal, and do what it says."""
+        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._journal, left) :]
+        os.fsync(self._journal)
+        self._contents.apply(json.loads(data))
 
-    def _delete_strays(self) -> None:
-        """Delete files that no group has: those of a run that was ended, and of groups that went."""
-        known = {(name, file) for group in self.groups.values() for name, (file, _) in group.files.items()}
-        for entry in os.scandir(self.folder):
-            if entry.is_dir():
-                for file in os.listdir(entry.path):
-                    is_ours = file.startswith(_HIDDEN) or (file.endswith(".parquet") and len(file) == 40)
-                    if is_ours and (entry.name, file) not in known:
-                        with suppress(FileNotFoundError):
-                            os.unlink(os.path.join(entry.path, file))
+    def _open(self) -> None:
+        names = self._root.names()
+        if JOURNAL not in names and names:
+            raise _other_files(self.folder)
+        new = 0 if names else os.O_CREAT
+        self._journal = _open_regular(self._root, JOURNAL, os.O_RDWR | os.O_APPEND | new)
+        if os.fstat(self._journal).st_nlink != 1:
+            reason = "it has other names too (hard links), which a run would write to; copy the catalog first"
+            raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
+        _lock(self._journal, self.folder)
+        with os.fdopen(os.dup(self._journal), "rb") as file:
+            self._contents, size = _read_contents(SaveError, file, self.folder)
+            if size == 0:
+                # A run that ended before the first line was whole has left nothing else.
+                file.seek(0)
+                if self._root.names() != [JOURNAL] or not HEADER.startswith(file.read(len(HEADER) + 1)):
+                    raise _other_files(self.folder)
+            if os.fstat(self._journal).st_size > size:
+                os.ftruncate(self._journal, size)
+        if size == 0:
+            os.write(self._journal, HEADER)
+            os.fsync(self._journal)
+            sync_folder(self._root)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Delete the files that are due, and give up the groups of which a file is missing."""
+        contents = self._contents
+        limit = time.time() - GRACE_SECONDS
+        due = {id for id, since in contents.retired.items() if since <= limit}
+        lost = {}
+        for name in NAMES:
+            present = _present(self._root, name, due | contents.groups.keys())
+            lost |= {id: group for id, group in contents.groups.items() if name in group.rows and id not in present}
+            if stale := present & due:
+                with self._root.inner(name) as folder:
+                    for id in stale:
+                        folder.unlink(_file_name(id))
+        for group in lost.values():
+            self.change(dict.fromkeys(group.models, Failure("SourceError", _LOST)), {})
 
 
-def files_of(folder: str) -> dict[str, list[str]]:
-    """The files of each table of a catalog, as its journal lists them; of `problems` where models were checked.
+def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, list[str]]:
+    """List the files of each table of a catalog: those that count now, while a run may write others beside them.
 
-    Raises SourceError for a folder that is not a catalog.
+    tables: the tables that are asked for; `problems` is left out where no model was checked. A file that a run replaces
+    later stays for an hour.
+    Returns the paths by table. Raises SourceError for a folder that holds no catalog, a damaged journal, and a file that
+    is missing.
     """
+    folder = os.path.abspath(os.fspath(folder))
     try:
-        with open(os.path.join(folder, JOURNAL), "rb") as file:
-            groups = _read_journal(file)
-    except FileNotFoundError:
-        reason = "this folder holds no catalog; name a model, or a folder that `onnxwire catalog` wrote"
-        raise SourceError(errno.EISDIR, reason, folder) from None
+        with Folder.at(folder) as root:
+            size = 0
+            if root.status(JOURNAL) is not None:
+                with os.fdopen(_open_regular(root, JOURNAL), "rb") as file:
+                    contents, size = _read_contents(SourceError, file, folder)
+            if size == 0:
+                reason = "this folder holds no catalog; name a model, or a folder that `onnxwire catalog` wrote"
+                raise SourceError(errno.EISDIR, reason, folder)
+            return {name: _paths(root, name, contents) for name in tables if name != "problems" or contents.is_checked}
     except OSError as error:
-        raise SourceError.from_os_error(error, folder) from None
-    states = [state for group in groups.values() for state in group.models.values()]
-    is_checked = any(state is not None and state.checked for state in states)
-    files: dict[str, list[str]] = {name: [] for name in NAMES if name != "problems" or is_checked}
-    for group in groups.values():
-        for name, (found, _) in group.files.items():
-            files.setdefault(name, []).append(os.path.join(folder, name, found))
-    return files
+        raise _as(SourceError, error, folder) from None
 
 
-def _read_journal(file: Any) -> dict[str, Group]:
-    """The groups that are in; a last line that was cut when a run was ended counts for nothing, and is cut off."""
-    file.seek(0)
-    groups: dict[str, Group] = {}
-    sound = 0
-    for line in file:
-        try:
-            entry = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
-            entry = None
-        if entry is None:
-            break
-        sound += len(line)
-        groups.pop(entry.get("drop", ""), None)
-        if "add" in entry:
-            models, files = entry["add"]
-            states = {model: _state(found) for model, found in models.items()}
-            group = Group(states, {name: (found, rows) for name, (found, rows) in files.items()})
-            groups[group.id] = group
-    if file.writable():
-        file.truncate(sound)
-        file.seek(0, os.SEEK_END)
-    return groups
+def _paths(root: Folder, name: str, contents: Contents) -> list[str]:
+    """The paths of the files of a table; raises SourceError where one is missing."""
+    ids = [id for id, group in contents.groups.items() if name in group.rows]
+    paths = {id: os.path.join(root.path, name, _file_name(id)) for id in ids}
+    if missing := paths.keys() - _present(root, name, ids):
+        reason = "this file of the catalog is missing; run `onnxwire catalog` with the same sources, which restores it"
+        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing))
+    return list(paths.values())
 
 
-def _state(found: list[Any] | None) -> State | None:
-    """A state of the journal; None for one that another version wrote, so that the model is read again."""
-    return State(*found) if found is not None and len(found) == len(State._fields) else None
+def _file_name(id: str) -> str:
+    return f"{id}.parquet"
 
 
-def _strings(items: set[str]) -> Any:
-    import pyarrow as pa
+def _present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
+    """The ids, among these, whose files are in the folder of a table."""
+    status = root.status(name)
+    if status is None:
+        return set()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, and no folder; remove it", name)
+    with root.inner(name) as folder:
+        names = set(folder.names())
+        return {id for id in ids if _file_name(id) in names and _is_regular(folder.status(_file_name(id)))}
 
-    return pa.array(sorted(items), pa.string())
+
+def _open_regular(folder: Folder, name: str, flags: int = os.O_RDONLY) -> int:
+    """Open a file, and nothing that would wait, never end, or lead elsewhere."""
+    status = folder.status(name)
+    if status is None or stat.S_ISREG(status.st_mode):
+        descriptor = folder.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is a link, a folder, a pipe or a device, and no file", name)
+
+
+def _is_regular(status: os.stat_result | None) -> bool:
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _read_contents(kind: type[FileError], file: IO[bytes], folder: str) -> tuple[Contents, int]:
+    try:
+        return read_journal(file)
+    except JournalError as error:
+        raise kind(errno.EINVAL, str(error), os.path.join(folder, JOURNAL)) from None
+
+
+def _as(kind: type[FileError], error: OSError, folder: str) -> FileError:
+    """The error of ours for one about a file in a catalog."""
+    if isinstance(error, FileError):
+        return error
+    path = os.path.join(folder, error.filename) if isinstance(error.filename, str) else folder
+    return kind.from_os_error(error, path)
+
+
+def _other_files(folder: str) -> SaveError:
+    reason = "the folder holds other files and no catalog; name a new or an empty one"
+    return SaveError(errno.ENOTEMPTY, reason, folder)
 
 
 def _lock(descriptor: int, folder: str) -> None:
     """Keep other runs out until the file is closed, by whatever way this process ends."""
     try:
         import fcntl
-    except ImportError:  # Windows: the files are as safe, and who runs two at once is told by missing rows
+    except ImportError:  # Windows: two runs at once leave a journal that the next one refuses
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", folder) from None

@@ -1,4 +1,4 @@
-"""Engines that carry tasks to where they are read: processes here, a dask.distributed cluster, or Ray.
+"""Engines that carry tasks to where they are read: processes here (workers.py), a dask.distributed cluster, or Ray.
 
 Each engine gives the results of tasks in their order, with a window of them under way, so that memory is bounded. A
 task whose worker ended is given to another, three times in all; then its models are read one at a time, each in a
@@ -7,27 +7,20 @@ process of its own, and one that ends that too is a failure.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.catalog.read import Result, Task, failure, join_results, read_models
+from onnxwire.catalog.models import Failure
+from onnxwire.catalog.read import Result, Task, join_results, read_models
+from onnxwire.catalog.workers import Worker, WorkerLost, WorkerPool
 from onnxwire.errors import FieldValueError, MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 3
-_LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
 _AHEAD = 2  # tasks a worker that are under way or waiting for their turn
-
-
-class WorkerLost(Exception):
-    """The process that read a model ended."""
 
 
 def run_tasks(
@@ -47,75 +40,26 @@ def run_tasks(
     raise FieldValueError(f"there is no engine {engine!r}; there are local, dask and ray")
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    # Not forked: the program that calls may have threads, which a fork would leave half-way.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
-
-
-def _end_with_parent() -> None:
-    """Have this process end when the one that started it is killed, from which it would wait for tasks for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def _run_local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Result]]:
-    pool = _pool(workers)
-    waiting: deque[tuple[Task, Any, int]] = deque()
-    source = iter(tasks)
-    try:
-        while True:
-            while len(waiting) < workers * _AHEAD and (task := next(source, None)) is not None:
-                waiting.append((task, _submit(pool, task), 1))
-            if not waiting:
-                return
-            task, future, attempt = waiting.popleft()
-            try:
-                result = future.result()
-            except BrokenProcessPool:
-                # Which task did it nobody can tell: all that were under way are begun again.
-                pool.shutdown(cancel_futures=True)
-                pool = _pool(workers)
-                if attempt < _ATTEMPTS:
-                    waiting.appendleft((task, future, attempt + 1))
-                waiting = deque(
-                    (task, _submit(pool, task) if future.cancelled() or future.exception() else future, attempt)
-                    for task, future, attempt in waiting
-                )
-                if attempt < _ATTEMPTS:
-                    continue
-                result = read_apart(task)
-            yield task, result
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _submit(pool: ProcessPoolExecutor, task: Task) -> Any:
-    try:
-        return pool.submit(read_models, task)
-    except (
-        BrokenProcessPool
-    ) as error:  # a worker ended since the last result; this is told where the result is asked for
-        future: Future[Any] = Future()
-        future.set_exception(error)
-        return future
+    with WorkerPool(workers, _ATTEMPTS) as pool:
+        yield from _in_order(
+            tasks,
+            lambda: workers * _AHEAD,
+            lambda task: pool.submit(read_models, task),
+            lambda future: future.result(),
+            (WorkerLost,),
+        )
 
 
 def read_apart(task: Task) -> Result:
     """Read each model in a process of its own; one that ends its process is a failure."""
     results = []
     for model in task.models:
-        with _pool(1) as pool:
+        with Worker() as worker:
             try:
-                results.append(pool.submit(read_models, task._replace(models=(model,))).result())
-            except BrokenProcessPool:
-                results.append(failure(model, WorkerLost(_LOST)))
+                results.append(worker.call(read_models, task._replace(models=(model,))))
+            except WorkerLost as error:
+                results.append(Result({}, {model: Failure.of(error)}))
     return join_results(results)
 
 

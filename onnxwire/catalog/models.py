@@ -16,12 +16,16 @@ from onnxwire.tensor.external_data import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
     from onnxwire.io.remote.version import Version
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
     """The size of a file, and what else it is known by: its time in nanoseconds, its ETag."""
+    Entry = "State | Failure"
+
+MAX_REASON_CHARS = 10_000
 
 
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
@@ -42,6 +46,19 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
         """Whether a model whose file is this has not changed, and had all done that is asked for."""
         is_same = [self.size, self.mark] == file and self.mark is not None
         return is_same and self.hashed >= hashed and self.checked >= checked
+
+
+class Failure(namedtuple("Failure", ("error", "reason"))):
+    """The class of the error that a model could not be read for, and its text."""
+
+    __slots__ = ()
+    error: str
+    reason: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """The failure that an error is."""
+        return cls(type(error).__name__, plain_text(str(error))[:MAX_REASON_CHARS])
 
 
 def name_of(source: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.arrow.many import plain_text, with_model
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
-from onnxwire.catalog.models import column_text, file_states
+from onnxwire.catalog.models import Failure, column_text, file_states
 from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.address import is_address
 
@@ -64,19 +64,20 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
     options: Mapping[str, Any] | None
 
 
-class Result(namedtuple("Result", ("tables", "files"))):
-    """The result of reading some models: tables with a row at least, and the states of external files by model.
+class Result(namedtuple("Result", ("tables", "found"))):
+    """The result of reading some models: tables with a row at least, and what was found of each model by its source.
 
-    The states, by location, are as of `file_states`, and from before the models were read.
+    That is the states of its external files by location, as of `file_states` and from before the model was read; or why
+    it could not be read.
     """
 
     __slots__ = ()
     tables: dict[str, pa.Table]
-    files: dict[str, dict[str, FileState | None]]
+    found: dict[str, dict[str, FileState | None] | Failure]
 
 
 def read_models(task: Task) -> Result:
-    """The tables of some models, each row with its model, in their order; of one that can't be read a failure."""
+    """Read some models: their tables, each row with its model, in their order, without those that can't be read."""
     remote = [model for model in task.models if is_address(model)]
     if len(remote) < 2:
         return join_results([_read_or_fail(model, task) for model in task.models])
@@ -91,26 +92,29 @@ def join_results(results: list[Result]) -> Result:
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}
-    files: dict[str, dict[str, FileState | None]] = {}
+    found: dict[str, dict[str, FileState | None] | Failure] = {}
     for result in results:
-        files |= result.files
+        found |= result.found
         for name, table in result.tables.items():
             parts.setdefault(name, []).append(table)
     # In one piece: hundreds of small ones take longer to carry and to write.
-    return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, files)
+    return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, found)
 
 
-def failure(model: str, error: BaseException) -> Result:
-    """The result of a model that can't be read."""
-    row = {"error": type(error).__name__, "reason": str(error)}
-    return Result({"failures": with_model(column_text(model), _table("failures", [row]))}, {})
+def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
+    """The rows of models that could not be read, by their names."""
+    import pyarrow as pa
+
+    schema = pa.schema([(column, pa.string()) for column, _ in columns_of_table("failures")])
+    rows = [{"model": plain_text(name), **failure._asdict()} for name, failure in failures.items()]
+    return pa.Table.from_pylist(rows, schema)
 
 
 def _read_or_fail(model: str, task: Task) -> Result:
     try:
         return _read(model, task)
     except Exception as error:  # whatever a file does to a reader, the others are read
-        return failure(model, error)
+        return Result({}, {model: Failure.of(error)})
 
 
 def _read(model: str, task: Task) -> Result:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.engine.message import Message
-from onnxwire.errors import MissingPackageError, QueryError
+from onnxwire.errors import MissingPackageError, QueryError, SourceError
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import duckdb
 
     from onnxwire.io.source import Source
@@ -36,11 +39,14 @@ def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProt
     connection = duckdb.connect()
     # Names in a query are those of tables, not of whatever Python variables there are.
     connection.execute("set python_enable_replacements = false")
-    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        _add_catalog(connection, os.fsdecode(source))
-    else:
-        _add_model(connection, source, query, type)
+    # Nothing is downloaded or loaded that the query does not ask for by `install` and `load`.
+    connection.execute("set autoinstall_known_extensions = false")
+    connection.execute("set autoload_known_extensions = false")
     try:
+        if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+            _add_catalog(connection, os.fsdecode(source), query)
+        else:
+            _add_model(connection, source, query, type)
         return connection.sql(query)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
@@ -59,32 +65,42 @@ def first_line(error: Exception) -> str:
 def _add_model(
     connection: duckdb.DuckDBPyConnection, source: Source | Message, query: str, type: type[Message]
 ) -> None:
-    names = [name for name in TABLES if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
     if not isinstance(source, Message):
         from onnxwire.io.load import load
 
         source = load(source, type)
-    for name in names:
+    for name in _named(TABLES, query):
         connection.register(name, ArrowTable(columns_of(source, TABLES[name], False)))
 
 
-def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
+def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str, query: str) -> None:
     from onnxwire.catalog.dataset import files_of
-    from onnxwire.catalog.read import columns_of_table
+    from onnxwire.catalog.read import NAMES, columns_of_table
 
-    for name, files in files_of(folder).items():
+    for name, files in files_of(folder, _named(NAMES, query)).items():
+        columns = [(column, _sql_type(type)) for column, type in columns_of_table(name)]
         if not files:
-            columns = [f'null::{_sql_type(type)} as "{column}"' for column, type in columns_of_table(name)]
-            connection.execute(f'create view "{name}" as select {", ".join(columns)} where false')
+            nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns)
+            connection.execute(f'create view "{name}" as select {nulls} where false')
             continue
-        # Read as they are listed: a run that goes on meanwhile may have written files that do not count yet.
-        listed = ", ".join("'" + _escape_pattern(path).replace("'", "''") + "'" for path in files)
-        connection.execute(f'create view "{name}" as from read_parquet([{listed}])')
+        # As they are listed: a run that goes on meanwhile may have written files that do not count yet.
+        paths = list(map(_escape_pattern, files))
+        # By name, DuckDB looks at the columns of all files, and else at those of the first alone.
+        every = connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
+        if list(zip(every.columns, map(str, every.types), strict=True)) != columns:
+            reason = "a file of this table has other columns than onnxwire writes; make the catalog anew"
+            raise SourceError(errno.EINVAL, reason, os.path.dirname(files[0]))
+        connection.read_parquet(paths, hive_partitioning=False).create_view(name)
+
+
+def _named(tables: Iterable[str], query: str) -> list[str]:
+    """The tables that a query may be about."""
+    return [name for name in tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
 
 
 def _sql_type(type: str) -> str:
     """The name that DuckDB has for a type of a column."""
-    name = {"string": "varchar", "int64": "bigint", "int32": "integer"}.get(type.strip("[]"), type.strip("[]"))
+    name = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "bool": "BOOLEAN"}[type.strip("[]")]
     return f"{name}[]" if type.startswith("[") else name
 
 

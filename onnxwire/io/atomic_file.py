@@ -267,7 +267,7 @@ class AtomicFile:
         assert self.folder is not None
         self.folder.replace(self._temporary, self.name)
         self._temporary = None
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
 
     def _link(self) -> None:
         """Give a nameless file a name."""
@@ -467,7 +467,7 @@ def _sync(descriptor: int, may_refuse: bool = False) -> None:
             raise
 
 
-def _sync_folder(folder: Folder) -> None:
+def sync_folder(folder: Folder) -> None:
     """Wait until the disk has the names in a directory, where the system can do that."""
     if sys.platform == "win32":
         return

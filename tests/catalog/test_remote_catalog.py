@@ -143,12 +143,17 @@ def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypat
         assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
         assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
         assert len(rows(out, "failures")) == 2
-        # What is gone is dropped; what a server does not tell is kept.
+        # What is gone is dropped; what a server does not tell is kept, and one that no source is on is not asked.
         del server.state.files["/with.onnx"]
-        server.state.fault = {len(server.state.requests): "403"}
-        assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 2
+        server.state.reset()
         assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
-    assert [Path(row["model"]).name for row in rows(out, "models")] == ["without.onnx"]
+        assert not server.state.requests
+        sources = [zoo / "without.onnx", f"{server.url}/below/a 0.onnx"]
+        assert catalog.build(sources, out, workers=1).read == 1
+        server.state.fault = {len(server.state.requests) + 1: "403"}
+        assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
+        assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
+    assert [Path(row["model"]).name for row in rows(out, "models")] == ["without.onnx", "a 0.onnx"]
     assert not rows(out, "failures")
 
 

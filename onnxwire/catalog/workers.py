@@ -1,0 +1,207 @@
+"""Processes on this machine that read models for this one.
+
+A process of multiprocessing would import from the working directory, which may be a folder of models from anybody, and
+run the program's main module again. These do neither: they are started in Python's isolated mode, are told where to
+import from, and end when their standard input does, by whatever way this process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.errors import FieldValueError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import NoReturn, Self
+
+_CODE = """\
+import pickle, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from onnxwire.catalog.workers import serve
+serve()
+"""
+_LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
+
+
+class WorkerLost(Exception):
+    """The process that read a model ended."""
+
+
+class Worker:
+    """A process that makes one call at a time; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise FieldValueError("this program is no Python interpreter, so it can't start one; use another engine")
+        words = [sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _CODE]
+        try:
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise SourceError.from_os_error(error, sys.executable, "no process can be started; try fewer") from None
+        self._first = pickle.dumps(import_path())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def call(self, function: Callable[[Any], Any], argument: object) -> Any:
+        """Call a function of a module in the process; returns or raises what it does.
+
+        Raises WorkerLost where the process ends, and FieldValueError for what can't be sent to it.
+        """
+        try:
+            data = pickle.dumps((function, argument))
+        except Exception as error:
+            raise FieldValueError(f"this can't be sent to another process: {error}") from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(self._first + data)
+            self._process.stdin.flush()
+            self._first = b""
+            is_raised, found = pickle.load(self._process.stdout)  # noqa: S301
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            raise WorkerLost(_LOST) from None
+        if is_raised:
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        self._process.wait()
+
+
+class WorkerPool:
+    """Some workers, of which each makes the next call that waits; a context manager.
+
+    attempts: the times that a call is made before it raises WorkerLost.
+    """
+
+    def __init__(self, size: int, attempts: int) -> None:
+        self._attempts = attempts
+        self._threads = ThreadPoolExecutor(size)
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # of the two below
+        self._workers: list[Worker] = []
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_closed = True
+            for worker in self._workers:
+                worker.close()
+        self._threads.shutdown()
+
+    def submit(self, function: Callable[[Any], Any], argument: object) -> Future[Any]:
+        """Have a call made; returns its future result."""
+        return self._threads.submit(self._call, function, argument)
+
+    def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
+        for attempt in range(1, self._attempts + 1):
+            worker = self._take()
+            try:
+                found = worker.call(function, argument)
+            except WorkerLost:
+                self._discard(worker)
+                if attempt == self._attempts:
+                    raise
+            except BaseException:
+                self._idle.put(worker)
+                raise
+            else:
+                self._idle.put(worker)
+                return found
+        raise AssertionError
+
+    def _take(self) -> Worker:
+        with suppress(queue.Empty):
+            return self._idle.get_nowait()
+        with self._lock:
+            if self._is_closed:
+                raise WorkerLost(_LOST)
+            worker = Worker()
+            self._workers.append(worker)
+            return worker
+
+    def _discard(self, worker: Worker) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._workers.remove(worker)
+                worker.close()
+
+
+def import_path() -> list[str]:
+    """The folders that a worker imports from: those of this process but the working directory.
+
+    The folder of onnxwire comes last, if it is not among them: that may be the working directory.
+    """
+    import onnxwire
+
+    try:
+        here = os.path.realpath(os.curdir)
+    except OSError:
+        here = ""
+    folders = [folder for folder in sys.path if os.path.isabs(folder) and os.path.realpath(folder) != here]
+    assert onnxwire.__file__ is not None
+    home = os.path.dirname(os.path.dirname(os.path.abspath(onnxwire.__file__)))
+    return folders if home in folders else [*folders, home]
+
+
+def serve() -> NoReturn:
+    """Make the calls that come in by the standard input, in a worker."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(calls,), daemon=True).start()
+    while True:
+        function, argument = calls.get()
+        try:
+            data = pickle.dumps((False, function(argument)))
+        except Exception as error:
+            data = pickle.dumps((True, error))
+        try:
+            answers.write(data)
+            answers.flush()
+        except OSError:
+            os._exit(1)  # the process that asked ended
+
+
+def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None:
+    """Take calls in, so that the process ends with the one that started it, also in the middle of a call."""
+    while True:
+        try:
+            calls.put(pickle.load(sys.stdin.buffer))  # noqa: S301
+        except EOFError:
+            os._exit(0)
+        except Exception as error:
+            calls.put((_fail, FieldValueError(f"this can't be sent to another process: {error}")))
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise error
