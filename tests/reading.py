@@ -1,9 +1,10 @@
-"""Readers that workers of a catalog are given in tests: their processes import it by name."""
+"""Functions that workers of a catalog are given in tests: their processes import it by name."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 from onnxwire.catalog.read import read_models
@@ -17,3 +18,22 @@ def read_or_die(task):
                 mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
     return read_models(task)
+
+
+def one_over(number):
+    """Fail for 0."""
+    return 1 / number
+
+
+def end_twice(folder):
+    """End the process the first two times."""
+    done = len(os.listdir(folder))
+    if done < 2:
+        os.mkdir(os.path.join(folder, str(done)))
+        os._exit(1)
+    return done
+
+
+def wait_for_ever(_):
+    """Wait until the process is ended."""
+    threading.Event().wait()

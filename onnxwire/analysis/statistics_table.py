@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from typing import IO, Any
 
+from onnxwire.analysis.csv_writer import write_csv
 from onnxwire.analysis.statistics import TensorStatistics
 from onnxwire.errors import MissingPackageError
 from onnxwire.io.utf8 import valid_text
@@ -39,27 +39,14 @@ def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
     """Write rows as CSV with a line of headings; shapes as 64x512, nothing where there is no value.
 
-    Quoted as RFC 4180 says, with lines that end in LF. Names stay as they are: what begins with =, +, - or @ is a
-    formula to a spreadsheet that is not told that the column is text. Bytes that are not valid UTF-8 are written as
-    \\xff and the like.
+    As `write_csv`: a name that a spreadsheet would take for a formula has an apostrophe before it. Bytes that are not
+    valid UTF-8 are written as \\xff and the like.
     """
-    writer = csv.writer(_Lines(out), lineterminator="\r\n")  # quotes what has a CR or LF in it
-    writer.writerow(COLUMNS)
+    write_csv([COLUMNS], out)
     for row in rows:
         shape = "x".join(map(str, row["shape"]))
         cells = row | {"name": valid_text(row["name"]), "path": valid_text(row["path"]), "shape": shape}
-        writer.writerow([cells[key] for key in COLUMNS])
-
-
-class _Lines:
-    """A text file that gets the lines of a CSV writer, with LF at their ends."""
-
-    def __init__(self, out: IO[str]) -> None:
-        self._out = out
-
-    def write(self, line: str) -> int:
-        """Write one line."""
-        return self._out.write(line.removesuffix("\r\n") + "\n")
+        write_csv([[cells[key] for key in COLUMNS]], out)
 
 
 def to_arrow(rows: list[dict[str, Any]]) -> Any:

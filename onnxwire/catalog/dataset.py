@@ -175,11 +175,14 @@ class Dataset:
     def _note(self, line: dict[str, Any]) -> None:
         """Write a line to the journal, and do what it says."""
         data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        self._append(data)
+        self._contents.apply(json.loads(data))
+
+    def _append(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
             left = left[os.write(self._journal, left) :]
         os.fsync(self._journal)
-        self._contents.apply(json.loads(data))
 
     def _open(self) -> None:
         names = self._root.names()
@@ -201,8 +204,7 @@ class Dataset:
             if os.fstat(self._journal).st_size > size:
                 os.ftruncate(self._journal, size)
         if size == 0:
-            os.write(self._journal, HEADER)
-            os.fsync(self._journal)
+            self._append(HEADER)
             sync_folder(self._root)
         self._settle()
 

@@ -74,7 +74,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(self._first + data)
+            self._process.stdin.write(self._first + pickle.dumps(data))
             self._process.stdin.flush()
             self._first = b""
             is_raised, found = pickle.load(self._process.stdout)  # noqa: S301
@@ -196,9 +196,11 @@ def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None
     """Take calls in, so that the process ends with the one that started it, also in the middle of a call."""
     while True:
         try:
-            calls.put(pickle.load(sys.stdin.buffer))  # noqa: S301
+            data = pickle.load(sys.stdin.buffer)  # noqa: S301
         except EOFError:
             os._exit(0)
+        try:
+            calls.put(pickle.loads(data))  # noqa: S301
         except Exception as error:
             calls.put((_fail, FieldValueError(f"this can't be sent to another process: {error}")))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.analysis.csv_writer import write_csv
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
@@ -25,6 +25,11 @@ _DESCRIPTION = """\
 Ask a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of a model are nodes, attributes, values,
 uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of one. Weights are not read.
 """
+
+_CSV = (
+    "print CSV; lists are written as JSON, and a text that a spreadsheet would take for a formula has an apostrophe "
+    "before it; --json and .parquet have every text as it is"
+)
 
 QUERIES = {
     "operators by count": """
@@ -97,7 +102,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("query", metavar="QUERY")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON: a list of objects")
-    form.add_argument("--csv", action="store_true", help="print CSV; lists are written as JSON")
+    form.add_argument("--csv", action="store_true", help=_CSV)
     parser.add_argument(
         "-o",
         "--output",
@@ -158,9 +163,8 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: st
         objects = [dict(zip(columns, map(json_numbers, row), strict=True)) for row in rows]
         out.write(json.dumps(objects, indent=2, allow_nan=False, default=str) + "\n")
     elif form == ".csv":
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        write_csv([columns], out)
+        write_csv(([_cell(value) for value in row] for row in rows), out)
     else:
         paint = painter(options.color)
         for line in _table(columns, rows, paint):

@@ -1,0 +1,234 @@
+"""Runs that are killed, or find the disk full, at each step: every model is in as it was or as it is, and no file stays.
+
+The catalog that is updated has models that changed, that are gone, that can't be read any more, that are new and that
+are as they were, groups of them that lose a part of their models, files that were replaced before, and a file that is
+missing. Beside its files are others that are not its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import catalogs
+import pytest
+from catalogs import parquet_files, rows_by_model, small_model
+
+import onnxwire
+from onnxwire import catalog
+from onnxwire.catalog import dataset, engines
+from onnxwire.catalog.dataset import Dataset, files_of
+from onnxwire.catalog.read import read_models
+
+pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("fcntl")
+
+module = sys.modules["onnxwire.catalog.build"]
+FOREIGN = "f" * 32 + ".parquet"
+
+
+class Ground:
+    """A folder of models in two states, and catalogs of them."""
+
+    def __init__(self, base):
+        self.base = base
+        self.zoo, self.template, self.out = base / "zoo", base / "template", base / "copy" / "out"
+        self.zoo.mkdir()
+
+    def models(self, **versions):
+        """Make the folder of models: each a type of operator, or None for a file that is no model."""
+        for path in self.zoo.iterdir():
+            path.unlink()
+        for name, version in versions.items():
+            data = b"\x08" if version is None else small_model(int(name[1:]), version)
+            path = self.zoo / f"{name}.onnx"
+            path.write_bytes(data)
+            os.utime(path, ns=(0, sum(map(ord, version or ""))))
+
+    def copy(self):
+        shutil.rmtree(self.out.parent, ignore_errors=True)
+        self.out.parent.mkdir()
+        (self.out.parent / FOREIGN).write_text("beside")
+        if self.template.exists():
+            shutil.copytree(self.template, self.out)
+
+    def build(self):
+        return catalog.build([self.zoo], self.out, prune=True)
+
+    def rows(self):
+        """The rows by model; nothing where there is no catalog yet."""
+        try:
+            return rows_by_model(self.out)
+        except onnxwire.SourceError as error:
+            assert "holds no catalog" in str(error) or "No such file" in str(error)
+            return {}
+
+    def judge(self):
+        """Check what an ended run left, and that the next one completes it."""
+        seen = self.rows() if not self.is_damaged or self.is_healed() else {}
+        for model, rows in seen.items():
+            assert rows in (self.old.get(model), self.new.get(model)) or is_lost(rows), model
+        if seen:
+            assert self.old.keys() & self.new.keys() <= seen.keys()
+        self.build()
+        assert self.rows() == self.new
+        with Dataset(str(self.out)):  # which deletes what was replaced: there is no time of grace here
+            pass
+        listed = {path for paths in files_of(self.out).values() for path in paths}
+        assert {str(path) for path in parquet_files(self.out)} - listed == {str(path) for path in self.foreign}
+        for path in (*self.foreign, self.out.parent / FOREIGN):
+            assert path.read_text() in ("mine", "beside")
+        return sum(rows == self.new.get(model) for model, rows in seen.items())
+
+    def is_healed(self):
+        """Whether the file that was missing counts no more."""
+        try:
+            files_of(self.out)
+        except onnxwire.SourceError as error:
+            assert "is missing" in str(error)
+            return False
+        return True
+
+
+def is_lost(rows):
+    return list(rows) == ["failures"] and "was missing" in rows["failures"][0]["reason"]
+
+
+@pytest.fixture(params=["first", "update", "update of a damaged one"])
+def ground(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
+    monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(module, "_GROUP", 3)
+    monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill is no loss of power
+    ground = Ground(tmp_path)
+    ground.old, ground.foreign, ground.is_damaged = {}, [], request.param == "update of a damaged one"
+    ground.copy()
+    if request.param != "first":
+        old = dict(m0="Abs", m1="Abs", m2="Abs", m3="Abs", m4="Abs", m5="Abs", m6=None, m7=None)
+        ground.models(**old)
+        ground.build()
+        ground.models(**old | {"m3": "Neg"})
+        ground.build()  # of which m3 before is a file that was replaced
+        ground.old = ground.rows()
+        ground.foreign = [ground.out / "notes.parquet", ground.out / "models" / FOREIGN]
+        for path in ground.foreign:
+            path.write_text("mine")
+        if ground.is_damaged:
+            os.unlink(next(file for file in files_of(ground.out)["values"] if "m1.onnx" in str(pq.read_table(file))))
+        shutil.copytree(ground.out, ground.template)
+    ground.models(m0="Neg", m1="Abs", m2=None, m3="Neg", m5="Neg", m6=None, m7="Abs", m8="Abs")
+    shutil.rmtree(ground.out.parent)
+    ground.out.parent.mkdir()
+    catalog.build([ground.zoo], ground.out)
+    ground.new = ground.rows()
+    return ground
+
+
+# A process that forks one for each run, to be killed at an event; in this one pyarrow may have threads, which a fork
+# would leave half-way.
+RUNS = """\
+import functools, importlib, os, signal, sys
+sys.path.insert(0, sys.argv[3])
+import catalogs
+for name in sys.argv[4:]:
+    importlib.import_module(name)  # so that no child imports it
+from onnxwire.catalog import build, dataset
+from onnxwire.catalog.read import read_models
+module = sys.modules["onnxwire.catalog.build"]
+module._MANY, module._GROUP, dataset.GRACE_SECONDS = 1, 3, -1
+module.run_tasks = lambda tasks, *_: ((task, read_models(task)) for task in tasks)
+os.fsync = lambda descriptor: None  # a kill is no loss of power
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            catalogs.strike_at(int(line), functools.partial(signal.raise_signal, signal.SIGKILL))
+            build([sys.argv[1]], sys.argv[2], prune=True)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(ground):
+    used = [name for name in sys.modules if name.startswith(("onnxwire.", "pyarrow."))]
+    words = [sys.executable, "-c", RUNS, str(ground.zoo), str(ground.out), str(Path(catalogs.__file__).parent), *used]
+    found = []
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
+        for event in itertools.count():
+            ground.copy()
+            print(event, file=runs.stdin)
+            status = int(runs.stdout.readline())
+            if status == 0:
+                break
+            assert status == -signal.SIGKILL
+            found.append(ground.judge())
+        runs.stdin.close()
+    assert len(found) > 50
+    assert len(set(found)) > 2  # a part was new at some of them
+
+
+def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, monkeypatch):
+    def fail():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for step in itertools.count():
+        ground.copy()
+        with monkeypatch.context() as patch:
+            for owner, name in catalogs.STEPS:
+                patch.setattr(owner, name, getattr(owner, name))  # so that it is put back
+            catalogs.strike_at(step, fail)
+            try:
+                ground.build()
+            except onnxwire.SaveError as error:
+                assert "No space left" in str(error)
+                assert "\n" not in str(error)
+            else:
+                break
+        ground.judge()
+    assert step > 50
+
+
+def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground, monkeypatch):
+    monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
+    code = (
+        "import sys\nfrom onnxwire.catalog import build, dataset\nmodule = sys.modules['onnxwire.catalog.build']\n"
+        "module._MANY, module._GROUP, dataset.GRACE_SECONDS = 1, 3, -1\n"
+        "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
+    )
+    words = [sys.executable, "-c", code, str(ground.zoo), str(ground.out)]
+    chance = random.Random(1)
+    longest = None
+    for _ in range(6):
+        ground.copy()
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            start = time.monotonic()
+            if longest is None:
+                process.wait()
+                longest = time.monotonic() - start
+            else:
+                time.sleep(chance.random() * longest)
+                process.kill()
+        ground.judge()
+
+
+def test_a_run_beside_another_is_refused_and_changes_nothing(ground):
+    ground.copy()
+    with Dataset(str(ground.out)):
+        before = ground.rows()
+        with pytest.raises(onnxwire.SaveError, match="another run"):
+            ground.build()
+        assert ground.rows() == before
+    ground.judge()

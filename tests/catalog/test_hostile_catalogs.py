@@ -1,0 +1,373 @@
+"""Catalogs from somebody else, and damaged ones: what they name is data, and every fault of theirs is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from catalogs import parquet_files, rows_by_model, small_model
+
+import onnxwire
+from onnxwire import catalog
+from onnxwire.catalog import dataset
+from onnxwire.catalog.dataset import JOURNAL, files_of
+from onnxwire.catalog.read import NAMES
+from onnxwire.cli import main
+from onnxwire.errors import QueryError
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("duckdb")
+
+ID = "0123456789abcdef" * 2
+HEADER = b'{"onnxwire catalog": 1}\n'
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with models and a catalog of them, which no test changes."""
+    base = tmp_path_factory.mktemp("made")
+    (base / "zoo").mkdir()
+    for number in range(3):
+        (base / "zoo" / f"m{number}.onnx").write_bytes(small_model(number))
+    catalog.build([base / "zoo"], base / "out", workers=1)
+    return base
+
+
+@pytest.fixture
+def out(made, tmp_path):
+    """A copy of the catalog."""
+    shutil.copytree(made / "out", tmp_path / "out")
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def zoo(made):
+    return made / "zoo"
+
+
+def complaints(zoo, out, capsys, query="from models"):
+    """What `sql` and `catalog` say of a catalog; nothing where they have no complaint."""
+    found = []
+    for words in (["sql", str(out), query], ["catalog", str(zoo), "-o", str(out), "--workers", "1"]):
+        status = main(words)
+        printed = capsys.readouterr()
+        assert printed.err.count("\n") == (status == 2), printed.err
+        assert status in (0, 2)
+        found.append(printed.err)
+    return found
+
+
+def entry(**changes):
+    """A line of a journal that puts a model in, with changes."""
+    model = {"/m.onnx": [1, 2, False, False, {}]}
+    return {"time": 1, "add": [ID, model, {"models": 1}], "remove": [], "replace": {}} | changes
+
+
+CREATE = {"create": [ID]}
+LINES = {
+    "a table that is SQL": [CREATE, entry(add=[ID, entry()["add"][1], {'a" as select 1; copy (select 1) to \'x\'; --': 1}])],
+    "a table in another folder": [CREATE, entry(add=[ID, entry()["add"][1], {"../models": 1}])],
+    "an absolute file": [{"create": ["/etc/passwd"]}],
+    "a file elsewhere": [{"create": ["../../" + "0" * 26]}],
+    "capital digits": [{"create": [ID.upper()]}],
+    "a file with a line after it": [{"create": [ID + "\n"]}],
+    "a file that was not announced": [entry()],
+    "a file that is announced twice": [CREATE, CREATE],
+    "a file that counts twice": [CREATE, entry(), entry()],
+    "a group without models": [CREATE, entry(add=[ID, {}, {}])],
+    "a model that is not in": [entry(add=None, remove=["/m.onnx"])],
+    "a group that is not in": [CREATE, entry(add=None, replace={"0" * 32: [ID, {}]})],
+    "rows that are no count": [CREATE, entry(add=[ID, entry()["add"][1], {"models": -1}])],
+    "more rows than 64 bits count": [CREATE, entry(add=[ID, entry()["add"][1], {"models": 1 << 64}])],
+    "a size of 1.5": [CREATE, entry(add=[ID, {"/m.onnx": [1.5, 2, False, False, {}]}, {}])],
+    "a time that is true": [CREATE, entry(time=True)],
+    "a name with half a character": [CREATE, entry(add=[ID, {"\ud800": [1, 2, False, False, {}]}, {}])],
+    "a state that is short": [CREATE, entry(add=[ID, {"/m.onnx": [1, 2, False]}, {}])],
+    "a key too many": [CREATE, entry(more=1)],
+    "a line of something else": [{"drop": [ID]}],
+}
+BYTES = {
+    "a list": b"[]\n",
+    "a number": b"1\n",
+    "null": b"null\n",
+    "nothing": b"\n",
+    "brackets": b"[" * 200_000 + b"\n",
+    "braces": b'{"a":' * 200_000 + b"\n",
+    "letters that are not UTF-8": b'{"create":["\xff"]}\n',
+    "UTF-16": '{"create":[]}'.encode("utf-16") + b"\n",
+    "NaN": b'{"time":NaN,"add":null,"remove":[],"replace":{}}\n',
+    "a number of a million digits": b'{"time":' + b"9" * 1_000_000 + b',"add":null,"remove":[],"replace":{}}\n',
+    "zeros": b"\0" * 100 + b"\n",
+}
+
+
+@pytest.mark.parametrize("what", [*LINES, *BYTES])
+def test_a_damaged_line_is_one_line_of_error_and_nothing_is_written_or_deleted(zoo, out, capsys, what):
+    lines = BYTES.get(what) or b"".join(json.dumps(line).encode() + b"\n" for line in LINES[what])
+    journal = out / JOURNAL
+    sound = journal.read_bytes()
+    number = sound.count(b"\n") + lines.count(b"\n")
+    journal.write_bytes(sound + lines + sound.splitlines(keepends=True)[-1])
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for text in complaints(zoo, out, capsys):
+        assert f"{JOURNAL}: line {number} is damaged: " in text
+        assert "restore it from a copy, or make the catalog anew" in text
+    with pytest.raises(onnxwire.SourceError):
+        onnxwire.sql(out, "select 1")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("size", [1 << 28, 1 << 40])
+def test_a_journal_of_one_endless_line_is_not_read_to_its_end(zoo, out, capsys, size):
+    os.truncate(out / JOURNAL, size)  # a file with a hole
+    for text in complaints(zoo, out, capsys):
+        assert "is longer than 134,217,728 bytes" in text
+    assert (out / JOURNAL).stat().st_size == size
+
+
+@pytest.mark.parametrize("what", ["pipe", "zero", "link", "dangling link", "folder"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
+def test_a_journal_that_is_no_file_is_refused(zoo, out, capsys, tmp_path, what):
+    journal, target = out / JOURNAL, tmp_path / "target"
+    data = journal.read_bytes() + b"unfinished"
+    journal.unlink()
+    if what == "pipe":
+        os.mkfifo(journal)
+    elif what == "zero":
+        journal.symlink_to("/dev/zero")
+    elif what == "folder":
+        journal.mkdir()
+    else:
+        journal.symlink_to(target)
+    if what == "link":
+        target.write_bytes(data)
+    for text in complaints(zoo, out, capsys):
+        assert "it is a link, a folder, a pipe or a device" in text
+    assert not target.exists() or target.read_bytes() == data
+
+
+def test_a_journal_with_a_second_name_is_read_and_not_written(zoo, out, capsys, tmp_path):
+    data = (out / JOURNAL).read_bytes() + b"unfinished"
+    (out / JOURNAL).unlink()
+    (tmp_path / "target").write_bytes(data)
+    os.link(tmp_path / "target", out / JOURNAL)
+    asked, made = complaints(zoo, out, capsys)
+    assert (asked, "hard links" in made) == ("", True)
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_links_in_the_place_of_folders_and_files_are_not_followed(zoo, out, capsys, tmp_path):
+    pytest.importorskip("fcntl")
+    (out / "models").rename(tmp_path / "elsewhere")
+    (out / "models").symlink_to(tmp_path / "elsewhere")
+    before = parquet_files(tmp_path / "elsewhere")
+    for text in complaints(zoo, out, capsys):
+        assert "models: it is a link or a file, and no folder" in text
+    assert parquet_files(tmp_path / "elsewhere") == before
+    (out / "models").unlink()
+    (out / "models").mkdir()
+    (path,) = before
+    (out / "models" / path.name).symlink_to(path)
+    with pytest.raises(onnxwire.SourceError, match="is missing"):
+        onnxwire.sql(out, "from models")
+
+
+def test_the_query_itself_may_read_files_and_loads_no_extension_unasked(out, tmp_path):
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    assert onnxwire.sql(out, f"from '{tmp_path}/x.csv'").fetchall() == [(1,)]
+    query = "select name from duckdb_settings() where name like 'auto%known_extensions' and value <> 'false'"
+    assert onnxwire.sql(out, query).fetchall() == []
+
+
+@pytest.mark.parametrize("what", ["cut", "garbage", "empty", "columns", "type", "name"])
+def test_a_damaged_parquet_file_is_an_error_of_onnxwire(zoo, out, capsys, what):
+    (file,) = (out / "models").iterdir()
+    data, table = file.read_bytes(), pq.read_table(file)
+    if what in ("cut", "garbage", "empty"):
+        file.write_bytes({"cut": data[:-9], "garbage": random.Random(1).randbytes(5000), "empty": b""}[what])
+    elif what == "columns":
+        pq.write_table(table.drop_columns("nodes"), file)
+    elif what == "type":
+        pq.write_table(table.set_column(0, "model", pa.array(range(len(table)))), file)
+    else:
+        pq.write_table(table.append_column('a" as b; drop table x; --', pa.array([1] * len(table))), file)
+    assert main(["sql", str(out), "from models"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises((QueryError, onnxwire.SourceError)):
+        onnxwire.sql(out, "select model from models")
+
+
+def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_the_way_out(zoo, out, capsys, tmp_path):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1)
+    (file,) = (tmp_path / "mine" / "values").iterdir()
+    file.write_bytes(file.read_bytes()[:-20])
+    (tmp_path / "zoo" / "m0.onnx").write_bytes(small_model(0, "Neg"))
+    with pytest.raises(onnxwire.SaveError, match=r"values.*delete it, and a run restores it") as caught:
+        catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1)
+    assert "\n" not in str(caught.value)
+    file.unlink()
+    with pytest.raises(onnxwire.SourceError, match="is missing; run `onnxwire catalog` with the same sources"):
+        onnxwire.sql(tmp_path / "mine", "from values")
+    assert catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1).read == 3
+    catalog.build([tmp_path / "zoo"], tmp_path / "fresh", workers=1)
+    assert rows_by_model(tmp_path / "mine") == rows_by_model(tmp_path / "fresh")
+
+
+def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo, out):
+    (file,) = (out / "values").iterdir()
+    file.unlink()
+    summary = catalog.build([zoo / "m0.onnx"], out, workers=1)
+    assert (summary.read, summary.failures) == (1, {})
+    lost = {Path(model).name: rows["failures"][0]["reason"] for model, rows in rows_by_model(out).items() if "failures" in rows}
+    assert sorted(lost) == ["m1.onnx", "m2.onnx"]
+    assert all("make a run that names it" in reason for reason in lost.values())
+    assert catalog.build([zoo], out, workers=1).read == 2
+    assert not onnxwire.sql(out, "from failures").fetchall()
+
+
+# --- what is not a catalog's own
+
+
+def test_a_folder_that_holds_something_else_is_refused(zoo, tmp_path, capsys):
+    folder = tmp_path / "documents"
+    for name in ("a.parquet", f"models/{ID}.parquet", "models/_unfinished-1"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    assert main(["catalog", str(zoo), "-o", str(folder)]) == 2
+    assert "the folder holds other files and no catalog; name a new or an empty one" in capsys.readouterr().err
+    (tmp_path / "notes").mkdir()
+    for text in (b"notes", b'{"onnxwire catalog"', HEADER[:-1] + b" "):
+        (tmp_path / "notes" / JOURNAL).write_bytes(text)
+        if not HEADER.startswith(text):
+            assert main(["catalog", str(zoo), "-o", str(tmp_path / "notes")]) == 2
+            assert (tmp_path / "notes" / JOURNAL).read_bytes() == text
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(["a.parquet", f"{ID}.parquet", "_unfinished-1"])
+
+
+def test_files_that_no_run_announced_stay(zoo, out, monkeypatch):
+    monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
+    foreign = [out / "notes.txt", out / "models" / f"{ID}.parquet", out / "models" / "_unfinished-3", out / "own" / f"{ID}.parquet"]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    for op_type in ("Neg", "Abs"):
+        for number in range(3):
+            (zoo.parent / "changing").mkdir(exist_ok=True)
+            (zoo.parent / "changing" / f"m{number}.onnx").write_bytes(small_model(number, op_type))
+        catalog.build([zoo.parent / "changing"], out, workers=1, prune=True)
+    assert {path.read_text() for path in foreign} == {"mine"}
+
+
+def test_a_last_line_that_was_cut_counts_for_nothing(zoo, out):
+    before = rows_by_model(out)
+    for text in (b'{"create":["', b"\0\0\0", b"}"):
+        with open(out / JOURNAL, "ab") as journal:
+            journal.write(text)
+        assert rows_by_model(out) == before
+        assert catalog.build([zoo], out, workers=1).unchanged == 3
+        assert not (out / JOURNAL).read_bytes().endswith(text)
+
+
+def test_a_run_that_changes_nothing_writes_nothing(zoo, tmp_path):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")
+    sources = [tmp_path / "zoo", tmp_path / "none.onnx"]
+    first = catalog.build(sources, tmp_path / "out", workers=1)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    second = catalog.build(sources, tmp_path / "out", workers=1)
+    assert second.failures == first.failures
+    assert len(second.failures) == 2
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+def test_an_answer_from_before_an_update_is_read_after_it(zoo, out, tmp_path, monkeypatch):
+    found = onnxwire.sql(out, "select distinct type from operators")
+    shutil.copytree(zoo, tmp_path / "zoo")
+    for op_type in ("Neg", "Abs"):
+        for number in range(3):
+            (tmp_path / "zoo" / f"m{number}.onnx").write_bytes(small_model(number, op_type))
+        catalog.build([tmp_path / "zoo"], out, workers=1, prune=True)
+    assert found.fetchall() == [("Relu",)]
+    assert onnxwire.sql(out, "select distinct type from operators order by 1").fetchall() == [("Abs",), ("Relu",)]
+    monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
+    catalog.build([tmp_path / "zoo"], out, workers=1)
+    listed = {path for paths in files_of(out).values() for path in paths}
+    assert set(map(str, parquet_files(out))) == listed
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/cat", "https://host/cat", "gs://bucket/cat"])
+def test_addresses_are_refused_as_places_of_a_catalog(zoo, tmp_path, capsys, monkeypatch, address):
+    monkeypatch.chdir(tmp_path)
+    assert main(["catalog", str(zoo), "-o", address]) == 2
+    printed = capsys.readouterr().err
+    assert "not to an address; name a path" in printed
+    assert printed.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_asked(out, tmp_path):
+    folder = tmp_path / "model=x" / "[a]*?'b"
+    folder.parent.mkdir()
+    out.rename(folder)
+    assert len(onnxwire.sql(folder, "from models").fetchall()) == 3
+
+
+def test_random_journals_end_in_errors_of_onnxwire(made, tmp_path):
+    """Change, cut, swap and repeat bytes and values of sound journals: an answer, or an error, and no file is lost."""
+    chance = random.Random(29)
+    sound = (made / "out" / JOURNAL).read_bytes()
+    out = tmp_path / "out"
+    shutil.copytree(made / "out", out)
+    foreign = tmp_path / f"{ID}.parquet"
+    foreign.write_text("mine")
+    before = parquet_files(out)
+    for _ in range(300):
+        (out / JOURNAL).write_bytes(spoiled(sound, chance))
+        try:
+            files = files_of(out)
+        except onnxwire.SourceError as error:
+            assert "\n" not in str(error)
+        else:
+            assert {path for paths in files.values() for path in paths} <= set(map(str, before))
+    assert parquet_files(out) == before
+
+
+def spoiled(data, chance):
+    """A journal that is not what it was."""
+    if chance.random() < 0.4:
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            start = chance.randrange(len(changed))
+            changed[start : start + chance.choice((0, 1, 5))] = chance.choice((b"", b"\n", b"[", b'"', b"\xff", b"0"))
+        return bytes(changed)
+    lines = [json.loads(line) for line in data.splitlines()]
+    for _ in range(chance.randint(1, 3)):
+        line = chance.choice(lines[1:])
+        spoil(line, chance)
+    chance.random() < 0.3 and lines.append(chance.choice(lines))
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def spoil(value, chance):
+    """Change something somewhere in a value of JSON."""
+    if not isinstance(value, dict | list) or not value:
+        return
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    key = chance.choice(keys)
+    if isinstance(value[key], dict | list) and chance.random() < 0.7:
+        spoil(value[key], chance)
+        return
+    odd = [None, True, -1, 1 << 63, 1 << 70, 0.5, "", ID, "../x", "/etc/passwd", "a\0b", "\ud800", [], {}, [[]], *NAMES]
+    if isinstance(value, dict) and chance.random() < 0.4:
+        value[str(chance.choice(odd))] = value.pop(key)
+    elif isinstance(value, list) and chance.random() < 0.3:
+        value.append(chance.choice([*odd, *value]))
+    else:
+        value[key] = chance.choice(odd)

@@ -1,0 +1,112 @@
+"""The processes that read models: where they import from, and what becomes of their calls."""
+
+from __future__ import annotations
+
+import operator
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import reading
+from catalogs import small_model
+
+from onnxwire.catalog.workers import Worker, WorkerLost, WorkerPool, import_path
+from onnxwire.errors import FieldValueError
+
+pytest.importorskip("pyarrow")
+
+# Names that Python, multiprocessing, or what a worker imports look for first where they are started.
+NAMES = (
+    "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google", "multiprocessing",
+    "threading", "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re", "ctypes",
+)  # fmt: skip
+SCRIPT = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of a model and of modules that leave a mark where they are imported."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "m.onnx").write_bytes(small_model(1))
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
+    return folder
+
+
+@pytest.mark.skipif(SCRIPT is None, reason="the command is not installed")
+def test_no_module_of_the_folder_of_models_runs(folder, tmp_path):
+    words = [SCRIPT, "catalog", ".", "-o", "../out", "--hash", "--check", "--workers", "2"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    subprocess.run([SCRIPT, "sql", "../out", "from models"], cwd=folder, check=True, capture_output=True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_worker_imports_nothing_from_the_working_directory(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", ["", ".", str(folder), f"{folder}/", *sys.path])
+    with Worker() as worker:
+        path = worker.call(operator.attrgetter("path"), sys_module())
+    assert not {"", ".", str(folder), f"{folder}/"} & set(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def sys_module():
+    """Something that is `sys` once it is unpickled."""
+
+    class Stand:
+        def __reduce__(self):
+            return __import__, ("sys",)
+
+    return Stand()
+
+
+def test_the_working_directory_comes_last_where_onnxwire_itself_is(monkeypatch):
+    import onnxwire
+
+    home = Path(onnxwire.__file__).parents[1]
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "path", [str(home), *sys.path])
+    assert import_path().index(str(home)) == len(import_path()) - 1
+
+
+def test_a_call_returns_or_raises_what_the_function_does(capfd):
+    with Worker() as worker:
+        assert worker.call(len, "four") == 4
+        with pytest.raises(ZeroDivisionError):
+            worker.call(reading.one_over, 0)
+        assert worker.call(print, "no answer") is None
+        assert worker.call(len, b"x" * 10_000_000) == 10_000_000
+    assert "no answer" in capfd.readouterr().err
+
+
+def test_what_can_not_be_sent_is_an_error_and_ends_nothing(monkeypatch):
+    with Worker() as worker:
+        with pytest.raises(FieldValueError, match="can't be sent to another process"):
+            worker.call(len, threading.Lock())
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "no_such_module", reading)
+            patch.setattr(reading.one_over, "__module__", "no_such_module")
+            with pytest.raises(FieldValueError, match="can't be sent to another process"):
+                worker.call(reading.one_over, 1)
+        assert worker.call(len, "x") == 1
+
+
+def test_a_worker_that_ends_is_lost_and_a_pool_makes_the_call_again(tmp_path):
+    with Worker() as worker, pytest.raises(WorkerLost):
+        worker.call(os._exit, 3)
+    with WorkerPool(2, 3) as pool:
+        with pytest.raises(WorkerLost):
+            pool.submit(os._exit, 3).result()
+        assert pool.submit(reading.end_twice, str(tmp_path)).result() == 2
+        assert [pool.submit(len, "x" * n).result() for n in range(5)] == list(range(5))
+
+
+def test_a_pool_that_is_left_ends_calls_that_wait_for_ever():
+    with WorkerPool(2, 3) as pool:
+        futures = [pool.submit(reading.wait_for_ever, None) for _ in range(6)]
+    assert all(future.done() for future in futures)
