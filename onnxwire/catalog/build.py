@@ -87,7 +87,7 @@ def build(
     if is_address(path):
         reason = "a catalog is written to a folder of this machine, not to an address; name a path"
         raise SaveError(errno.EINVAL, reason, path)
-    words = list(map(os.fspath, sources))
+    words = [os.fsdecode(source) for source in sources]
     found, faults = find_models(words, storage_options)
     if not found and faults:
         raise next(iter(faults.values()))
@@ -177,7 +177,7 @@ def _need(package: str, who: str) -> None:
         raise MissingPackageError(text) from None
 
 
-def _gone(names: Collection[str], servers: Collection[str], options: Mapping[str, Any] | None) -> set[str]:
+def _gone(names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None) -> set[str]:
     """The models whose files are no longer there; of those that can't be asked for it is not sure.
 
     servers: those that may be asked. The names are a catalog's, which may come from anybody.

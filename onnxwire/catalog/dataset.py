@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onnxwire.catalog.journal import Group
     from onnxwire.catalog.models import Entry
 
 JOURNAL = "_journal.jsonl"  # readers of data sets pass over names that begin so
@@ -86,9 +87,7 @@ class Dataset:
         """How many rows each table has."""
         return self._contents.rows
 
-    def change(
-        self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()
-    ) -> None:
+    def change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()) -> None:
         """Put the rows of some models in, in place of those they had, and take other models out; all of it or nothing.
 
         models: what each is; the rows of failures are made of it. tables: their other rows.
@@ -103,7 +102,9 @@ class Dataset:
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         failures = {model: entry for model, entry in models.items() if isinstance(entry, Failure)}
-        files = {uuid4().hex: {**tables, "failures": failures_table(failures)} if failures else tables} if models else {}
+        files = (
+            {uuid4().hex: {**tables, "failures": failures_table(failures)} if failures else tables} if models else {}
+        )
         added = next(iter(files), None)
         replaced: dict[str, str] = {}
         for old, left in self._leaving({*models, *remove}).items():
@@ -213,7 +214,7 @@ class Dataset:
         contents = self._contents
         limit = time.time() - GRACE_SECONDS
         due = {id for id, since in contents.retired.items() if since <= limit}
-        lost = {}
+        lost: dict[str, Group] = {}
         for name in NAMES:
             present = _present(self._root, name, due | contents.groups.keys())
             lost |= {id: group for id, group in contents.groups.items() if name in group.rows and id not in present}
@@ -228,10 +229,9 @@ class Dataset:
 def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, list[str]]:
     """List the files of each table of a catalog: those that count now, while a run may write others beside them.
 
-    tables: the tables that are asked for; `problems` is left out where no model was checked. A file that a run replaces
-    later stays for an hour.
-    Returns the paths by table. Raises SourceError for a folder that holds no catalog, a damaged journal, and a file that
-    is missing.
+    tables: the tables that are asked for; `problems` is left out where no model was checked.
+    Returns the paths by table. A file that a run replaces later stays for an hour.
+    Raises SourceError for a folder that holds no catalog, a damaged journal, and a file that is missing.
     """
     folder = os.path.abspath(os.fspath(folder))
     try:

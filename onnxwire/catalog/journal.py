@@ -200,8 +200,11 @@ def _entry(found: object) -> Entry:
     size, mark, hashed, checked, files = _list(found, len(State._fields))
     if type(hashed) is not bool or type(checked) is not bool:
         _refuse("a state has no true or false")
-    states = {_name(location): None if state is None else _file_state(state) for location, state in _dict(files).items()}
-    return State(*_file_state([size, mark]), hashed, checked, states)
+    states = {
+        _name(location): None if state is None else _file_state(state) for location, state in _dict(files).items()
+    }
+    size, mark = _file_state([size, mark])
+    return State(size, mark, hashed, checked, states)
 
 
 def _file_state(found: object) -> list[Any]:

@@ -16,14 +16,14 @@ from onnxwire.tensor.external_data import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Self
+    from typing import Self, TypeAlias
 
     from onnxwire.io.remote.version import Version
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
     """The size of a file, and what else it is known by: its time in nanoseconds, its ETag."""
-    Entry = "State | Failure"
+    Entry: TypeAlias = "State | Failure"
 
 MAX_REASON_CHARS = 10_000
 

@@ -77,7 +77,7 @@ class Worker:
             self._process.stdin.write(self._first + pickle.dumps(data))
             self._process.stdin.flush()
             self._first = b""
-            is_raised, found = pickle.load(self._process.stdout)  # noqa: S301
+            is_raised, found = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             raise WorkerLost(_LOST) from None
         if is_raised:
@@ -196,11 +196,11 @@ def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None
     """Take calls in, so that the process ends with the one that started it, also in the middle of a call."""
     while True:
         try:
-            data = pickle.load(sys.stdin.buffer)  # noqa: S301
+            data = pickle.load(sys.stdin.buffer)
         except EOFError:
             os._exit(0)
         try:
-            calls.put(pickle.loads(data))  # noqa: S301
+            calls.put(pickle.loads(data))
         except Exception as error:
             calls.put((_fail, FieldValueError(f"this can't be sent to another process: {error}")))
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,10 @@ def entry(**changes):
 
 CREATE = {"create": [ID]}
 LINES = {
-    "a table that is SQL": [CREATE, entry(add=[ID, entry()["add"][1], {'a" as select 1; copy (select 1) to \'x\'; --': 1}])],
+    "a table that is SQL": [
+        CREATE,
+        entry(add=[ID, entry()["add"][1], {"a\" as select 1; copy (select 1) to 'x'; --": 1}]),
+    ],
     "a table in another folder": [CREATE, entry(add=[ID, entry()["add"][1], {"../models": 1}])],
     "an absolute file": [{"create": ["/etc/passwd"]}],
     "a file elsewhere": [{"create": ["../../" + "0" * 26]}],
@@ -225,7 +227,11 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
     file.unlink()
     summary = catalog.build([zoo / "m0.onnx"], out, workers=1)
     assert (summary.read, summary.failures) == (1, {})
-    lost = {Path(model).name: rows["failures"][0]["reason"] for model, rows in rows_by_model(out).items() if "failures" in rows}
+    lost = {
+        Path(model).name: rows["failures"][0]["reason"]
+        for model, rows in rows_by_model(out).items()
+        if "failures" in rows
+    }
     assert sorted(lost) == ["m1.onnx", "m2.onnx"]
     assert all("make a run that names it" in reason for reason in lost.values())
     assert catalog.build([zoo], out, workers=1).read == 2
@@ -248,12 +254,19 @@ def test_a_folder_that_holds_something_else_is_refused(zoo, tmp_path, capsys):
         if not HEADER.startswith(text):
             assert main(["catalog", str(zoo), "-o", str(tmp_path / "notes")]) == 2
             assert (tmp_path / "notes" / JOURNAL).read_bytes() == text
-    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(["a.parquet", f"{ID}.parquet", "_unfinished-1"])
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(
+        ["a.parquet", f"{ID}.parquet", "_unfinished-1"]
+    )
 
 
 def test_files_that_no_run_announced_stay(zoo, out, monkeypatch):
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
-    foreign = [out / "notes.txt", out / "models" / f"{ID}.parquet", out / "models" / "_unfinished-3", out / "own" / f"{ID}.parquet"]
+    foreign = [
+        out / "notes.txt",
+        out / "models" / f"{ID}.parquet",
+        out / "models" / "_unfinished-3",
+        out / "own" / f"{ID}.parquet",
+    ]
     for path in foreign:
         path.parent.mkdir(exist_ok=True)
         path.write_text("mine")

@@ -145,7 +145,20 @@ def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
     assert line[2] == ""
 
 
-FORMULAS = ["=1+1", "+1", "-1", "@A1", "\t=1", "\r=1", "\n=1", "  =cmd|' /C calc'!A0", "\ufeff=1", "\uff1d1", '=1"', "-"]
+FORMULAS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@A1",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "  =cmd|' /C calc'!A0",
+    "\ufeff=1",
+    "\uff1d1",
+    '=1"',
+    "-",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
@@ -153,7 +166,7 @@ def test_no_cell_of_csv_is_a_formula_to_a_spreadsheet(text, tmp_path, capsys):
     node = helper.make_node("Relu", ["x"], ["y"], text)
     graph = helper.make_graph([node], "g", [value("x", 1)], [value("y", 1)])
     (tmp_path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
-    query = f"""select name, -1 as a, -0.5 as b, [name] as c, null as d, 'x=1' as e, "index" as "=f" from nodes"""
+    query = """select name, -1 as a, -0.5 as b, [name] as c, null as d, 'x=1' as e, "index" as "=f" from nodes"""
     out = tmp_path / "x.csv"
     assert main(["sql", str(tmp_path / "m.onnx"), query, "-o", str(out)]) == 0
     with out.open(newline="") as file:

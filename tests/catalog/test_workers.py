@@ -21,8 +21,9 @@ pytest.importorskip("pyarrow")
 
 # Names that Python, multiprocessing, or what a worker imports look for first where they are started.
 NAMES = (
-    "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google", "multiprocessing",
-    "threading", "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re", "ctypes",
+    "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google",
+    "multiprocessing", "threading", "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re",
+    "ctypes",
 )  # fmt: skip
 SCRIPT = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
 
@@ -79,7 +80,7 @@ def test_a_call_returns_or_raises_what_the_function_does(capfd):
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):
             worker.call(reading.one_over, 0)
-        assert worker.call(print, "no answer") is None
+        worker.call(os.system, "echo no answer")
         assert worker.call(len, b"x" * 10_000_000) == 10_000_000
     assert "no answer" in capfd.readouterr().err
 
