@@ -55,9 +55,9 @@ def strike_at(number: int, act) -> None:
 
     def writing(descriptor, data, write=os.write):
         step()
-        done = write(descriptor, bytes(data)[: len(data) // 2])
+        half = write(descriptor, bytes(data)[: len(data) // 2])
         step()
-        return done
+        return half + write(descriptor, bytes(data)[half:])
 
     def write_table(table, file, write=pq.write_table, **options):
         step()

@@ -22,7 +22,8 @@ pytest.importorskip("pyarrow")
 # Names that Python, multiprocessing, or what a worker imports look for first where they are started.
 NAMES = (
     "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google",
-    "multiprocessing", "threading", "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re",
+    "multiprocessing", "threading",
+    "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re",
     "ctypes",
 )  # fmt: skip
 SCRIPT = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
