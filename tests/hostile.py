@@ -172,9 +172,9 @@ def edited_to_arrow(model):
 
 
 def catalog(path, folder):
-    tables = read_models(Task((path,), True, True)).tables
-    assert tables.keys() == {"failures"} or "failures" not in tables
-    return sum(table.nbytes for table in tables.values())
+    result = read_models(Task((path,), True, True))
+    assert [*result.found] == [path]
+    return sum(table.nbytes for table in result.tables.values())
 
 
 def query(text):

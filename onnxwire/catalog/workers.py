@@ -161,15 +161,12 @@ def import_path() -> list[str]:
 
     The folder of onnxwire comes last, if it is not among them: that may be the working directory.
     """
-    import onnxwire
-
     try:
         here = os.path.realpath(os.curdir)
     except OSError:
         here = ""
     folders = [folder for folder in sys.path if os.path.isabs(folder) and os.path.realpath(folder) != here]
-    assert onnxwire.__file__ is not None
-    home = os.path.dirname(os.path.dirname(os.path.abspath(onnxwire.__file__)))
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return folders if home in folders else [*folders, home]
 
 
