@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -182,12 +183,16 @@ def _gone(names: Collection[str], servers: Collection[str | None], options: Mapp
 
     servers: those that may be asked. The names are a catalog's, which may come from anybody.
     """
-    remote = sorted(name for name in names if is_address(name) and _server(name) in servers)
+    remote = {}
+    for name in sorted(names):
+        if is_address(name) and _server(name) in servers:
+            with suppress(ValueError):  # it names no file
+                remote[name] = parse_address(name)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
         from onnxwire.io.remote.listing import look
 
-        versions = look(list(map(parse_address, remote)), options)
+        versions = look(list(remote.values()), options)
         pairs = zip(remote, versions, strict=True)
         gone |= {name for name, version in pairs if isinstance(version, FileNotFoundError)}
     return gone

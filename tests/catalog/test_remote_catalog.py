@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from pathlib import Path
 
@@ -155,6 +156,24 @@ def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypat
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
     assert [Path(row["model"]).name for row in rows(out, "models")] == ["without.onnx", "a 0.onnx"]
     assert not rows(out, "failures")
+
+
+def test_names_of_a_journal_that_are_no_addresses_of_files_are_kept(zoo, tmp_path):
+    out = tmp_path / "out"
+    with ObjectServer(served(zoo)) as server:
+        sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
+        catalog.build(sources, out, workers=1)
+        host = server.url.removeprefix("http://")
+        # No file, no server, and two servers to two readers of addresses, of which one is not asked.
+        names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
+        models = {name: [1, None, False, False, {}] for name in names}
+        change = {"time": 1, "add": ["0" * 32, models, {}], "remove": [], "replace": {}}
+        with open(out / "_journal.jsonl", "a") as journal:
+            for line in ({"create": ["0" * 32]}, change):
+                journal.write(json.dumps(line) + "\n")
+        server.state.reset()
+        assert catalog.build(sources, out, workers=1, prune=True).pruned == 0
+        assert {request.path for request in server.state.requests} == {"/with.onnx", "/with.data"}
 
 
 def test_no_credential_is_in_a_catalog(zoo, tmp_path):
