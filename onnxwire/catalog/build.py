@@ -16,8 +16,8 @@ from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.engines import run_tasks
 from onnxwire.catalog.models import Failure, State, file_states, find_models
 from onnxwire.catalog.read import Result, Task, join_results
-from onnxwire.errors import MissingPackageError, SaveError
-from onnxwire.io.remote.address import is_address, parse_address, without_secrets
+from onnxwire.errors import MissingPackageError, SaveError, SourceError
+from onnxwire.io.remote.address import is_address, parse_address, shown_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -97,7 +97,7 @@ def build(
         known = data.models()
         gone: set[str] = set()
         if prune:
-            servers = {_server(without_secrets(word)) for word in words if is_address(word)}
+            servers = {_server(shown_address(word)) for word in words if is_address(word)}
             gone = _gone(known.keys() - found.keys(), servers, storage_options)
         kept = _unchanged(found, known, hash, check, storage_options)
         summary.pruned, summary.unchanged = len(gone), len(kept)
@@ -186,7 +186,7 @@ def _gone(names: Collection[str], servers: Collection[str | None], options: Mapp
     remote = {}
     for name in sorted(names):
         if is_address(name) and _server(name) in servers:
-            with suppress(ValueError):  # it names no file
+            with suppress(SourceError):  # it names no file
                 remote[name] = parse_address(name)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
