@@ -31,6 +31,7 @@ cdef enum Source:
     TYPE
     STORAGE
     STORAGE_SIZE
+    STORAGE_ELEMENTS
     USES
 
 cdef struct Step:
@@ -69,6 +70,9 @@ cdef struct Known:
     Field* external_data
     Field* dims
     Field* string_data
+    Field* segment
+    Field* begin
+    Field* end
     Field* key
     Field* value
 

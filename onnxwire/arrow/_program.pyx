@@ -17,7 +17,7 @@ _SOURCES = {
     "": NOTHING, "field": FIELD, "type name": TYPE_NAME, "list": LIST, "choice": CHOICE, "count": COUNT, "inner": INNER,
     "inner count": INNER_COUNT, "graph": GRAPH, "path": PATH, "owner": OWNER, "index": INDEX, "node": NODE,
     "role": ROLE, "offset": OFFSET, "size": SIZE, "parameters": PARAMETERS, "type": TYPE, "storage": STORAGE,
-    "storage size": STORAGE_SIZE, "uses": USES,
+    "storage size": STORAGE_SIZE, "storage elements": STORAGE_ELEMENTS, "uses": USES,
 }
 
 # Which AttributeProto.type a repeated field is the value of.
@@ -105,6 +105,9 @@ cdef class Program:
         known.external_data = field_of(tensor, "external_data")
         known.dims = field_of(tensor, "dims")
         known.string_data = field_of(tensor, "string_data")
+        known.segment = field_of(tensor, "segment")
+        known.begin = field_of(known.segment.sub, "begin")
+        known.end = field_of(known.segment.sub, "end")
         known.key = field_of(known.external_data.sub, "key")
         known.value = field_of(known.external_data.sub, "value")
         return 0

@@ -10,9 +10,10 @@ from onnxwire._varint cimport (
 from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE, ROW,
-    SIZE, STORAGE, STORAGE_SIZE, TEXT, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step, field_name, field_of,
+    SIZE, STORAGE, STORAGE_ELEMENTS, STORAGE_SIZE, TEXT, TYPE, TYPE_NAME, USES, WIDEST, Plan, Program, Step,
+    field_name, field_of,
 )
-from onnxwire.arrow._storage cimport add_storage, add_storage_size
+from onnxwire.arrow._storage cimport add_elements, add_size, add_storage
 from onnxwire.arrow._types cimport Types, add_type
 from onnxwire.arrow._uses cimport Scope, add_uses, enter
 from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, next_element, start_at
@@ -197,9 +198,11 @@ cdef class Rows(Walk):
                 known = self.sizes.get(self.tensors) if self.sizes else None
                 self.tensors += 1
                 if step.source == STORAGE:
-                    add_storage(self, column, message, slots, known)
+                    add_storage(self, column, message, slots, flags, known)
                 else:
-                    add_storage_size(self, values, message, slots, known)
+                    add_size(self, values, message, slots, flags, known)
+            elif step.source == STORAGE_ELEMENTS:
+                add_elements(self, values, message, slots, flags)
             elif step.source == PARAMETERS:
                 self.add_list(column, message, step.field, slot)
                 self.add_defaults(column, message, slots)

@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The payloads of tensors: their sizes, and where they are, without a look at them."""
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memset, strlen
+"""The payloads of tensors: fills in a `Layout` from the slots of a TensorProto, and adds it to columns."""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, Record, read_varint
 from onnxwire.arrow._columns cimport add_null, add_number
@@ -11,156 +10,143 @@ from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.partial cimport need
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor, next_usable
+from onnxwire.tensor.payload_layout cimport (
+    ABSENT, LENGTH, OFFSET, Key, Layout, add_dim, add_entry, is_raw, key_of, payload_size, start_layout,
+    stored_elements,
+)
 
-from onnxwire.tensor.dtypes import BY_NUMBER
+from onnxwire.tensor.dtypes import STRING as _STRING
 
+cdef int32_t STRING = _STRING.number
 cdef const char* INLINE = "inline"
 cdef const char* EXTERNAL = "external"
 
 
-cdef struct Storage:
-    bint is_external
-    Slot location
-    int64_t offset, length  # as external_data has them
-
-
-cdef int add_storage_size(Walk walk, Values* values, const Message* message, const Slot* slots, known) except -1:
-    """Add the size of a tensor's payload alone."""
-    cdef Storage storage
-    return add_number(values, find_storage(walk, message, slots, known, &storage))
-
-
-cdef int add_storage(Walk walk, Column* column, const Message* message, const Slot* slots, known) except -1:
-    """Add the size of a tensor's payload, and where it is; known: the size where it is not in the document, or None."""
-    cdef Slot raw = slots[walk.known.raw_data.slot]
-    cdef Storage storage
-    cdef int64_t size = find_storage(walk, message, slots, known, &storage)
-    add_number(&column.rows, size)
-    walk.add_word(&(column + 1).rows, EXTERNAL if storage.is_external else INLINE)
-    if storage.is_external and storage.location.p != NULL:
-        walk.columns.add_text(&(column + 2).rows, storage.location.p, storage.location.n)
-        walk.add_unless_negative(&(column + 3).rows, storage.offset)
-        return walk.add_unless_negative(&(column + 4).rows, storage.length)
-    add_null(&(column + 2).rows)
-    if storage.is_external or raw.p == NULL or not walk.is_placed:
-        add_null(&(column + 3).rows)
-        return walk.add_unless_negative(&(column + 4).rows, storage.length)
-    add_number(&(column + 3).rows, raw.p - walk.document.start)
-    return add_number(&(column + 4).rows, size)
-
-
-cdef int64_t find_storage(
-    Walk walk, const Message* message, const Slot* slots, known, Storage* storage
-) except? -1:
-    """Find where a tensor's payload is; returns its size."""
-    cdef Slot raw = slots[walk.known.raw_data.slot]
-    cdef Slot way = slots[walk.known.data_location.slot]
-    memset(storage, 0, sizeof(Storage))
-    storage.length = -1
-    storage.is_external = way.p != NULL and way.n == 1
-    if storage.is_external:
-        read_external(walk, message, slots, &storage.location, &storage.offset, &storage.length)
-    if known is not None:
-        return known
-    if raw.p != NULL:
-        return <int64_t>raw.n
-    if storage.is_external and storage.length >= 0:
-        return storage.length
-    return payload_size(walk, message, slots)
-
-
-cdef int read_external(
-    Walk walk, const Message* message, const Slot* slots, Slot* location, int64_t* offset, int64_t* length
+cdef int add_size(
+    Walk walk, Values* values, const Message* message, const Slot* slots, uint32_t flags, known
 ) except -1:
-    """Read external_data; of an offset or length that is not a plain number -1, of an absent length too."""
-    cdef Field* field = walk.known.external_data
+    """Add the size of a tensor's payload alone."""
+    cdef Layout layout
+    read_layout(walk, message, slots, flags, known, &layout)
+    return add_number(values, payload_size(&layout))
+
+
+cdef int add_elements(Walk walk, Values* values, const Message* message, const Slot* slots, uint32_t flags) except -1:
+    """Add the element count of a tensor alone."""
+    cdef Layout layout
+    read_layout(walk, message, slots, flags, None, &layout)
+    return add_number(values, stored_elements(&layout))
+
+
+cdef int add_storage(
+    Walk walk, Column* column, const Message* message, const Slot* slots, uint32_t flags, known
+) except -1:
+    """Add the size of a tensor's payload, and where it is.
+
+    known: the size of a raw_data that was left out of the document, or None.
+    """
+    cdef Layout layout
+    read_layout(walk, message, slots, flags, known, &layout)
+    add_number(&column.rows, payload_size(&layout))
+    walk.add_word(&(column + 1).rows, EXTERNAL if layout.is_external else INLINE)
+    if layout.location != NULL:
+        walk.columns.add_text(&(column + 2).rows, layout.location, layout.location_size)
+        if layout.offset == ABSENT:
+            layout.offset = 0
+        walk.add_unless_negative(&(column + 3).rows, layout.offset)
+        return walk.add_unless_negative(&(column + 4).rows, layout.length)
+    add_null(&(column + 2).rows)
+    if not walk.is_placed or not is_raw(&layout):
+        add_null(&(column + 3).rows)
+        return walk.add_unless_negative(&(column + 4).rows, layout.length)
+    add_number(&(column + 3).rows, slots[walk.known.raw_data.slot].p - walk.document.start)
+    return add_number(&(column + 4).rows, layout.raw_size)
+
+
+cdef int read_layout(
+    Walk walk, const Message* message, const Slot* slots, uint32_t flags, known, Layout* layout
+) except -1:
+    """Fill in the layout of a tensor; known: as of `add_storage`."""
+    cdef Slot slot = slots[walk.known.data_location.slot]
     cdef Slot[WIDEST] inner
-    cdef Cursor cursor
-    cdef Message entry
-    cdef Slot key
-    cdef Slot value
-    if slots[field.slot].p == NULL:
-        return 0
-    start_at(&cursor, message, &slots[field.slot])
-    while walk.next_message(&cursor, field, &entry, inner):
-        key = inner[walk.known.key.slot]
-        value = inner[walk.known.value.slot]
-        if value.p == NULL:
-            value.p = entry.p
-            value.n = 0
-        if is_word(&key, "location"):
-            location[0] = value
-        elif is_word(&key, "offset"):
-            offset[0] = plain_number(&value)
-        elif is_word(&key, "length"):
-            length[0] = plain_number(&value)
+    cdef Message segment
+    start_layout(layout)
+    layout.data_type = <int32_t>slots[walk.known.data_type.slot].n
+    read_dims(walk, message, &slots[walk.known.dims.slot], layout)
+    if slots[walk.known.segment.slot].p != NULL:
+        layout.has_segment = True
+        walk.child(walk.wanted, message, slots, flags, walk.known.segment, &segment)
+        walk.scan(walk.known.segment.sub, &segment, inner, &flags)
+        layout.begin = <int64_t>inner[walk.known.begin.slot].n
+        layout.end = <int64_t>inner[walk.known.end.slot].n
+    if slot.p != NULL and slot.n == 1:
+        layout.is_external = True
+        return read_entries(walk, message, &slots[walk.known.external_data.slot], layout)
+    slot = slots[walk.known.raw_data.slot]
+    layout.has_raw = slot.p != NULL or known is not None
+    layout.raw_size = <int64_t>slot.n if known is None else known
+    if layout.data_type == STRING and layout.raw_size == 0:
+        read_strings(walk, message, &slots[walk.known.string_data.slot], layout)
     return 0
 
 
-cdef int64_t payload_size(Walk walk, const Message* message, const Slot* slots) except -1:
-    """The bytes that a tensor without raw_data has: of its strings, else what its type and dims call for."""
-    cdef Field* field
+cdef int read_entries(Walk walk, const Message* message, const Slot* slot, Layout* layout) except -1:
+    """Add the entries of external_data."""
+    cdef Slot[WIDEST] inner
+    cdef Cursor cursor
+    cdef Message entry
+    cdef Slot* key
+    cdef Slot* value
+    cdef Key which
+    if slot.p == NULL:
+        return 0
+    start_at(&cursor, message, slot)
+    while walk.next_message(&cursor, walk.known.external_data, &entry, inner):
+        key = &inner[walk.known.key.slot]
+        value = &inner[walk.known.value.slot]
+        which = key_of(key.p, key.n)
+        if which == OFFSET or which == LENGTH:
+            need(value.p, value.n)
+        add_entry(layout, which, value.p, value.n)
+    return 0
+
+
+cdef int read_strings(Walk walk, const Message* message, const Slot* slot, Layout* layout) except -1:
+    """Add up the lengths of string_data."""
+    cdef Cursor cursor
+    cdef Record record
+    if slot.p == NULL:
+        return 0
+    start_at(&cursor, message, slot)
+    while next_element(walk, &cursor, walk.known.string_data, &record):
+        layout.text_size += <int64_t>record.n
+    return 0
+
+
+cdef int read_dims(Walk walk, const Message* message, const Slot* slot, Layout* layout) except -1:
+    """Count the elements that the dims call for."""
+    cdef Field* field = walk.known.dims
     cdef Cursor cursor
     cdef Record record
     cdef const uint8_t* p
     cdef uint64_t number = 0
-    cdef int64_t total = 0
-    cdef int64_t elements = 1
     cdef int found
-    number_of_type = <int32_t>slots[walk.known.data_type.slot].n
-    data_type = BY_NUMBER.get(number_of_type)
-    if data_type is not None and data_type.name == "STRING":
-        field = walk.known.string_data
-        if slots[field.slot].p != NULL:
-            start_at(&cursor, message, &slots[field.slot])
-            while next_element(walk, &cursor, field, &record):
-                total += <int64_t>record.n
-        return total
-    field = walk.known.dims
-    if slots[field.slot].p != NULL:
-        start_at(&cursor, message, &slots[field.slot])
-        while True:
-            found = next_usable(&cursor, field, &record)
-            if found < 0:
-                raise decode_error(walk.document, cursor.p, cursor.end)
-            if found == 0:
-                break
-            if record.tag & 7 != WIRE_LEN:
-                elements = product(elements, <int64_t>record.n)
-                continue
-            p = record.value
-            need(p, record.n)
-            while p < record.value + record.n:
-                p = read_varint(p, record.value + record.n, &number)
-                if p == NULL:
-                    raise packed_error(walk.document, record.value, record.value + record.n, 0)
-                elements = product(elements, <int64_t>number)
-    if data_type is None:
-        return elements
-    # A shape that no memory could hold is a damaged one, and is not worth exact numbers.
-    return min(data_type.count_bytes(elements), INT64_MAX)
-
-
-cdef inline int64_t product(int64_t elements, int64_t dim) noexcept nogil:
-    if dim <= 0:
+    if slot.p == NULL:
         return 0
-    return INT64_MAX if elements > INT64_MAX // dim else elements * dim
-
-
-cdef inline bint is_word(const Slot* text, const char* word) noexcept nogil:
-    return text.p != NULL and text.n == strlen(word) and memcmp(text.p, word, text.n) == 0
-
-
-cdef int64_t plain_number(const Slot* text) noexcept nogil:
-    """The number that digits say, up to 2**63 - 1; -1 for what is not plain digits, or more."""
-    cdef int64_t number = 0
-    cdef uint64_t i
-    cdef int digit
-    if text.n == 0:
-        return -1
-    for i in range(text.n):
-        digit = text.p[i] - 48
-        if digit < 0 or digit > 9 or number > (INT64_MAX - digit) // 10:
-            return -1
-        number = number * 10 + digit
-    return number
+    start_at(&cursor, message, slot)
+    while True:
+        found = next_usable(&cursor, field, &record)
+        if found < 0:
+            raise decode_error(walk.document, cursor.p, cursor.end)
+        if found == 0:
+            return 0
+        if record.tag & 7 != WIRE_LEN:
+            add_dim(&layout.elements, <int64_t>record.n)
+            continue
+        p = record.value
+        need(p, record.n)
+        while p < record.value + record.n:
+            p = read_varint(p, record.value + record.n, &number)
+            if p == NULL:
+                raise packed_error(walk.document, record.value, record.value + record.n, 0)
+            add_dim(&layout.elements, <int64_t>number)

@@ -15,7 +15,8 @@ A column is (name, type, source, field). Types are those of `Columns`; brackets 
     offset     of its first byte in the file;  size: its bytes;  both null in messages that were edited
     parameters the names of a function's attributes, those with defaults last
     type       the type as text; this and the two columns after it, shape and dims, come together
-    storage    of a tensor: this and the four columns after it come together;  storage size: this one alone
+    storage    of a tensor: this and the four columns after it come together;  storage size,
+               storage elements: its size, or its elements, alone
     uses       a row an input or output of a node: this and the four columns after it come together
 """
 

@@ -6,11 +6,12 @@ import secrets
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, MissingPackageError, TensorError
-from onnxwire.io.index import element_count, find_tensors, is_external, tensor_bytes
+from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
 from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 from onnxwire.tensor.external_data import locations_of
+from onnxwire.tensor.payload_layout import count_elements
 from onnxwire.tensor.placement import refer, share_elements, take_in
 
 TYPE_CHECKING = False
@@ -248,7 +249,7 @@ def _misfit(tensor: TensorProto, left: TensorProto) -> str:
         return f"made the {name_of(left.data_type)} a {name_of(tensor.data_type)}"
     if tensor.segment != left.segment:
         return "changed its segment"
-    if list(tensor.dims) != list(left.dims) and element_count(tensor.dims) != element_count(left.dims):
+    if list(tensor.dims) != list(left.dims) and count_elements(tensor.dims) != count_elements(left.dims):
         return f"changed its dims from {list(left.dims)} to {list(tensor.dims)}"
     whole = {entry.key: entry.value for entry in left.external_data}
     for entry in tensor.external_data:

@@ -14,6 +14,7 @@ from onnxwire.checker.facts import MERGED
 from onnxwire.checker.limits import READ, READ_IN_ALL, READ_RECORDS
 from onnxwire.engine.records import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
+from onnxwire.tensor.payload_layout import element_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,22 +161,4 @@ def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
 
     counts, first: how many elements of the list `sizes` each row has, and the index of the first.
     """
-    result = np.ones(len(counts), np.int64)
-    rows = np.flatnonzero(counts)
-    if not len(rows):
-        return result
-    starts = first[rows]
-    is_zero = np.logical_or.reduceat(sizes == 0, starts)
-    is_negative = np.logical_or.reduceat(sizes < 0, starts)
-    magnitude = np.add.reduceat(np.log2(np.maximum(sizes, 1).astype(np.float64)), starts)
-    exact = np.multiply.reduceat(sizes, starts)
-    # A float is near enough but at the limit itself, where whole numbers decide.
-    is_large = magnitude > 63.001
-    for i in np.flatnonzero((magnitude > 62.999) & ~is_large & ~is_zero).tolist():
-        start = int(starts[i])
-        product = 1
-        for size in sizes[start : start + int(counts[rows[i]])].tolist():
-            product *= size
-        is_large[i] = product >= 1 << 63
-    result[rows] = np.where(is_negative | (is_large & ~is_zero), -1, np.where(is_zero, 0, exact))
-    return result
+    return np.frombuffer(element_column(counts, first, sizes), np.int64)

@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_numbers, measure_strings
 from onnxwire.checker.payload_values import products
-from onnxwire.io.index import element_count
-from onnxwire.tensor.dtypes import BY_NAME, BY_NUMBER, DATA_TYPES, EXTERNAL, FIELDS, MAX_COUNT, name_of
+from onnxwire.tensor.dtypes import BY_NAME, BY_NUMBER, DATA_TYPES, EXTERNAL, FIELDS, name_of
+from onnxwire.tensor.payload_layout import byte_column, count_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,6 @@ def _by_number(of: Callable[[Any], int], missing: int, dtype: Any = np.int8) -> 
 _BITS = _by_number(lambda data_type: data_type.bits, 0, np.int16)
 _LOCATION = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
 _PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
-_LIMIT = _by_number(
-    lambda data_type: min(MAX_COUNT * 8 // data_type.bits, MAX_COUNT) if data_type.bits else MAX_COUNT,
-    MAX_COUNT,
-    np.int64,
-)
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:
@@ -62,7 +57,7 @@ def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
 class Payloads:
     """Columns beside those of TensorProto; take them with `facts.derive(Payloads)`.
 
-    elements: as many as dims call for; -1 where one of them is negative or there are more than 64 bits can count.
+    elements: as many as dims call for; -1 where one of them is negative, or elements or bytes are 2**63 or more.
     is_inline: whether they are in the message. stored: as many as the message is to hold, which are fewer where it has
     a segment; -1 where that can't be told. filled: how many locations have something; location: the only such one, as
     index of LOCATIONS, or -1. own_location: the list that elements of the type belong in, -1 for an unknown type.
@@ -89,7 +84,7 @@ class Payloads:
             self.filled += is_here
             self.location[is_here] = location
         self.location[self.filled != 1] = -1
-        self.size = _bytes_of(self.stored, self.bits)
+        self.size = self._count_bytes(self.stored)
         is_packed = (self.bits == 2) | (self.bits == 4)
         is_complex = _PARTS[self.numbers] == 2
         self.entries = self.stored
@@ -105,9 +100,12 @@ class Payloads:
         tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
         elements = products(tensors.dims, tensors.first("dims"), dims.value)
         self.is_negative[dims.parent[dims.value < 0]] = True
-        self.is_too_much = ((elements < 0) | (elements > _LIMIT[self.numbers])) & ~self.is_negative
+        self.is_too_much = (self._count_bytes(elements) < 0) & ~self.is_negative
         elements[self.is_too_much] = -1
         return elements
+
+    def _count_bytes(self, elements: Any) -> Any:
+        return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
     def _count_stored(self) -> Any:
         if not self.has_segment.any():
@@ -229,7 +227,7 @@ def is_looked_at(tensor: TensorProto) -> bool:
     kind = BY_NUMBER.get(tensor.data_type)
     if kind is None:
         return False
-    return kind.name == "BOOL" or bool(kind.is_packed and element_count(tensor.dims) * kind.bits % 8)
+    return kind.name == "BOOL" or (kind.is_packed and count_elements(tensor.dims)[0] * kind.bits % 8 != 0)
 
 
 def strings(facts: Facts) -> tuple[Any, Any]:
@@ -243,16 +241,3 @@ def strings(facts: Facts) -> tuple[Any, Any]:
     columns = measure_strings(facts.columns, "TensorProto", "string_data", wanted.view(np.uint8))
     broken, odd = np.frombuffer(columns, np.int64).reshape(2, -1)
     return broken, odd
-
-
-def _bytes_of(elements: Any, bits: Any) -> Any:
-    """The bytes of elements of a number of bits, without a number in between that is greater; -1 where elements are."""
-    size = elements // 8
-    size *= bits
-    rest = elements % 8
-    rest *= bits
-    rest += 7
-    rest //= 8
-    size += rest
-    size[elements < 0] = -1
-    return size

@@ -11,8 +11,9 @@ from itertools import islice
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
-from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, MAX_COUNT, STRING
-from onnxwire.tensor.external_data import locations_of, plain_number
+from onnxwire.tensor.dtypes import EXTERNAL
+from onnxwire.tensor.external_data import locations_of
+from onnxwire.tensor.payload_layout import layout_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class TensorInfo(
     """Where a tensor is, and what it is.
 
     path: where it is in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in the
-    TensorProto. nbytes: the bytes of its payload. file: the file that holds the payload, or None where it is nowhere
+    TensorProto. nbytes: the bytes of its payload, at most 2**63 - 1: those of raw_data, or those that external_data
+    states, else what data type and dims call for. file: the file that holds the payload, or None where it is nowhere
     but in memory. offset: of the payload's first byte in the file, None where the elements are not one run of bytes
     there. location: what the tensor names as external data, or None.
     """
@@ -73,7 +75,6 @@ class TensorList(Sequence[TensorInfo]):
         self._types = array("i")
         self._shapes: list[tuple[int, ...]] = []
         self._sizes = array("q")
-        self._huge: dict[int, int] = {}  # by number, the sizes that the column can't hold, of shapes that nothing has
         self._offsets = array("q")
         self._file_numbers = array("I")
         self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
@@ -89,9 +90,6 @@ class TensorList(Sequence[TensorInfo]):
             self._names += names
             self._types.extend(types)
             self._shapes += shapes
-            if max(sizes) > MAX_COUNT:
-                self._huge |= {number: size for number, size in zip(numbers, sizes, strict=True) if size > MAX_COUNT}
-                sizes = tuple(min(size, MAX_COUNT) for size in sizes)
             self._sizes.extend(sizes)
             self._offsets.extend(-1 if offset is None else offset for offset in offsets)
             self._file_numbers.extend(known.setdefault(pair, len(known)) for pair in zip(files, locations, strict=True))
@@ -125,8 +123,6 @@ class TensorList(Sequence[TensorInfo]):
             columns = [column[part] for column in columns]
         for number, name, data_type, shape, nbytes, offset, file_number in zip(*columns, strict=True):
             file, location = self._files[file_number]
-            if nbytes == MAX_COUNT:
-                nbytes = self._huge.get(number, nbytes)
             path = self._paths[number]
             at = None if offset < 0 else offset
             yield _made(TensorInfo, (path, name, data_type, shape, nbytes, file, at, location))
@@ -172,25 +168,19 @@ def _entry(
     tensor: TensorProto,
 ) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
     """What a TensorInfo has but the path; a damaged file may have millions of tensors."""
-    location, file, offset = None, None, None
-    is_elsewhere = is_external(tensor)
-    if is_elsewhere:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = entries.get("location")
-    payload = tensor._payload("raw_data")
+    layout = layout_of(tensor)
+    location, raw = layout.location, layout.raw
+    file = offset = None
     if location is not None:
         folder = getattr(tensor._document.files, "folder", None)
         file = location if folder is None else os.path.join(folder, location)
-        offset = plain_number(entries.get("offset", "0"))
-    elif payload is not None and payload.document is not None:
-        span = payload.span
+        offset = layout.offset
+    elif raw is not None and (document := raw.document) is not None:
+        span = raw.span
         # Of bytes that were made in memory, the offset tells nothing.
-        if span is not None and payload.document.root is not None:
-            file, offset = payload.document.name, span[0]
-    data_type, dims = tensor.data_type, tensor.dims
-    shape = tuple(dims) if dims else ()
-    nbytes = _called_for(tensor, data_type, shape, is_elsewhere) if payload is None else len(payload)
-    return tensor.name, data_type, shape, nbytes, file, offset, location
+        if span is not None and document.root is not None:
+            file, offset = document.name, span[0]
+    return tensor.name, layout.data_type, layout.shape, layout.nbytes, file, offset, location
 
 
 def is_external(tensor: TensorProto) -> bool:
@@ -207,30 +197,5 @@ def find_locations(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def tensor_bytes(tensor: TensorProto) -> int:
-    """The size of a tensor's payload: of its bytes, here or in another file, else what its type and shape call for."""
-    payload = tensor._payload("raw_data")
-    if payload is not None:
-        return len(payload)
-    return _called_for(tensor, tensor.data_type, tensor.dims, is_external(tensor))
-
-
-def _called_for(tensor: TensorProto, number: int, dims: Iterable[int], is_elsewhere: bool) -> int:
-    """The size of a payload that is not in raw_data: what is said of a file, else what type and shape call for."""
-    if is_elsewhere:
-        for entry in tensor.external_data:
-            if entry.key == "length" and (length := plain_number(entry.value)) is not None:
-                return length
-    if number == STRING.number:
-        return sum(len(text) for text in tensor.string_data)
-    elements = element_count(dims)
-    data_type = BY_NUMBER.get(number)
-    return data_type.count_bytes(elements) if data_type is not None else elements
-
-
-def element_count(dims: Iterable[int]) -> int:
-    """The elements that dims call for; 2**63 where there are more."""
-    count = 1
-    for dim in dims:
-        # A shape that no memory could hold is a damaged one; and a number that grows takes longer and longer.
-        count = min(count * max(dim, 0), 1 << 63)
-    return count
+    """The size of a tensor's payload, as `TensorInfo.nbytes` has it."""
+    return layout_of(tensor).nbytes

@@ -6,7 +6,6 @@ import sys
 from collections import namedtuple
 
 from onnxwire.errors import ExternalDataError, SourceError
-from onnxwire.tensor.dtypes import MAX_COUNT
 from onnxwire.tensor.external_file import ExternalFile
 
 TYPE_CHECKING = False
@@ -56,17 +55,22 @@ def reference_of(tensor: TensorFields) -> Reference:
     Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is not a plain
     decimal number below 2**63. Source: onnx.proto, TensorProto.external_data.
     """
-    values: dict[str, str] = {}
-    for entry in tensor.external_data:
-        key = entry.key
-        if key in Reference._fields:
-            if key in values:
-                raise _error(tensor, f"external_data has {key!r} twice; which one counts nobody can tell")
-            values[key] = entry.value
-    if not values.get("location"):
+    from onnxwire.tensor.payload_layout import layout_of
+
+    layout = layout_of(tensor)
+    values = {entry.key: entry.value for entry in tensor.external_data}
+    if layout.is_ambiguous:
+        keys = [entry.key for entry in tensor.external_data]
+        key = next(key for key in Reference._fields if keys.count(key) > 1)
+        raise _error(tensor, f"external_data has {key!r} twice; remove one of the entries")
+    if layout.location is None:
         raise _error(tensor, "external_data has no location, so there is no file to read")
-    offset, length = (_number(tensor, key, values.get(key)) for key in ("offset", "length"))
-    return Reference(values["location"], offset or 0, length, values.get("checksum"))
+    for key, number in (("offset", layout.offset), ("length", layout.length)):
+        if number is None and key in values:
+            text = values[key]
+            shown = repr(text if len(text) <= 40 else text[:40] + "…")
+            raise _error(tensor, f"the {key} of its external data, {shown}, is not a plain decimal number below 2**63")
+    return Reference(layout.location, layout.offset or 0, layout.length, values.get("checksum"))
 
 
 def locations_of(tensor: TensorFields) -> list[str]:
@@ -107,25 +111,6 @@ def _error(tensor: TensorFields, reason: str) -> ExternalDataError:
     from onnxwire.tensor.error import tensor_error
 
     return tensor_error(tensor, reason, ExternalDataError)  # type: ignore[return-value]
-
-
-def _number(tensor: TensorFields, key: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    number = plain_number(text)
-    if number is None:
-        shown = repr(text if len(text) <= 40 else text[:40] + "…")
-        raise _error(tensor, f"the {key} of its external data, {shown}, is not a plain decimal number below 2**63")
-    return number
-
-
-def plain_number(text: str) -> int | None:
-    """The number that an offset or length says; None where it is not a plain decimal number below 2**63."""
-    digits = text.lstrip("0") or text[:1]
-    # int() takes much that is not a number here: signs, blanks, underscores, the digits of other scripts.
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(MAX_COUNT)) and int(digits) <= MAX_COUNT):
-        return None
-    return int(digits)
 
 
 def fault_of(location: str) -> str:

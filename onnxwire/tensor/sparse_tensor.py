@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from onnxwire.errors import TensorError
-from onnxwire.tensor.dtypes import MAX_COUNT
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, data_type_of
 
@@ -35,11 +34,14 @@ class SparseTensorReader:
         """
         import numpy as np
 
+        from onnxwire.tensor.payload_layout import count_elements
+
         values, indices, shape = self.values, self.indices, tuple(self.dims)
         rank, storage = len(shape), Storage(values)
         if len(storage.shape) != 1:
             raise self._error(f"the values of a sparse tensor have one dimension, not the dims {list(values.dims)}")
-        if not shape or min(shape) < 0 or math.prod(shape) > MAX_COUNT:
+        _, is_negative, is_excessive = count_elements(shape)
+        if not shape or is_negative or is_excessive:
             raise self._error(f"a sparse tensor can't have the dims {list(shape)}")
         nnz = storage.shape[0]
         if not self.HasField("indices"):

@@ -46,16 +46,17 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
 
     Source: IR.md, "Tensor Definition"; onnx.proto, TensorProto.dims.
     """
-    count = 1
+    from onnxwire.tensor.payload_layout import count_elements as count
+
     dims = list(tensor.dims)
-    for dim in dims:
-        if dim < 0:
-            raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
-        # numpy counts the bytes that there were without the dims of 0, too.
-        count *= max(dim, 1)
-        if max(data_type.count_bytes(count), count) > MAX_COUNT:
-            raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
-    return 0 if 0 in dims else count
+    elements, is_negative, _ = count(dims)
+    if is_negative:
+        raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
+    # numpy refuses an empty array, too, that would be too large without its dims of 0.
+    most, _, is_excessive = count([dim or 1 for dim in dims])
+    if is_excessive or data_type.count_bytes(most) > MAX_COUNT:
+        raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
+    return elements
 
 
 def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:

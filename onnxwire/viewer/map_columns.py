@@ -30,6 +30,7 @@ _TENSORS = TABLES["tensors"]._replace(
     columns=(
         ("data_type", "string", "type name", "data_type"),
         ("dims", "[int64]", "list", "dims"),
+        ("elements", "int64", "storage elements", ""),
         ("size", "int64", "storage size", ""),
         ("node", "int64", "node", ""),
     )
@@ -298,12 +299,7 @@ class MapColumns:
         # What is in no node is an initializer, but for the default value of a function's attribute.
         is_weight = (node < 0) & (values >= 0) & np.array([not graph.is_function for graph in graphs], bool)[graph_of]
         dims_ids: dict[Any, int] = {}
-        elements = np.zeros(len(columns))
         for i, (kind, dims) in enumerate(_cells(columns, "data_type", "dims")):
-            product = 1
-            for length in dims:
-                product = min(product * max(length, 0), 1 << 62)
-            elements[i] = product
             if is_weight[i] and not self.type[values[i]]:
                 key = kind, tuple(dims[:32])
                 number = dims_ids.get(key)
@@ -311,7 +307,7 @@ class MapColumns:
                     number = dims_ids[key] = len(self.types)
                     self.types.append(_type_text((kind or "").lower(), dims))
                 self.type[values[i]] = number or 0
-        size = np.maximum(_numbers(columns, "size"), 0)
+        elements, size = _numbers(columns, "elements"), _numbers(columns, "size")
         del columns
         self.is_weight = np.zeros(count, bool)
         self.is_weight[values[is_weight]] = True

@@ -23,6 +23,7 @@ FUNCTION = re.compile(
 OWN_MEMORY = "frees what is its own"
 CHOOSES = "reads together with other threads, or enters the section itself"
 STATELESS = "looks at its arguments only"
+OWN = "reads numbers of its own, which never change"
 APART = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "arrow._program": {"__dealloc__": OWN_MEMORY},
@@ -46,6 +47,20 @@ APART = {
     "engine.write": {"chunks_of": "a generator, which can't stay in it; what it calls enters"},
     "tensor.bits": {"unpack": STATELESS, "pack": STATELESS},
     "tensor.dlpack": {"to_capsule": STATELESS},
+    "tensor.payload_layout": {
+        "__cinit__": STATELESS,
+        "data_type": OWN,
+        "nbytes": OWN,
+        "is_external": OWN,
+        "is_ambiguous": OWN,
+        "offset": OWN,
+        "length": OWN,
+        "layout_of": STATELESS,
+        "count_elements": STATELESS,
+        "plain_number": STATELESS,
+        "element_column": STATELESS,
+        "byte_column": STATELESS,
+    },
     "viewer._column_ids": {"__dealloc__": OWN_MEMORY},
 }
 

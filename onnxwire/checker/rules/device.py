@@ -134,8 +134,10 @@ def _any_of(parents: Rows, is_so: Rows, n: int) -> Rows:
 
 def _products(n: int, parents: Rows, factors: Rows) -> Rows:
     """The product of the factors of each of n parents; -1 where that is 2**63 or more, or a factor is negative."""
-    counts = np.bincount(parents, minlength=n)
-    result: Rows = products(counts, np.cumsum(counts) - counts, factors[np.argsort(parents, kind="stable")])
+    counts = np.bincount(parents, minlength=n).astype(np.int32)
+    result: Rows = products(
+        counts, np.cumsum(counts, dtype=np.int32) - counts, factors[np.argsort(parents, kind="stable")]
+    )
     return result
 
 

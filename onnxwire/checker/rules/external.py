@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
-from onnxwire.checker.payload_values import payload_sizes, products
+from onnxwire.checker.payload_values import payload_sizes
+from onnxwire.checker.payloads import Payloads
 from onnxwire.checker.registry import rule
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
-from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, MAX_COUNT, STRING
-from onnxwire.tensor.external_data import fault_of, plain_number
+from onnxwire.tensor.dtypes import EXTERNAL, FIELDS, STRING
+from onnxwire.tensor.external_data import fault_of
+from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
 _ABSENT, _UNCLEAR = -1, -2
@@ -64,16 +66,11 @@ class Ranges:
     """
 
     def __init__(self, facts: Facts) -> None:
-        tensors, external = facts.TensorProto, facts.derive(External)
+        external = facts.derive(External)
         self.offset = _numbers(facts, external.of("offset"), 0)
         self.length = _numbers(facts, external.of("length"), _ABSENT)
-        elements = products(tensors.dims, tensors.first("dims"), facts.lists("TensorProto.dims").value)
-        bits = np.zeros(max(BY_NUMBER) + 1, np.int64)
-        bits[list(BY_NUMBER)] = [kind.bits for kind in BY_NUMBER.values()]
-        is_known = (tensors.data_type > 0) & (tensors.data_type < len(bits)) & ~tensors.has("segment")
-        each = bits[np.where(is_known, tensors.data_type, 0)]
-        is_known &= (each > 0) & (elements >= 0) & (elements <= (MAX_COUNT - 7) // np.maximum(each, 1))
-        self.nbytes = np.where(is_known, (np.where(is_known, elements, 0) * each + 7) // 8, -1)
+        payloads = facts.derive(Payloads)
+        self.nbytes = np.where(payloads.bits > 0, payloads.size, -1)
 
 
 def _numbers(facts: Facts, rows: Any, absent: int) -> Any:

@@ -1,0 +1,69 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The layout of a tensor's payload: data type, element count, size in bytes, location, offset and length."""
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+
+cdef enum:
+    NEGATIVE = 1             # a dim is negative
+    EXCESSIVE = 2            # the dims call for more than INT64_MAX elements
+
+    ABSENT = -1              # an offset or length of which there is no entry
+    UNCLEAR = -2             # one that is not a plain decimal number
+
+cdef enum Key:
+    LOCATION
+    OFFSET
+    LENGTH
+    CHECKSUM
+    NO_KEY                   # any other key, which means nothing
+
+cdef struct Elements:
+    int64_t count            # INT64_MAX if EXCESSIVE, 0 if NEGATIVE
+    int flags
+
+cdef struct Layout:
+    # What a reader of a TensorProto fills in; the functions below answer from it.
+    int32_t data_type
+    bint is_external         # data_location is EXTERNAL
+    bint has_raw             # raw_data is present, be it empty
+    int64_t raw_size
+    int64_t text_size        # the bytes of all elements of string_data; of other types than STRING not needed
+    Elements elements
+    bint has_segment
+    int64_t begin, end       # of the segment
+    int keys                 # the keys of external_data that were met: a bit each, by `Key`
+    bint is_ambiguous        # one of these keys is present more than once
+    const uint8_t* location  # UTF-8; NULL if there is none
+    uint64_t location_size
+    int64_t offset, length   # in the file; negative if ABSENT or UNCLEAR
+
+
+cdef inline void start_layout(Layout* layout) noexcept nogil:
+    """Start with a tensor that has no field set."""
+    layout.data_type = 0
+    layout.is_external = layout.has_raw = layout.has_segment = layout.is_ambiguous = False
+    layout.raw_size = layout.text_size = layout.begin = layout.end = 0
+    layout.elements.count = 1
+    layout.elements.flags = layout.keys = 0
+    layout.location = NULL
+    layout.location_size = 0
+    layout.offset = layout.length = ABSENT
+
+
+cdef inline void add_dim(Elements* elements, int64_t dim) noexcept nogil:
+    """Multiply an element count by a dim."""
+    if dim <= 0:
+        elements.count = 0
+        elements.flags = (elements.flags | (NEGATIVE if dim < 0 else 0)) & ~EXCESSIVE
+    elif elements.count > INT64_MAX // dim:
+        elements.count = INT64_MAX
+        elements.flags |= EXCESSIVE
+    else:
+        elements.count *= dim
+
+
+cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil
+cdef void add_entry(Layout* layout, Key key, const uint8_t* value, uint64_t n) noexcept nogil
+cdef int64_t stored_elements(const Layout* layout) noexcept nogil
+cdef int64_t count_bytes(int64_t elements, int32_t data_type) noexcept nogil
+cdef int64_t payload_size(const Layout* layout) noexcept nogil
+cdef bint is_raw(const Layout* layout) noexcept nogil
