@@ -15,6 +15,7 @@ ENGINE = BASE | {"engine"}
 TENSOR = ENGINE | {"tensor"}
 MESSAGES = TENSOR | {"messages"}
 IO = MESSAGES | {"io"}
+INDEX = IO | {"index"}
 MAY_IMPORT = {
     "_varint": set(),
     "_version": set(),
@@ -23,15 +24,16 @@ MAY_IMPORT = {
     "tensor": TENSOR,
     "messages": MESSAGES,
     "io": IO,
+    "index": INDEX,
     "text": ENGINE | {"messages", "text"},
-    "analysis": IO | {"analysis", "arrow"},
+    "analysis": INDEX | {"analysis", "arrow"},
     "transforms": MESSAGES | {"analysis", "text", "transforms"},
-    "checker": IO | {"checker"},
-    "arrow": IO | {"arrow"},
+    "checker": INDEX | {"checker"},
+    "arrow": INDEX | {"arrow"},
     "catalog": IO | {"arrow", "catalog", "checker"},
     "bridges": IO | {"arrow", "bridges", "catalog"},
     "dropin": IO | {"dropin", "text"},
-    "viewer": IO | {"analysis", "arrow", "bridges", "checker", "text", "transforms", "viewer"},
+    "viewer": INDEX | {"analysis", "arrow", "bridges", "checker", "text", "transforms", "viewer"},
     "cli": IO
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "cli", "text", "transforms", "viewer"},
     "__main__": {"cli"},

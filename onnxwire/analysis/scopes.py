@@ -1,16 +1,16 @@
-"""The names that graphs and functions define, and those that they use of what is around them.
+"""The names that graphs and functions define, and those that they take from around them: the walk over message objects.
 
-Source: onnx.proto, GraphProto: names of node outputs, inputs and initializers are in one namespace of a graph, and a
-graph in an attribute sees those of the graphs around it.
+For edits, and for what is read of a few graphs. The rules are those of `index/names`.
 """
 
 from __future__ import annotations
 
+from onnxwire.index.names import definitions_of
 from onnxwire.messages import FunctionProto, GraphProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from onnxwire.messages import NodeProto
 
@@ -21,21 +21,39 @@ _MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and prot
 
 def defined_names(scope: Scope) -> set[str]:
     """The names of the values that come from a graph or function itself: inputs, initializers, what its nodes make."""
-    names: set[str] = set()
-    is_graph = isinstance(scope, GraphProto)
+    inputs, initializers, outputs = _definitions_in(scope)
+    names = {*inputs, *initializers}
+    for made in outputs:
+        names.update(made)
+    names.discard("")
+    return names
+
+
+def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """What each name of a graph or function refers to, by the rules of `index/names`.
+
+    Returns three dicts without a common name: the indexes, by name, of inputs, of initializers (sparse ones counted
+    after the others) and of the nodes that make a value.
+    """
+    return definitions_of(*_definitions_in(scope))
+
+
+def _definitions_in(scope: Scope) -> tuple[list[str], list[str], Iterable[Iterable[str]]]:
+    """The names of a graph's or function's inputs and initializers, and those that each node makes."""
+    inputs: list[str] = []
+    initializers: list[str] = []
+    outputs: Iterable[Iterable[str]] = ()
     # Most graphs of attributes lack most of these fields, and a damaged file has millions that lack all.
     for field, elements in scope.ListFields():
         if field.name == "node":
-            for node in elements:
-                names.update(node.output)
+            outputs = (node.output for node in elements)
         elif field.name == "initializer":
-            names.update([tensor.name for tensor in elements])
+            initializers = [tensor.name for tensor in elements]
         elif field.name == "sparse_initializer":
-            names.update([sparse.values.name for sparse in elements])
+            initializers += [sparse.values.name for sparse in elements]
         elif field.name == "input":
-            names.update([value.name for value in elements] if is_graph else elements)
-    names.discard("")
-    return names
+            inputs = [value.name for value in elements] if isinstance(scope, GraphProto) else elements
+    return inputs, initializers, outputs
 
 
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:

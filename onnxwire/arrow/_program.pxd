@@ -51,6 +51,7 @@ cdef struct Plan:
     int n
     Follow* follows          # in the order of fields
     uint64_t numbers         # of the fields, as bits; all of them where one is too large for that
+    uint64_t makers          # of fields that make rows of the message that they are in: outputs of a graph, for `uses`
 
 cdef struct Known:
     # Fields that rows of values, attributes, tensors and uses ask for; of messages that can't be reached, too.
@@ -64,6 +65,16 @@ cdef struct Known:
     Field* dim_param
     Field* input
     Field* output
+    Field* graph_input
+    Field* graph_output
+    Field* graph_node
+    Field* initializer
+    Field* sparse_initializer
+    Field* function_input
+    Field* function_node
+    Field* values
+    Field* tensor_name
+    Field* value_name
     Field* raw_data
     Field* data_location
     Field* data_type

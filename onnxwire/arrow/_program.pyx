@@ -83,7 +83,9 @@ cdef class Program:
                 step.source = TEXT
             if step.source == FIELD and step.field.type == ENUM:
                 self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
-            self.has_uses |= step.source == USES
+            if step.source == USES:
+                self.has_uses = True
+                self.plans[self.graph_table - ref.owner.tables].makers = <uint64_t>1 << self.known.graph_output.number
 
     cdef int know(self) except -1:
         """Look up the fields that are asked for by name."""
@@ -99,6 +101,16 @@ cdef class Program:
         known.dim_param = field_of(known.dim.sub, "dim_param")
         known.input = field_of(self.node_table, "input")
         known.output = field_of(self.node_table, "output")
+        known.graph_input = field_of(self.graph_table, "input")
+        known.graph_output = field_of(self.graph_table, "output")
+        known.graph_node = field_of(self.graph_table, "node")
+        known.initializer = field_of(self.graph_table, "initializer")
+        known.sparse_initializer = field_of(self.graph_table, "sparse_initializer")
+        known.function_input = field_of(self.function_table, "input")
+        known.function_node = field_of(self.function_table, "node")
+        known.values = field_of(known.sparse_initializer.sub, "values")
+        known.tensor_name = field_of(tensor, "name")
+        known.value_name = field_of(known.graph_output.sub, "name")
         known.raw_data = field_of(tensor, "raw_data")
         known.data_location = field_of(tensor, "data_location")
         known.data_type = field_of(tensor, "data_type")

@@ -15,7 +15,7 @@ from onnxwire.arrow._program cimport (
 )
 from onnxwire.arrow._storage cimport add_elements, add_size, add_storage
 from onnxwire.arrow._types cimport Types, add_type
-from onnxwire.arrow._uses cimport Scope, add_uses, enter
+from onnxwire.arrow._uses cimport Scope, add_uses, enter, leave
 from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, next_element, start_at
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport Document, Spans
@@ -23,6 +23,7 @@ from onnxwire.engine.partial cimport LONG, need
 from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, next_usable, table_of
+from onnxwire.index.names cimport TextNames
 
 from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
@@ -39,6 +40,8 @@ cdef class Rows(Walk):
     """
     cdef Program program
     cdef bint has_uses
+    cdef TextNames names             # of the scopes that the walk is in
+    cdef int uses                    # the first column of uses
     cdef View graph
     cdef bint has_graph
     cdef dict sizes
@@ -51,7 +54,12 @@ cdef class Rows(Walk):
     @critical_section
     def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes):
         self.program = program
+        cdef int i
         self.has_uses = program.has_uses
+        self.names = TextNames()
+        for i in range(program.n_steps):
+            if program.steps[i].source == USES:
+                self.uses = program.steps[i].column
         self.sizes = sizes
 
     @critical_section
@@ -119,6 +127,7 @@ cdef class Rows(Walk):
                 element += 1
         if is_graph:
             if self.has_uses:
+                leave(self, self.names, self.scope, self.columns.block.columns + self.uses, slots)
                 self.scope = outer_scope
             self.graph = outer_graph
             self.has_graph = had_graph
@@ -208,7 +217,7 @@ cdef class Rows(Walk):
                 self.add_defaults(column, message, slots)
                 end_list(column, False)
             elif step.source == USES:
-                add_uses(self, self.scope, column, message, slots)
+                add_uses(self, self.names, self.scope, column, message, slots)
             elif step.source == INNER or step.source == INNER_COUNT:
                 memset(inner, 0, sizeof(inner))
                 if slot.p != NULL:
@@ -327,6 +336,8 @@ cdef bint may_have_rows(
             return True
         after = skip_value(p, end, tag, 0)
         if after == NULL or after - p > LONG:
+            return True
+        if tag >> 3 < 64 and plan.makers >> (tag >> 3) & 1:
             return True
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             if not looks_below or tag & 7 != WIRE_LEN:

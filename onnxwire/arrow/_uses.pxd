@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The names that nodes read and make, and the scopes that define them."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from onnxwire.arrow._columns cimport Column, View
 from onnxwire.arrow._walk cimport Message, Walk
 from onnxwire.engine.table cimport Slot, Table
+from onnxwire.index.names cimport TextNames
 
 
 cdef class Scope:
@@ -13,8 +14,11 @@ cdef class Scope:
     cdef View path
     cdef int64_t node                # the one of its nodes that is being gone through
     cdef Scope outer                 # the graph whose node has this one in an attribute, or None
-    cdef set names                   # what it defines; None until it is asked for
+    cdef int32_t level               # of its definitions in TextNames; -1 until they are asked for
 
 
 cdef Scope enter(Walk walk, Scope outer, const View* path, Table* table, const Message* message)
-cdef int add_uses(Walk walk, Scope scope, Column* column, const Message* message, const Slot* slots) except -1
+cdef int leave(Walk walk, TextNames names, Scope scope, Column* column, const Slot* slots) except -1
+cdef int add_uses(
+    Walk walk, TextNames names, Scope scope, Column* column, const Message* message, const Slot* slots
+) except -1

@@ -4,13 +4,14 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport Record
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
-from onnxwire.arrow._program cimport WIDEST, field_of
+from onnxwire.arrow._program cimport WIDEST
 from onnxwire.arrow._walk cimport next_element, start_at
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor
+from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, TextNames
 
-cdef const char* INPUT = "input"
-cdef const char* OUTPUT = "output"
+cdef const char* READ = "input"
+cdef const char* MADE = "output"
 
 
 cdef class Scope:
@@ -18,11 +19,12 @@ cdef class Scope:
 
 
 cdef Scope enter(Walk walk, Scope outer, const View* path, Table* table, const Message* message):
-    """Open a scope inside another; outer values are visible in the graphs of attributes alone. path: its text."""
+    """Enter a scope inside another; outer values are visible in the graphs of attributes alone. path: its text."""
     cdef Scope scope = Scope.__new__(Scope)
     scope.message = message[0]
     scope.table = table
     scope.path = path[0]
+    scope.level = -1
     if walk.depth > 2 and walk.frames[walk.depth - 3].table == walk.node_table:
         scope.outer = outer
         if scope.outer is not None:
@@ -30,7 +32,29 @@ cdef Scope enter(Walk walk, Scope outer, const View* path, Table* table, const M
     return scope
 
 
-cdef int add_uses(Walk walk, Scope scope, Column* column, const Message* message, const Slot* slots) except -1:
+cdef int leave(Walk walk, TextNames names, Scope scope, Column* column, const Slot* slots) except -1:
+    """Leave a scope; add the uses of the values that a graph in an attribute takes from outside as its outputs."""
+    cdef Field* field = walk.known.graph_output
+    cdef Field* name = walk.known.value_name
+    cdef Slot[WIDEST] inner
+    cdef Cursor cursor
+    cdef Message below
+    cdef Scope home
+    if scope.outer is not None and slots[field.slot].p != NULL:
+        start_at(&cursor, &scope.message, &slots[field.slot])
+        while walk.next_message(&cursor, field, &below, inner):
+            if inner[name.slot].n:
+                home = home_of(walk, names, scope, inner[name.slot].p, inner[name.slot].n)
+                if home is not scope:
+                    add_use(walk, column, home, inner[name.slot].p, inner[name.slot].n, home.node, -1, False)
+    if scope.level >= 0:
+        names.close()
+    return 0
+
+
+cdef int add_uses(
+    Walk walk, TextNames names, Scope scope, Column* column, const Message* message, const Slot* slots
+) except -1:
     """Add the names that a node reads and makes, one row each; an empty name is none.
 
     A name that a graph takes from outside is a use of the graph that defines it, by the node there that has the
@@ -53,7 +77,7 @@ cdef int add_uses(Walk walk, Scope scope, Column* column, const Message* message
             if record.n:
                 home = scope
                 if k == 0 and home is not None and home.outer is not None:
-                    home = home_of(walk, scope, record.value, record.n)
+                    home = home_of(walk, names, scope, record.value, record.n)
                 if home is scope:
                     add_use(walk, column, home, record.value, record.n, node, index, k)
                 else:
@@ -72,63 +96,82 @@ cdef int add_use(
     walk.columns.add_text(&(column + 1).rows, p, n)
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
-    return walk.add_word(&(column + 4).rows, OUTPUT if is_output else INPUT)
+    return walk.add_word(&(column + 4).rows, MADE if is_output else READ)
 
 
-cdef Scope home_of(Walk walk, Scope user, const uint8_t* p, uint64_t n):
+cdef Scope home_of(Walk walk, TextNames names, Scope user, const uint8_t* p, uint64_t n):
     """The scope that defines a name; `user`, which uses it, where none does."""
     cdef Scope scope = user
-    name = (<const char*>p)[:n]
-    while scope is not None:
-        if scope.names is None:
-            scope.names = names_in(walk, scope)
-        if name in scope.names:
-            return scope
+    cdef Definition* definition
+    open_scope(walk, names, user)
+    definition = names.look_up((<const char*>p)[:n])
+    if definition == NULL:
+        return user
+    while scope.level != definition.level:
         scope = scope.outer
-    return user
+    return scope
 
 
-cdef set names_in(Walk walk, Scope scope):
-    """The names that a graph or function defines: inputs, initializers, what its nodes make."""
+cdef int open_scope(Walk walk, TextNames names, Scope scope) except -1:
+    """Add the definitions of a scope and of those around it, unless they were; most scopes are never asked for."""
     cdef Slot[WIDEST] slots
     cdef uint32_t flags
-    cdef set names = set()
-    walk.scan(scope.table, &scope.message, slots, &flags)
-    if scope.table == walk.function_table:
-        add_names(walk, names, scope.table, &scope.message, slots, flags, "input", ())
-    else:
-        add_names(walk, names, scope.table, &scope.message, slots, flags, "input", ("name",))
-        add_names(walk, names, scope.table, &scope.message, slots, flags, "initializer", ("name",))
-        add_names(walk, names, scope.table, &scope.message, slots, flags, "sparse_initializer", ("values", "name"))
-    add_names(walk, names, scope.table, &scope.message, slots, flags, "node", ("output",))
-    return names
+    cdef Table* table = scope.table
+    if scope.level >= 0:
+        return 0
+    if scope.outer is not None:
+        open_scope(walk, names, scope.outer)
+    walk.scan(table, &scope.message, slots, &flags)
+    names.open()
+    scope.level = names.n_levels - 1
+    if table == walk.function_table:
+        define_strings(walk, names, INPUT, &scope.message, slots, walk.known.function_input)
+        return define(walk, names, NODE, &scope.message, slots, walk.known.function_node, walk.known.output)
+    define(walk, names, INPUT, &scope.message, slots, walk.known.graph_input, walk.known.value_name)
+    define(walk, names, INITIALIZER, &scope.message, slots, walk.known.initializer, walk.known.tensor_name)
+    define(walk, names, INITIALIZER, &scope.message, slots, walk.known.sparse_initializer, walk.known.values)
+    return define(walk, names, NODE, &scope.message, slots, walk.known.graph_node, walk.known.output)
 
 
-cdef int add_names(
-    Walk walk, set names, Table* table, const Message* message, const Slot* slots, uint32_t flags, str name, tuple way
+cdef int define(
+    Walk walk, TextNames names, Kind kind, const Message* message, const Slot* slots, Field* field, Field* name
 ) except -1:
-    """Add the strings of a field, or those that a way of fields leads to from the messages in it."""
-    cdef Field* field = field_of(table, name)
+    """Define the names of the messages in a field; name: their field of strings, or of the tensor that has the name."""
     cdef Slot[WIDEST] inner
-    cdef uint32_t inner_flags
+    cdef Slot[WIDEST] tensor
+    cdef uint32_t flags
+    cdef Slot* text
     cdef Cursor cursor
-    cdef Record record
     cdef Message below
+    cdef Message values
     if slots[field.slot].p == NULL:
         return 0
-    if not field.repeated:
-        if not way:
-            names.add((<const char*>slots[field.slot].p)[:slots[field.slot].n])
-            return 0
-        walk.child(table, message, slots, flags, field, &below)
-        walk.scan(field.sub, &below, inner, &inner_flags)
-        return add_names(walk, names, field.sub, &below, inner, inner_flags, way[0], way[1:])
     start_at(&cursor, message, &slots[field.slot])
-    if not way:
-        while next_element(walk, &cursor, field, &record):
-            names.add((<const char*>record.value)[:record.n])
-        return 0
     while walk.next_message(&cursor, field, &below, NULL):
-        walk.scan(field.sub, &below, inner, &inner_flags)
-        add_names(walk, names, field.sub, &below, inner, inner_flags, way[0], way[1:])
+        walk.scan(field.sub, &below, inner, &flags)
+        text = &inner[name.slot]
+        if name.repeated:
+            define_strings(walk, names, kind, &below, inner, name)
+            continue
+        if name.sub != NULL and text.p != NULL:
+            walk.child(field.sub, &below, inner, flags, name, &values)
+            walk.scan(name.sub, &values, tensor, &flags)
+            text = &tensor[walk.known.tensor_name.slot]
+        if text.n:
+            names.add((<const char*>text.p)[:text.n], kind, -1, 0)
+    return 0
+
+
+cdef int define_strings(
+    Walk walk, TextNames names, Kind kind, const Message* message, const Slot* slots, Field* field
+) except -1:
+    """Define the strings of a field."""
+    cdef Cursor cursor
+    cdef Record record
+    if slots[field.slot].p == NULL:
+        return 0
+    start_at(&cursor, message, &slots[field.slot])
+    while next_element(walk, &cursor, field, &record):
+        if record.n:
+            names.add((<const char*>record.value)[:record.n], kind, -1, 0)
     return 0

@@ -28,6 +28,8 @@ class Scopes:
     uses, makers: of each element of NodeProto.input, what it stands for, and the node that makes it or -1.
     definitions: of each element of NodeProto.input, where its value is defined: an element of NodeProto.output; then,
     in the same count, a row of ValueInfoProto; then a row of TensorProto; -1 where it is something else.
+    homes: of each element of NodeProto.input, the row of the graph that defines its value, or that of the function
+    after all graphs, or -1.
     described: of each ValueInfoProto, the element of NodeProto.output that it speaks of, or -1.
     outputs, named: of each ValueInfoProto that is a graph's output or value_info, what it stands for.
     function_outputs: of each element of FunctionProto.output. defined: of each element of NodeProto.output, what the
@@ -51,6 +53,7 @@ class Scopes:
         self.uses = np.frombuffer(walk.uses, np.uint8)
         self.makers: NDArray[Any] = np.frombuffer(walk.maker_column(), np.int32)
         self.definitions: NDArray[Any] = np.frombuffer(walk.definition_column(), np.int32)
+        self.homes: NDArray[Any] = np.frombuffer(walk.home_column(), np.int32)
         self.described: NDArray[Any] = np.frombuffer(walk.described_column(), np.int32)
         self.outputs = np.frombuffer(walk.outputs, np.uint8)
         self.named = np.frombuffer(walk.named, np.uint8)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from onnxwire.analysis.scopes import captured_names
+from onnxwire.analysis.scopes import captured_names, definitions
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -142,17 +142,10 @@ class _Plan:
         self.nodes: set[int] = set()
         self.constants: set[str] = set()
         self.used: set[str] = set()
-        self.own = {value.name for value in graph.input}
-        self.initializers = {tensor.name for tensor in graph.initializer}
-        self.initializers.update(sparse.values.name for sparse in graph.sparse_initializer)
-        self._makers: dict[str, int] = {}
+        self._inputs, self._initializers, self._makers = definitions(graph)
         self._source = source
-        for index, node in enumerate(graph.node):
-            for name in node.output:
-                self._makers.setdefault(name, index)
-        self._makers.pop("", None)
         for name in (*(given or ()), *wanted):
-            if name not in self._makers and name not in self.own and name not in self.initializers:
+            if name not in self._makers and name not in self._inputs and name not in self._initializers:
                 raise self._absent(name)
         parameters = {
             annotation.tensor_name: [entry.value for entry in annotation.quant_parameter_tensor_names]
@@ -171,11 +164,11 @@ class _Plan:
             if not name or name in self.used:
                 continue
             self.used.add(name)
-            waiting += [(other, user) for other in parameters.get(name, ()) if other in self.initializers]
+            waiting += [(other, user) for other in parameters.get(name, ()) if other in self._initializers]
             if name in given:
                 continue
             # An input with an initializer has that as its default.
-            if name in self.initializers:
+            if name in self._initializers:
                 self.constants.add(name)
             elif name in self._makers:
                 index = self._makers[name]
@@ -184,13 +177,13 @@ class _Plan:
                     node = graph.node[index]
                     user = node.name or node.op_type
                     waiting += [(other, user) for other in (*node.input, *captured_names(node))]
-            elif not (may_use_own and name in self.own):
+            elif not (may_use_own and name in self._inputs):
                 missing[name] = user
         if missing:
             raise self._incomputable(missing)
 
     def _absent(self, name: str) -> PathError:
-        hint = did_you_mean(name, (*self.own, *self._makers, *self.initializers))
+        hint = did_you_mean(name, (*self._inputs, *self._makers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable(self, missing: dict[str, str]) -> PathError:

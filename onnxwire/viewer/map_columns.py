@@ -187,11 +187,11 @@ class MapColumns:
         self.types: list[str] = [""]
         self.scopes = Scopes()
         self._values = Ids()
+        self._find_functions(model)
         self._read_nodes(model)
         self._read_uses(model)
         self._read_values(model)
         self._read_tensors(model)
-        self._find_functions(model)
         self._sum_up()
 
     def _graph(self, path: str) -> Graph:
@@ -257,11 +257,22 @@ class MapColumns:
         slot = _numbers(columns, "slot").astype(np.int32)
         kind, first = _ids(Ids(), columns, "kind")
         is_made = np.array([*(_cell(columns, "kind", row) == "output" for row in first), False])[kind]
+        self._function_inputs = values[self._named_as_inputs(columns, graph_of, is_made)]
         del columns
         order = np.lexsort((slot.view(np.uint32), row))
         made, taken = order[is_made[order]], order[~is_made[order]]
         self.takes_row, self.takes_value, self.takes_slot = row[taken], values[taken], slot[taken]
         self.makes_row, self.makes_value, self.makes_slot = row[made], values[made], slot[made]
+
+    def _named_as_inputs(self, columns: Columns, graph_of: Array, is_made: Array) -> list[int]:
+        """The rows of uses in which nodes of functions make values named as inputs of the function."""
+        graphs = list(self.graphs.values())
+        has_inputs = np.array([bool(self._inputs_of.get(graph.path)) for graph in graphs], bool)
+        rows = np.flatnonzero(is_made & has_inputs[graph_of]).tolist() if has_inputs.any() else []
+        names = (columns.to_pylist("name", row, row + 1)[0] for row in rows)
+        return [
+            row for row, name in zip(rows, names, strict=True) if name in self._inputs_of[graphs[graph_of[row]].path]
+        ]
 
     def _read_values(self, model: ModelProto) -> None:
         columns = _columns(model, "values")
@@ -323,13 +334,17 @@ class MapColumns:
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
         self.made_slot = np.zeros(count, np.int32)
-        # The first of several that say they make it.
+        # The rules of `index/names`: the first of several that make it, and none where it is an input or initializer.
         _set(self.producer, self.makes_value[::-1], self.makes_row[::-1])
         _set(self.made_slot, self.makes_value[::-1], self.makes_slot[::-1])
+        self.producer[self.is_weight | self.is_input] = -1
+        self.producer[self._function_inputs] = -1
 
     def _find_functions(self, model: ModelProto) -> None:
         self.functions: dict[tuple[str, str], str] = {}
-        for index, domain, name in _rows(model, "functions", "index", "domain", "name"):
+        self._inputs_of: dict[str, set[str]] = {}
+        for index, domain, name, inputs in _rows(model, "functions", "index", "domain", "name", "inputs"):
+            self._inputs_of[f"functions[{index}]"] = set(inputs)
             key = (domain or "")[:_LONGEST_LABEL], (name or "")[:_LONGEST_LABEL]
             self.functions.setdefault(key, f"functions[{index}]")
 

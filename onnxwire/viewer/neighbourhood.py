@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxwire.analysis.scopes import captured_names
+from onnxwire.analysis.scopes import captured_names, definitions
 from onnxwire.messages import FunctionProto, GraphProto, NodeProto
 from onnxwire.viewer.graph_layout import lay_out
 
@@ -25,33 +25,25 @@ _LONGEST = 200  # letters of a name
 class Connections:
     """Which nodes of a graph make and take which values.
 
-    producer: the index of the node that makes a value. consumers: the indices of those that take it, in order, those
-    included that take it inside their subgraphs. inputs, outputs: of the graph. initializers: indices by name. sparse:
-    indices of sparse ones.
+    producer, initializers, sparse, inputs: the index of the node, initializer, sparse initializer or input that a name
+    refers to, by name. outputs: of the graph. consumers: the indices of the nodes that take a
+    value, in order, those included that take it inside their subgraphs.
     """
 
     def __init__(self, scope: Scope) -> None:
-        self.producer: dict[str, int] = {}
+        self.inputs, initializers, self.producer = definitions(scope)
+        dense = len(scope.initializer) if isinstance(scope, GraphProto) else 0
+        self.initializers = {name: index for name, index in initializers.items() if index < dense}
+        self.sparse = {name: index - dense for name, index in initializers.items() if index >= dense}
+        self.outputs = {value.name for value in scope.output} if isinstance(scope, GraphProto) else set(scope.output)
         self.consumers: dict[str, list[int]] = {}
         # Of nodes with subgraphs that take values of this graph; to look into a million subgraphs takes a second.
         self.captured: dict[int, list[str]] = {}
         for index, node in enumerate(scope.node):
-            for name in node.output:
-                if name:
-                    self.producer[name] = index
             if captured := captured_names(node):
                 self.captured[index] = captured
             for name in self.takes(node, index):
                 self.consumers.setdefault(name, []).append(index)
-        self.initializers: dict[str, int] = {}
-        self.sparse: dict[str, int] = {}
-        if isinstance(scope, GraphProto):
-            self.inputs = {value.name for value in scope.input}
-            self.outputs = {value.name for value in scope.output}
-            self.initializers = {tensor.name: index for index, tensor in enumerate(scope.initializer)}
-            self.sparse = {sparse.values.name: index for index, sparse in enumerate(scope.sparse_initializer)}
-        else:
-            self.inputs, self.outputs = set(scope.input), set(scope.output)
 
     def takes(self, node: NodeProto, index: int) -> list[str]:
         """The values that a node takes, those of its subgraphs after its own, each once; index: of it in the graph."""

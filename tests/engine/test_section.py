@@ -30,6 +30,7 @@ APART = {
     "arrow._types": {"tensor_type": STATELESS},
     "checker._facts": {"__dealloc__": OWN_MEMORY},
     "checker._scopes": {"__dealloc__": OWN_MEMORY},
+    "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": STATELESS, "definitions_of": STATELESS},
     "dropin.audit": {"watch_opening": "this module turns the GIL on"},
     "engine.classes": {"__dealloc__": OWN_MEMORY},
     "engine.document": {"__dealloc__": "of Spans: " + OWN_MEMORY},

@@ -55,13 +55,13 @@ def _device_counts(facts: Facts) -> Rows:
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     """The known shapes of values that nodes use: ranks or -1, indices of first dimensions, all sizes or -1.
 
-    A value is described in the graph or function of the node, or in a graph around that.
+    A value is described in the graph or function that defines it.
     """
     rank, first = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):
         return rank, first, np.empty(0, np.int64)
     infos, tensors, sparse = facts.ValueInfoProto, facts.TensorProto, facts.SparseTensorProto
-    values, scopes, graphs = facts.derive(Values), facts.derive(Scopes), facts.GraphProto.n
+    values, graphs = facts.derive(Values), facts.GraphProto.n
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
     dense_sizes, sparse_sizes = facts.lists("TensorProto.dims").value, facts.lists("SparseTensorProto.dims").value
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
@@ -86,21 +86,27 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
             sparse.first("dims")[rare] + dims.n + len(dense_sizes),
         ]
     )[asked]
-    scope_of_node = np.where(scopes.node_graph >= 0, scopes.node_graph, -1)
-    in_function = facts.NodeProto.under("FunctionProto.node")
-    scope_of_node[in_function] = facts.NodeProto.parent[in_function] + graphs
-    scope_of_node = np.append(scope_of_node, -1)
-    around = np.append(scope_of_node[scopes.owner], np.full(facts.FunctionProto.n + 1, -1))
-    here = scope_of_node[nodes]
-    open_rows = np.flatnonzero((here >= 0) & (names != EMPTY))
-    while len(open_rows):  # a level of nesting each time
-        found = facts.join((here[open_rows], names[open_rows]), described)
-        rank[open_rows[found >= 0]] = ranks[found[found >= 0]]
-        first[open_rows[found >= 0]] = firsts[found[found >= 0]]
-        open_rows = open_rows[found < 0]
-        here[open_rows] = around[here[open_rows]]
-        open_rows = open_rows[here[open_rows] >= 0]
+    found = facts.join((_homes(facts, nodes, names), names), described)
+    is_found = (found >= 0) & (names != EMPTY)
+    rank[is_found], first[is_found] = ranks[found[is_found]], firsts[found[is_found]]
     return rank, first, sizes
+
+
+def _homes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
+    """The graphs, or functions counted on after them, that define values which nodes take or make; as `Scopes.homes`.
+
+    Of a name that no scope defines, or that is none of the node's: the node's own.
+    """
+    scopes, sheet = facts.derive(Scopes), facts.NodeProto
+    own = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
+    homes: Rows = np.append(own, -1)[nodes]
+    is_meant = np.zeros(sheet.n + 1, bool)
+    is_meant[nodes] = True
+    inputs = facts.lists("NodeProto.input")
+    taken = np.flatnonzero(is_meant[inputs.parent])
+    found = facts.join((np.maximum(nodes, 0), names), (inputs.parent[taken], inputs.value[taken]))
+    there = np.append(scopes.homes[taken], -1)[found]
+    return np.where((nodes >= 0) & (there >= 0), there, homes)
 
 
 def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:

@@ -1,0 +1,1 @@
+"""Indexes of a model that several packages read: which definition each name refers to."""

@@ -1,0 +1,179 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Resolves names: which definition a name refers to, in graphs inside graphs.
+
+The one implementation of these rules. `check` feeds it the ids of its columns, the table of uses and readers of message
+objects feed it texts (`TextNames`). ONNX asks for single assignment: each name has one definition, before its uses.
+Models that break that have an answer too, the same for every reader:
+
+- The empty name is no value: an input or output that is left out.
+- A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
+  its nodes.
+- A name refers to the innermost scope that defines it, wherever there. A graph in an attribute of a node is inside the
+  scope of the node; a training algorithm is inside the main graph; functions and the graphs that initialize a training
+  are inside nothing.
+- Of several definitions in one scope the first counts: its initializer, then its input, then the first output of the
+  first node. An initializer of an input's name is the input's default value. Nodes come last, since the others
+  exist before any node runs. So the answer does not depend on where the use is. onnxruntime refuses such a model; the
+  reference evaluator would have each use read the last one before it.
+- A name that is used by a node inside, or is an output of a graph inside, and is defined around that, is captured: the
+  node of the defining scope that holds the inner graph takes the value.
+
+Source: onnx.proto, GraphProto and NodeProto; IR.md, "Names Within a Graph"; TrainingInfoProto.algorithm.
+"""
+from libc.stdint cimport INT32_MAX
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+
+cdef class Names:
+    """The definitions in a stack of scopes, of names that are numbers."""
+
+    def __dealloc__(self):
+        free(self.definitions)
+        free(self.found)
+        free(self.levels)
+
+    cdef int reserve(self, int32_t n_names) except -1:
+        """Make room for names below a number."""
+        cdef int32_t capacity
+        cdef void* data
+        if n_names <= self.n_names:
+            return 0
+        capacity = n_names if self.n_names == 0 or n_names > INT32_MAX // 2 else max(n_names, self.n_names * 2)
+        data = realloc(self.found, <size_t>capacity * sizeof(int32_t))
+        if data == NULL:
+            raise MemoryError
+        self.found = <int32_t*>data
+        memset(self.found + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
+        self.n_names = capacity
+        return 0
+
+    cdef int enter(self, int32_t owner) except -1:
+        """Open a scope inside the innermost one."""
+        cdef void* data
+        if self.n_levels == self.levels_capacity:
+            data = realloc(self.levels, (<size_t>self.levels_capacity * 2 + 16) * sizeof(Level))
+            if data == NULL:
+                raise MemoryError
+            self.levels = <Level*>data
+            self.levels_capacity = self.levels_capacity * 2 + 16
+        self.levels[self.n_levels].first = self.n_definitions
+        self.levels[self.n_levels].position = 0
+        self.levels[self.n_levels].owner = owner
+        self.n_levels += 1
+        return 0
+
+    cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
+        """Define a name in the innermost scope; returns what it is already, as flags.
+
+        All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
+        outputs of nodes.
+        """
+        cdef int32_t i = self.found[name]
+        cdef int32_t before = i
+        cdef Definition* definition
+        cdef void* data
+        cdef int known = 0
+        if i >= 0 and self.definitions[i].level == self.n_levels - 1:
+            definition = &self.definitions[i]
+            known = definition.known
+            definition.known |= 1 << (<int>kind - 1)
+            if kind == INITIALIZER and definition.kind == INPUT:
+                definition.kind = kind
+                definition.source = source
+            return known
+        while i >= 0 and not known:
+            if self.is_made(&self.definitions[i]):
+                known = SHADOWS
+            i = self.definitions[i].before
+        if self.n_definitions == self.definitions_capacity:
+            if self.definitions_capacity > INT32_MAX // 2 - 1024:
+                raise MemoryError
+            data = realloc(self.definitions, (<size_t>self.definitions_capacity * 2 + 1024) * sizeof(Definition))
+            if data == NULL:
+                raise MemoryError
+            self.definitions = <Definition*>data
+            self.definitions_capacity = self.definitions_capacity * 2 + 1024
+        definition = &self.definitions[self.n_definitions]
+        definition.name = name
+        definition.level = self.n_levels - 1
+        definition.kind = kind
+        definition.node = node
+        definition.source = source
+        definition.known = known | 1 << (<int>kind - 1)
+        definition.before = before
+        self.found[name] = self.n_definitions
+        self.n_definitions += 1
+        return known
+
+    cdef int leave(self) except -1:
+        """Close the innermost scope."""
+        cdef int32_t first = self.levels[self.n_levels - 1].first
+        while self.n_definitions > first:
+            self.n_definitions -= 1
+            self.found[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].before
+        self.n_levels -= 1
+        return 0
+
+
+cdef class TextNames(Names):
+    """The definitions in a stack of scopes, of names that are str, or bytes. Memory: of the open scopes alone."""
+
+    def __cinit__(self):
+        self.ids = {}
+        self.texts = []
+
+    cdef int open(self) except -1:
+        """Open a scope inside the innermost one."""
+        return self.enter(<int32_t>len(self.texts))
+
+    cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1:
+        """Define a name in the innermost scope, in the order that `Names.define` asks for; an empty name is none."""
+        cdef int32_t n = <int32_t>len(self.texts)
+        cdef int32_t id
+        if not name:
+            return 0
+        id = self.ids.setdefault(name, n)
+        if id == n:
+            self.texts.append(name)
+            self.reserve(n + 1)
+        return self.define(id, kind, node, source)
+
+    cdef Definition* look_up(self, name) except? NULL:
+        """The definition that a name refers to in the innermost scope; NULL for none."""
+        id = self.ids.get(name)
+        return NULL if id is None else self.find(id)
+
+    cdef int close(self) except -1:
+        """Close the innermost scope, and forget the names that it brought."""
+        cdef Py_ssize_t start = self.levels[self.n_levels - 1].owner
+        cdef Py_ssize_t i
+        self.leave()
+        for i in range(start, len(self.texts)):
+            del self.ids[self.texts[i]]
+        del self.texts[start:]
+        return 0
+
+
+def definitions_of(inputs, initializers, outputs):
+    """What each name of one scope refers to: the indexes, by name, of inputs, of initializers and of nodes.
+
+    inputs, initializers: names. outputs: the names that each node makes. Returns three dicts without a common name.
+    """
+    cdef TextNames names = TextNames()
+    cdef int32_t index
+    cdef Definition* definition
+    names.open()
+    for index, name in enumerate(inputs):
+        names.add(name, INPUT, -1, index)
+    for index, name in enumerate(initializers):
+        names.add(name, INITIALIZER, -1, index)
+    for index, made in enumerate(outputs):
+        for name in made:
+            names.add(name, NODE, index, index)
+    given, constants, makers = {}, {}, {}
+    for index in range(names.n_definitions):
+        definition = &names.definitions[index]
+        found = given if definition.kind == INPUT else constants if definition.kind == INITIALIZER else makers
+        found[names.texts[definition.name]] = definition.source
+    return given, constants, makers

@@ -1,0 +1,290 @@
+"""Which definition a name refers to: every reader gives the same answer, also for models that are no single assignment.
+
+Random models have several nodes that produce one value, names that hide outer ones, graphs in graphs that take values
+from around them, functions, initializers that are also inputs, and empty names. A plain resolver, written from the
+rules at the head of `index/names.pyx`, is what the readers are held to.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+
+import onnxwire
+from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnxwire.analysis.scopes import captured_names, defined_names, definitions
+from onnxwire.checker.facts import Facts
+from onnxwire.checker.scopes import Scopes
+from onnxwire.viewer.map_columns import MapColumns
+from onnxwire.viewer.queries import Queries
+
+NAMES = ["a", "b", "c", "d", "e", ""]
+
+
+def fill(draw, scope, depth):
+    """Put random nodes, and graphs in them, into a graph or function; most of few names, so that they meet."""
+    if isinstance(scope, GraphProto):
+        for name in draw.choices(NAMES, k=draw.randrange(3)):
+            scope.input.add(name=name)
+        for name in draw.choices(NAMES, k=draw.randrange(3)):
+            scope.initializer.add(name=name, data_type=1)
+        for name in draw.choices(NAMES, k=draw.randrange(2)):
+            scope.sparse_initializer.add().values.name = name
+        for name in draw.choices(NAMES, k=draw.randrange(3)):
+            scope.output.add(name=name)
+    else:
+        scope.input.extend(draw.choices(NAMES, k=draw.randrange(3)))
+        scope.output.extend(draw.choices(NAMES, k=draw.randrange(3)))
+    for _ in range(draw.randrange(5)):
+        node = scope.node.add(op_type="Op")
+        node.input.extend(draw.choices(NAMES, k=draw.randrange(4)))
+        node.output.extend(draw.choices(NAMES, k=draw.randrange(3)))
+        for _ in range(draw.randrange(3) if depth and draw.random() < 0.4 else 0):
+            attribute = node.attribute.add(name="g")
+            if draw.random() < 0.7:
+                fill(draw, attribute.g, depth - 1)
+            for _ in range(draw.randrange(2)):
+                fill(draw, attribute.graphs.add(), depth - 1)
+
+
+def made(seed):
+    draw = random.Random(seed)
+    model = ModelProto(ir_version=10)
+    model.graph.SetInParent()
+    fill(draw, model.graph, 3)
+    for _ in range(draw.randrange(3)):
+        fill(draw, model.functions.add(name="f", domain="d"), 2)
+    return ModelProto.FromString(model.SerializeToString())
+
+
+class Scope:
+    """A graph or function in the plain resolver; around, holder: the scope it is in, and the node that has it there."""
+
+    def __init__(self, message, path, around=None, holder=-1):
+        self.message, self.path, self.around, self.holder = message, path, around, holder
+        self.found = {}
+        if isinstance(message, GraphProto):
+            for i, tensor in enumerate(message.initializer):
+                self.found.setdefault(tensor.name, ("weight", f"{path}.initializer[{i}]"))
+            for i, sparse in enumerate(message.sparse_initializer):
+                self.found.setdefault(sparse.values.name, ("weight", f"{path}.sparse_initializer[{i}].values"))
+            for value in message.input:
+                self.found.setdefault(value.name, ("input", ""))
+        else:
+            for name in message.input:
+                self.found.setdefault(name, ("input", ""))
+        for i, node in enumerate(message.node):
+            for name in node.output:
+                self.found.setdefault(name, ("node", f"{path}.node[{i}]"))
+        self.found.pop("", None)
+
+    def home(self, name):
+        """The scope that defines a name, or None, and the node there that holds this scope, or -1."""
+        scope, holder = self, -1
+        while scope is not None and name not in scope.found:
+            scope, holder = scope.around, scope.holder
+        return scope, holder
+
+
+def scopes_in(message, path, around=None, holder=-1):
+    scope = Scope(message, path, around, holder)
+    yield scope
+    for i, node in enumerate(message.node):
+        for k, attribute in enumerate(node.attribute):
+            inner = f"{path}.node[{i}].attribute[{k}]"
+            if attribute.HasField("g"):
+                yield from scopes_in(attribute.g, f"{inner}.g", scope, i)
+            for j, graph in enumerate(attribute.graphs):
+                yield from scopes_in(graph, f"{inner}.graphs[{j}]", scope, i)
+
+
+def all_scopes(model):
+    yield from scopes_in(model.graph, "graph")
+    for i, function in enumerate(model.functions):
+        yield from scopes_in(function, f"functions[{i}]")
+
+
+def uses_of(scope):
+    """The uses of a scope's nodes, and of its outputs where they are captured: scope, name, node, slot, kind."""
+    for i, node in enumerate(scope.message.node):
+        for slot, name in enumerate(node.input):
+            home, holder = scope.home(name)
+            if name:
+                yield (scope, name, i, slot, "input") if home in (None, scope) else (home, name, holder, None, "input")
+        for slot, name in enumerate(node.output):
+            if name:
+                yield scope, name, i, slot, "output"
+    if scope.around is not None:
+        for value in scope.message.output:
+            home, holder = scope.home(value.name)
+            if home not in (None, scope):
+                yield home, value.name, holder, None, "input"
+
+
+@pytest.fixture(scope="module")
+def models():
+    return [made(seed) for seed in range(400)]
+
+
+def test_the_models_have_what_the_rules_are_about(models):
+    scopes = [scope for model in models for scope in all_scopes(model)]
+    twice = [
+        s for s in scopes if len(names := [n for node in s.message.node for n in node.output if n]) > len({*names})
+    ]
+    captured = [use for s in scopes for use in uses_of(s) if use[3] is None]
+    assert len(twice) >= 200
+    assert len(captured) >= 200
+    assert sum(isinstance(s.message, FunctionProto) for s in twice) >= 50
+
+
+def test_the_table_of_uses_names_the_scope_that_defines_each_value(models):
+    for model in models:
+        rows = onnxwire.to_arrow(model, "uses").to_pydict()
+        wanted = Counter((use[0].path, *use[1:]) for scope in all_scopes(model) for use in uses_of(scope))
+        assert Counter(zip(*rows.values(), strict=True)) == wanted
+
+
+def test_the_map_draws_the_node_that_produces_each_value(models):
+    for model in models:
+        columns = MapColumns(model)
+        lines = zip(columns.takes_row.tolist(), columns.takes_slot.tolist(), columns.takes_value.tolist(), strict=True)
+        drawn = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
+        wanted = Counter()
+        for scope in all_scopes(model):
+            for home, name, node, slot, kind in uses_of(scope):
+                if kind == "input":
+                    what, path = home.found.get(name, ("", ""))
+                    row = columns.row_of(f"{home.path}.node[{node}]")
+                    wanted[row, -1 if slot is None else slot, columns.row_of(path) if what == "node" else -1] += 1
+        assert drawn == wanted
+
+
+def test_the_page_of_a_node_says_where_its_inputs_come_from(models):
+    for model in models[:150]:
+        page = Queries(model)
+        for scope in all_scopes(model):
+            for i, node in enumerate(scope.message.node):
+                entries = page.node(f"{scope.path}.node[{i}]")["inputs"]
+                for name, entry in zip(node.input, entries, strict=True):
+                    home, _ = scope.home(name)
+                    wanted = ("none", "") if not name else home.found[name] if home is not None else ("outer", "")
+                    assert (entry["kind"], entry["path"]) == wanted
+
+
+def test_the_page_of_a_node_counts_the_nodes_that_take_its_outputs(models):
+    for model in models[:150]:
+        page = Queries(model)
+        takers = {}
+        for scope in all_scopes(model):
+            for home, name, node, _, kind in uses_of(scope):
+                if kind == "input":
+                    takers.setdefault((home.path, name), set()).add(f"{home.path}.node[{node}]")
+        for scope in all_scopes(model):
+            for i in range(len(scope.message.node)):
+                for entry in page.node(f"{scope.path}.node[{i}]")["outputs"]:
+                    assert set(entry["consumers"]) == takers.get((scope.path, entry["name"]), set())
+                    assert entry["count"] == len(entry["consumers"])
+
+
+def test_check_resolves_each_input_to_the_same_definition(models):
+    for model in models:
+        facts = Facts(model._document, ModelProto)
+        resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
+        found = {}
+        for row in range(inputs.n):
+            home, maker = int(resolved.homes[row]), int(resolved.makers[row])
+            graphs = facts.GraphProto.n
+            sheet, at = (facts.GraphProto, home) if home < graphs else (facts.FunctionProto, home - graphs)
+            path = sheet.path(at) if home >= 0 else ""
+            found[inputs.path(row)] = (path, facts.NodeProto.path(maker) if maker >= 0 else "")
+        for scope in all_scopes(model):
+            for i, node in enumerate(scope.message.node):
+                for slot, name in enumerate(node.input):
+                    home, _ = scope.home(name)
+                    kind, path = home.found[name] if home is not None else ("", "")
+                    wanted = ("" if home is None else home.path, path if kind == "node" else "")
+                    assert found[f"{scope.path}.node[{i}].input[{slot}]"] == wanted
+
+
+def test_the_walk_over_messages_shares_the_rules(models):
+    for model in models:
+        for scope in all_scopes(model):
+            inputs, initializers, makers = definitions(scope.message)
+            assert {*inputs, *initializers, *makers} == defined_names(scope.message) == scope.found.keys()
+            assert {name: f"{scope.path}.node[{index}]" for name, index in makers.items()} == {
+                name: path for name, (kind, path) in scope.found.items() if kind == "node"
+            }
+            assert inputs.keys() == {name for name, (kind, _) in scope.found.items() if kind == "input"}
+            for i, node in enumerate(scope.message.node):
+                captured = set(captured_names(node))
+                inner = [s for s in scopes_in(scope.message, scope.path, scope.around, scope.holder) if s.around]
+                taken = {
+                    name
+                    for s in inner
+                    if s.path.startswith(f"{scope.path}.node[{i}].")
+                    for name in (
+                        *(n for node in s.message.node for n in node.input),
+                        *(v.name for v in s.message.output),
+                    )
+                    if name and not _is_within(s, name, scope)
+                }
+                assert captured == taken
+
+
+def _is_within(scope, name, outer):
+    """Whether a name that a scope uses is defined before one comes to `outer` on the way out."""
+    while scope.path != outer.path:
+        if name in scope.found:
+            return True
+        scope = scope.around
+    return False
+
+
+def two_producers():
+    """y is made by two nodes, and read before, between and after them."""
+    nodes = [(["y"], "p"), (["x"], "y"), (["y"], "q"), (["w"], "y"), (["y"], "r")]
+    model = ModelProto(ir_version=10)
+    for name in "xw":
+        model.graph.input.add(name=name)
+    for inputs, output in nodes:
+        model.graph.node.add(op_type="Relu", input=inputs, output=[output])
+    for name in "pqr":
+        model.graph.output.add(name=name)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
+def test_the_first_node_produces_a_value_for_all_that_use_it():
+    model = two_producers()
+    page = Queries(model)
+    for user in (0, 2, 4):
+        assert [entry["path"] for entry in page.node(f"graph.node[{user}]")["inputs"]] == ["graph.node[1]"]
+    columns = MapColumns(model)
+    assert {int(columns.producer[value]) for row, value in zip(columns.takes_row, columns.takes_value, strict=True)
+            if row in (0, 2, 4)} == {1}  # fmt: skip
+    assert [[*node.input] for node in onnxwire.extract(model, None, ["r"]).graph.node] == [["x"], ["y"]]
+
+
+@pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
+@pytest.mark.parametrize("field", ["input", "initializer"])
+def test_an_input_or_initializer_comes_before_nodes_that_make_its_name(field):
+    model = two_producers()
+    if field == "input":
+        model.graph.input.add(name="y")
+    else:
+        model.graph.initializer.add(name="y", data_type=1)
+    entry = Queries(model).node("graph.node[4]")["inputs"][0]
+    assert entry["kind"] == {"input": "input", "initializer": "weight"}[field]
+    assert not (MapColumns(model).producer == 1).any()
+    assert len(onnxwire.extract(model, None, ["r"]).graph.node) == 1
+
+
+def test_an_inner_graph_that_gives_away_an_outer_value_takes_it():
+    inner = GraphProto()
+    inner.output.add(name="x")
+    model = ModelProto(ir_version=10)
+    model.graph.input.add(name="x")
+    model.graph.node.append(NodeProto(op_type="If", output=["y"]))
+    model.graph.node[0].attribute.add(name="then_branch").g.CopyFrom(inner)
+    rows = onnxwire.to_arrow(model, "uses").to_pydict()
+    assert list(zip(*rows.values(), strict=True)) == [("graph", "y", 0, 0, "output"), ("graph", "x", 0, None, "input")]
