@@ -44,6 +44,16 @@ def test_an_axis_is_that_of_a_value_of_the_function():
     ]
 
 
+def test_an_axis_is_not_that_of_an_outer_value_which_an_inner_one_hides():
+    body = _sharded("sharded_dim { axis: 1 simple_sharding { num_shards: 2 } }")
+    outer = 'input { name: "x" type { tensor_type { elem_type: 1 shape { dim { dim_value: 4 } } } } }'
+    rule = "device-sharded-axis-range"
+    for inner, count in ((f'node {{ op_type: "B" output: "x" }} {body}', 0), (body, 1)):
+        holder = f'node {{ op_type: "If" attribute {{ name: "g" type: GRAPH g {{ {inner} }} }} }}'
+        text = f"ir_version: 12 {_CONFIGURATION} graph {{ {outer} {holder} }}"
+        assert len(_check(text, select=rule)) == count
+
+
 def test_products_beyond_64_bits_are_not_taken_for_small_ones():
     part = "simple_sharding { dim_value: 4294967296 num_shards: 4294967296 }"
     graph = f"graph {{ {_value([0])} {_sharded(f'sharded_dim {{ axis: 0 {part} {part} }}')} }}"
