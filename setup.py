@@ -1,5 +1,6 @@
 """Builds the extension modules, and writes the table module and the stubs from `schema/`."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from Cython.Compiler import Errors
+from Cython.Compiler.Code import UtilityCode
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -39,11 +41,25 @@ LOOPS = {
 # attributes of Python objects.
 Errors.LEVEL = 2
 
+# Where a list in a comprehension cannot grow, Cython 3.3.0 and 3.3.1 release the element in this function and again in
+# its caller: a double free. Earlier versions do not have the function. `tests/test_oom.py` sorts by a key.
+with contextlib.suppress(KeyError):
+    append = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
+    append.impl = append.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
+
 # Python passes on the flags that it was built with, often -g, which takes a third of the time and most of the size.
 compile_args = ["-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = ["-pthread"]
 optimize, optimize_loops = ["-O2"], ["-O3"]
-directives = {"language_level": 3, "freethreading_compatible": True}  # threads: `onnxwire/engine/section.h`
+directives = {
+    "language_level": 3,
+    "freethreading_compatible": True,  # threads: `onnxwire/engine/section.h`
+    # Methods are CPython's method descriptors, which check the type of `self`; Cython's own functions do not.
+    "binding": False,
+    # Their signatures are part of the docstrings then, in the form that `inspect.signature` reads.
+    "embedsignature": True,
+    "embedsignature.format": "clinic",
+}
 sanitized = os.environ.get("ONNXWIRE_SANITIZE")
 traced = os.environ.get("ONNXWIRE_TRACE")
 if sys.platform == "win32":
