@@ -15,6 +15,7 @@ from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, Tabl
 from onnxwire.engine.view cimport View, dealloc_view, singular_getter, table_of
 
 from collections.abc import MutableSequence
+from types import MethodDescriptorType
 
 from onnxwire.errors import FieldAttributeError, FieldTypeError
 
@@ -25,6 +26,8 @@ cdef extern from "Python.h":
         void* set
         const char* doc
         void* closure
+    ctypedef struct PyMethodDef:
+        const char* ml_name
     ctypedef struct PyType_Slot:
         int slot
         void* pfunc
@@ -36,7 +39,7 @@ cdef extern from "Python.h":
         PyType_Slot* slots
     object PyType_FromSpecWithBases(PyType_Spec* spec, object bases)
     unsigned int Py_TPFLAGS_DEFAULT
-    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset, Py_tp_setattro, Py_tp_init
+    int Py_tp_dealloc, Py_tp_new, Py_tp_doc, Py_tp_getset, Py_tp_setattro, Py_tp_init, Py_tp_methods
     int PyObject_GenericSetAttr(object o, object name, PyObject* value) except -1
 
 MutableSequence.register(RepeatedScalar)
@@ -55,6 +58,29 @@ cdef class ClassTable(TableRef):
 
     def __dealloc__(self):
         PyMem_Free(self.attributes)
+
+
+cdef PyMethodDef* own_methods() except NULL:
+    """The methods of Message, for each class to have as its own: CPython's specialized calls take no base's."""
+    cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
+    cdef PyMethodDef* own
+    cdef Py_ssize_t n_methods = 0
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t i
+    while methods[n_methods].ml_name != NULL:
+        n_methods += 1
+    own = <PyMethodDef*>PyMem_Calloc(n_methods + 1, sizeof(PyMethodDef))
+    if own == NULL:
+        raise MemoryError
+    for i in range(n_methods):
+        # Cython makes class methods of what it lists as methods of instances.
+        if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
+            own[n] = methods[i]
+            n += 1
+    return own
+
+
+cdef PyMethodDef* METHODS = own_methods()
 
 
 cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
@@ -88,7 +114,7 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
 cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     """The class of a table; its name, docstring and attributes come from the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
-    cdef PyType_Slot slots[7]
+    cdef PyType_Slot slots[8]
     cdef PyType_Spec spec
     cdef Field* field
     cdef uint32_t i
@@ -118,7 +144,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
     slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
     slots[5] = PyType_Slot(Py_tp_init, <void*>initialise)
-    slots[6] = PyType_Slot(0, NULL)
+    slots[6] = PyType_Slot(Py_tp_methods, METHODS)
+    slots[7] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
     # Message itself has room for one slot.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 1) - 1) * sizeof(Slot))
