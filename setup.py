@@ -59,6 +59,7 @@ directives = {
     # Their signatures are part of the docstrings then, in the form that `inspect.signature` reads.
     "embedsignature": True,
     "embedsignature.format": "clinic",
+    "allow_none_for_extension_args": False,  # members of None are not looked up
 }
 sanitized = os.environ.get("ONNXWIRE_SANITIZE")
 traced = os.environ.get("ONNXWIRE_TRACE")

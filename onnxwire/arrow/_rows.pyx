@@ -52,7 +52,7 @@ cdef class Rows(Walk):
     cdef Scope scope
 
     @critical_section
-    def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes):
+    def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes or None):
         self.program = program
         cdef int i
         self.has_uses = program.has_uses

@@ -2,11 +2,11 @@
 """Writes messages to files: what is encoded anew from memory, the rest from file to file."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport BUFFER, Encoder, Piece, measure_there
 from onnxwire.engine.file_writer cimport FileWriter
+from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.partial cimport OPEN, PartialMemory, is_there, memory_of
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
@@ -18,7 +18,7 @@ from onnxwire.errors import SourceError
 
 
 @critical_section
-def encode_pieces(View message, bint deterministic, FileWriter target):
+def encode_pieces(View message, bint deterministic, FileWriter target or None):
     """Encode a message; returns its size, and what is still to be written.
 
     target: where everything but the long Pieces is written, each at its offset; with a stream, or None, that is
