@@ -9,7 +9,7 @@ EDITABLE := $(PIP) install --no-build-isolation -e
 # Without bytecode each command that a test starts compiles all its modules, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -115,6 +115,9 @@ dropin: $(VENV)/compiled $(VENV)/tested  ## the tests of onnx and of packages th
 sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
+
+oom: $(VENV)/compiled $(VENV)/tested  ## each allocation of each operation fails once, on the build that `make sanitize` makes
+	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
 
 sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## readers beside editors on a build with ThreadSanitizer, and for SECONDS=600 at random
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
