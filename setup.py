@@ -122,8 +122,14 @@ class BuildFromCython(build_ext):
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
         self.find_compiler()
+        # Cython compares the sources alone; what this file tells it counts, too.
+        translations = [path.with_suffix(".c") for path in MODULES]
+        is_stale = any(
+            path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime for path in translations
+        )
         translated = cythonize(
             self.extensions,
+            force=is_stale,
             annotate=bool(os.environ.get("ONNXWIRE_ANNOTATE")),
             compiler_directives=directives,
             nthreads=os.cpu_count() or 1,

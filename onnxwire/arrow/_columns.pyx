@@ -11,11 +11,11 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport critical_section
 from libc.stdint cimport INT32_MAX, INT64_MAX
-from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport load64
-from onnxwire.engine.advise cimport ow_reserve
+from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.memory cimport calloc, free, malloc, realloc
 from onnxwire.engine.partial cimport need
 
 from onnxwire.errors import DecodeError, FieldValueError
@@ -47,6 +47,14 @@ cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
     return bits & <uint64_t>0x8080808080808080 == 0
 
 
+cdef void* reserve(size_t size) noexcept:
+    """Memory for an array whose size is known and that is about to be written."""
+    cdef void* p = malloc(size)
+    if p != NULL:
+        ow_enlarge(p, size)
+    return p
+
+
 cdef int widen(Values* values, int64_t extra) except -1:
     """Make room for more values."""
     cdef int64_t capacity = values.n + extra
@@ -57,7 +65,7 @@ cdef int widen(Values* values, int64_t extra) except -1:
     if values.capacity == 0 and values.n:
         return make_nulls(values, capacity)
     if values.data == NULL and values.expected:
-        moved = ow_reserve(<size_t>capacity * values.width)
+        moved = reserve(<size_t>capacity * values.width)
     else:
         moved = realloc(values.data, <size_t>capacity * values.width)
     if moved == NULL:
@@ -77,7 +85,7 @@ cdef int widen(Values* values, int64_t extra) except -1:
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
     """Give memory to values that are all null; where they are the most of it, what the system zeroes is not touched."""
     if values.n < capacity // 2:
-        values.data = <uint8_t*>ow_reserve(<size_t>capacity * values.width)
+        values.data = <uint8_t*>reserve(<size_t>capacity * values.width)
         if values.data != NULL:
             memset(values.data, 0, <size_t>values.n * values.width)
     else:

@@ -9,10 +9,10 @@ from cpython.object cimport PyObject
 from cython cimport critical_section
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 
 from onnxwire.arrow._columns cimport INT32, INT64, STRING, Block, Column, Columns, Type, Values
+from onnxwire.engine.memory cimport calloc, free, malloc
 
 from onnxwire.errors import FieldValueError
 

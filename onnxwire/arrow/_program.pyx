@@ -2,8 +2,8 @@
 """The program of a walk: made once of a class and a table, from what `TableSpec` says in words."""
 from cython cimport critical_section
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 
+from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.table cimport BYTES, ENUM, STRING, TableRef
 
 cdef extern from "Python.h":

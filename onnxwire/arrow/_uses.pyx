@@ -6,6 +6,7 @@ from onnxwire._varint cimport Record
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport WIDEST
 from onnxwire.arrow._walk cimport next_element, start_at
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, TextNames
@@ -175,3 +176,6 @@ cdef int define_strings(
         if record.n:
             names.add((<const char*>record.value)[:record.n], kind, -1, 0)
     return 0
+
+
+make_internal(Scope, b"the walk that makes the table of uses")

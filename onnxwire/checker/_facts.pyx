@@ -9,7 +9,6 @@ The rules of presence are those of `scan_slots`: the last value wins, the last m
 message that stands twice is one row.
 """
 from cython cimport critical_section
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
@@ -18,6 +17,7 @@ from onnxwire._varint cimport (
 from onnxwire.checker._texts cimport expect_text, find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, advise_far
+from onnxwire.engine.memory cimport calloc, free, malloc
 from onnxwire.engine.partial cimport LONG
 from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.payload cimport new_payload

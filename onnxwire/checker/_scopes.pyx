@@ -6,10 +6,11 @@ in an array.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from onnxwire.checker._facts cimport Facts, List, Run, Sheet
+from onnxwire.checker._texts cimport widen
+from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names
 
 cdef enum:
@@ -188,10 +189,9 @@ cdef class Scopes:
         cdef const Run* run
         cdef uint8_t* defined = self.defined
         if self.n_frames == self.frames_capacity:
-            self.frames_capacity = self.frames_capacity * 2 or 16
-            self.frames = <Frame*>realloc(self.frames, <size_t>self.frames_capacity * sizeof(Frame))
-            if self.frames == NULL:
+            if widen(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(Frame)):
                 raise MemoryError
+            self.frames_capacity = self.frames_capacity * 2 or 16
         frame = &self.frames[self.n_frames]
         self.n_frames += 1
         frame.graph = graph

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The strings of a document, each once."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport realloc
 
 from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.memory cimport realloc
 
 cdef struct Bucket:
     uint32_t hash

@@ -4,10 +4,10 @@
 A table of open addressing leads from the hash of a string to its number; what each string is made of is noted when it
 comes in.
 """
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire._varint cimport load32, load64
+from onnxwire.engine.memory cimport free, realloc
 
 cdef extern from *:
     """

@@ -31,24 +31,11 @@ static inline void ow_enlarge(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
 }
-
-/* As malloc, for an array whose size is known and that is about to be written: from a megabyte on in large pages. */
-static inline void *ow_reserve(size_t size) {
-    const size_t large = (size_t)1 << 21;
-    void *p = NULL;
-    if (size < large / 2 || size > SIZE_MAX - large) return malloc(size);
-    size = (size + large - 1) & ~(large - 1);
-    if (posix_memalign(&p, large, size)) return NULL;
-    (void)madvise(p, size, MADV_HUGEPAGE);
-    return p;
-}
 #else
 static inline void ow_enlarge(void *p, size_t size) {
     (void)p;
     (void)size;
 }
-
-static inline void *ow_reserve(size_t size) { return malloc(size); }
 
 static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     (void)p;

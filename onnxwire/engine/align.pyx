@@ -8,7 +8,6 @@ from front to back knows every new offset exactly. The padding is an unknown fie
 cimport cython
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memset
 
 from onnxwire._varint cimport (
@@ -17,6 +16,8 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport damage_error, decode_error
 from onnxwire.engine.document cimport FAR, Document, advise_far
 from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport LONG, is_there
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.skeleton cimport see_all
@@ -457,3 +458,6 @@ def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t
         pieces.append(piece)
         offset += <uint64_t>n
     return total, pieces
+
+
+make_internal(Gatherer, b"Layout")

@@ -1,11 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Makes the Python class of every message of a schema from its table."""
+cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
 from cython cimport critical_section
 from libc.stdint cimport uint32_t
 
 from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.message cimport Message
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.reading cimport get_shared, set_alone
@@ -46,6 +48,7 @@ MutableSequence.register(RepeatedScalar)
 MutableSequence.register(RepeatedSpan)
 
 
+@cython.final
 cdef class ClassTable(TableRef):
     """The table of a class, and the memory that its attributes were made from."""
     cdef PyGetSetDef* attributes
@@ -147,8 +150,9 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     slots[6] = PyType_Slot(Py_tp_methods, METHODS)
     slots[7] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
-    # Message itself has room for one slot.
-    spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 1) - 1) * sizeof(Slot))
+    # Message itself has room for one slot. Each class has room for one more at least: CPython lets `__class__` be
+    # assigned between classes that add nothing to their base.
+    spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
     spec.slots = slots
@@ -174,3 +178,6 @@ def make_classes(list descriptors, str module, dict bases):
         descriptor.full_name: make_class(owner, &owner.tables[i], module, bases.get(descriptor.full_name, ()))
         for i, descriptor in enumerate(descriptors)
     }
+
+
+make_internal(ClassTable, b"load_schema()")

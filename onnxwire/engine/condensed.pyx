@@ -9,9 +9,10 @@ from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from cython cimport critical_section
-from libc.stdlib cimport calloc
 
 from onnxwire.engine.document cimport EPOCH_CLOSED, files_of, part_of_bytes
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport calloc
 from onnxwire.engine.overlay cimport new_overlay, owned
 
 cdef extern from "Python.h":
@@ -148,3 +149,6 @@ cdef Overlay expand(Condensed self, Document document):
 cdef bint is_in_place(Overlay self) noexcept:
     """Whether its bytes are those that it is registered for, in the document that knows it."""
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
+
+
+make_internal(Condensed, b"edits of a message")

@@ -6,12 +6,16 @@ from libc.stdint cimport uint8_t, uint64_t
 from onnxwire._varint cimport (
     FAULT_DEPTH, FAULT_FIXED_CUT, FAULT_GROUP_OPEN, FAULT_GROUP_OTHER, FAULT_GROUP_STRAY, FAULT_LENGTH_CUT,
     FAULT_LENGTH_LONG, FAULT_LENGTH_PAST_END, FAULT_NUMBER_ZERO, FAULT_PACKED_CUT, FAULT_PACKED_LONG, FAULT_PACKED_SIZE,
-    FAULT_TAG_CUT, FAULT_TAG_LONG, FAULT_VARINT_CUT, FAULT_VARINT_LONG, FAULT_WIRE_TYPE, MAX_DEPTH, Damage, explain,
-    explain_packed,
+    FAULT_TAG_CUT, FAULT_TAG_LONG, FAULT_VARINT_CUT, FAULT_VARINT_LONG, FAULT_WIRE_TYPE, MAX_DEPTH, WIRE_START_GROUP,
+    Damage, explain, explain_packed,
 )
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.partial cimport OPEN, fetch
 
 from onnxwire.errors import DecodeError
+
+cdef enum:
+    HEAD = 32                # bytes that no tag with a length or number after it has more of
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):
@@ -85,5 +89,13 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
 @critical_section
 def fault_at(Document document, uint64_t offset, uint64_t end):
     """The DecodeError for the damaged record at a byte of a document."""
+    cdef const uint8_t* p
     document.check_open()
-    return decode_error(document, document.start + offset, document.start + end, MAX_DEPTH)
+    if end > <uint64_t>(document.end - document.start) or offset >= end:
+        raise IndexError("no such offset in the document")
+    p = document.start + offset
+    if OPEN:
+        fetch(p, min(end - offset, <uint64_t>HEAD))
+        if p[0] & 7 == WIRE_START_GROUP:
+            fetch(p, end - offset)
+    return decode_error(document, p, document.start + end, MAX_DEPTH)

@@ -5,7 +5,6 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cython cimport critical_section
-from libc.stdlib cimport calloc, free, realloc
 
 
 cdef extern from *:
@@ -21,7 +20,8 @@ cdef extern from *:
     int close_descriptor "ow_close"(int descriptor) nogil
 
 from onnxwire.engine.advise cimport ow_narrow
-from onnxwire.engine.partial cimport memory_of
+from onnxwire.engine.memory cimport calloc, free, realloc
+from onnxwire.engine.partial cimport PartialMemory, memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
 
 from onnxwire.errors import ClosedError, InUseError
@@ -82,7 +82,13 @@ cdef class Backing:
     @critical_section
     def __cinit__(self, data, mapping, int descriptor):
         self.descriptor = -1
-        PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
+        if isinstance(data, PartialMemory):
+            (<PartialMemory>data).lends = True
+        try:
+            PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
+        finally:
+            if isinstance(data, PartialMemory):
+                (<PartialMemory>data).lends = False
         self.mapping = mapping
         self.descriptor = descriptor
 
@@ -107,9 +113,14 @@ cdef class Document:
     descriptor: an open file descriptor of the file that `data` maps, which becomes the document's own, or -1.
     """
 
+    def __cinit__(self):
+        self.epoch = EPOCH_CLOSED  # until it has bytes
+
     @critical_section
-    def __init__(self, data, str name="<bytes>", mapping=None, int descriptor=-1):
+    def __init__(self, data, str name not None="<bytes>", mapping=None, int descriptor=-1):
         global FAR_READS_LEFT
+        if self.name is not None:
+            raise TypeError("a document is initialised once: make another one")
         self.take(Backing(data, mapping, descriptor))
         if mapping is not None and descriptor >= 0:
             self.far.left = FAR_READS_LEFT // 2

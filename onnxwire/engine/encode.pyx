@@ -9,7 +9,6 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._varint cimport (
@@ -18,6 +17,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, FarReads
+from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
 from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
@@ -316,6 +316,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     cdef uint64_t before = self.total
     cdef uint64_t size
     cdef uint64_t* sizes
+    cdef Py_ssize_t capacity
     cdef bint is_canonical = False
     if self.depth > DEEPEST:
         raise EditError(f"messages nested more than {DEEPEST:,} deep are not written")
@@ -340,11 +341,12 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
             raise changed()
         return 0
     if self.n == self.capacity:
-        self.capacity = self.capacity * 2 or 64
-        sizes = <uint64_t*>realloc(self.sizes, <size_t>self.capacity * sizeof(uint64_t))
+        capacity = self.capacity * 2 or 64
+        sizes = <uint64_t*>realloc(self.sizes, <size_t>capacity * sizeof(uint64_t))
         if sizes == NULL:
             raise MemoryError
         self.sizes = sizes
+        self.capacity = capacity
     self.n += 1
     self.depth += 1
     emit(self, content, &is_canonical)

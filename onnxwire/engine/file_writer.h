@@ -94,7 +94,7 @@ typedef struct {
 
 static void ow_copy_pieces(void *work) {
     ow_copying *copying = (ow_copying *)work;
-    uint8_t *buffer = (uint8_t *)malloc(OW_BUFFER);
+    uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER);
     int is_sound = buffer != NULL;
     while (is_sound && !ow_get(&copying->has_failed)) {
         uint64_t done = ow_take(&copying->next, OW_PIECE);
@@ -110,7 +110,7 @@ static void ow_copy_pieces(void *work) {
             done += (uint64_t)moved;
         }
     }
-    free(buffer);
+    PyMem_RawFree(buffer);
     if (!is_sound) ow_set(&copying->has_failed);
 }
 

@@ -5,8 +5,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from cython cimport critical_section
 from libc.errno cimport EINTR
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+
+from onnxwire.engine.memory cimport free, malloc
 
 cdef extern from "file_writer.h" nogil:
     const uint64_t OW_STREAM

@@ -31,9 +31,9 @@ cdef Elements fold_elements(Elements elements, View message):
     The last one is left for the next time: a program that makes one after another has that one still. Returns what
     they were, which may have the last of the program's own objects, whose finalizer may change the field.
     """
+    cdef Elements gone = Elements.__new__(Elements)
     # Code that the collector ran could change what is looked at here.
     cdef int is_collecting = PyGC_Disable()
-    cdef Elements gone = Elements.__new__(Elements)
     try:
         encode_together(elements, message, gone)
     finally:

@@ -4,8 +4,8 @@
 Open addressing with linear probing. What is taken out leaves no mark: those after it move up.
 """
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free
 
+from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.section cimport may_be_taken, take_if_alive
 
 cdef enum:

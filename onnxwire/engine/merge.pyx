@@ -1,26 +1,81 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages that are merged into others, and unknown fields that are discarded."""
+cimport cython
+from cpython.bytes cimport PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_CLEAR
-from libc.stdint cimport uint32_t
+from cpython.ref cimport Py_CLEAR, Py_DECREF
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from onnxwire.engine.canonical cimport canonical
 from onnxwire.engine.document cimport Document, Spans
-from onnxwire.engine.edit cimport edit, put_message
+from onnxwire.engine.edit cimport copy_message, depth_of, edit
 from onnxwire.engine.encode cimport unknown_fields
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Overlay, owned, put_value, set_mark
-from onnxwire.engine.repeated cimport RepeatedSpan
+from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
+from onnxwire.engine.repeated cimport Repeated, RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,
     is_unknown, next_record, start_cursor,
 )
 
+cdef extern from *:
+    """
+    /* Make a bytes object that has one owner longer, where it is; as it was where there is no memory. */
+    static inline int ow_lengthen(PyObject **data, PyObject *more)
+    {
+        Py_ssize_t n = PyBytes_GET_SIZE(*data);
+        Py_ssize_t n_more = PyBytes_GET_SIZE(more);
+        PyBytesObject *grown = NULL;
+        if (n_more <= PY_SSIZE_T_MAX - n - (Py_ssize_t)sizeof(PyBytesObject))
+            grown = PyObject_Realloc(*data, sizeof(PyBytesObject) + (size_t)(n + n_more));
+        if (grown == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        *data = (PyObject *)grown;
+        memcpy(PyBytes_AS_STRING(*data) + n, PyBytes_AS_STRING(more), (size_t)n_more + 1);
+        Py_SET_SIZE(grown, n + n_more);
+        return 0;
+    }
+
+    static inline void ow_shorten(PyObject *data, Py_ssize_t n)
+    {
+        Py_SET_SIZE(data, n);
+        PyBytes_AS_STRING(data)[n] = 0;
+    }
+    """
+    int lengthen "ow_lengthen"(PyObject** data, object more) except -1
+    void shorten "ow_shorten"(PyObject* data, Py_ssize_t n) noexcept
+
 cdef extern from "Python.h":
-    void PyBytes_Concat(PyObject** data, object more) except *
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 from onnxwire.errors import EditError
+
+cdef enum Action:
+    PUT              # a value of a singular field, or the elements of a field that has none
+    ADD_ELEMENTS
+    ADD_NUMBERS
+    ADD_UNKNOWN
+
+
+@cython.final
+@cython.no_gc
+cdef class Step:
+    """One change of a merge, with all memory that it needs."""
+    cdef Action action
+    cdef View target         # the message that it changes
+    cdef const Field* field
+    cdef const uint8_t* p    # of PUT: the slot, and what owns the value or None
+    cdef uint64_t n
+    cdef object value        # what is put or added
+    cdef object grown        # of ADD_ELEMENTS, ADD_NUMBERS: the target's, which have room
+
+
+make_internal(Step, b"MergeFrom")
 
 
 cdef int merge(View self, View other, bint is_read, int depth) except -1:
@@ -28,8 +83,29 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
 
     Singular values replace those that are there, messages are merged, elements and unknown fields are added.
     is_read: `other` is what was just read from bytes, whose records count one after another, not a message.
+    The message is as before or wholly merged: what needs memory comes before the first change.
     """
-    cdef Overlay overlay
+    cdef list steps
+    cdef Step step
+    while True:
+        steps = []
+        prepare(self, other, is_read, depth, steps)
+        edit(self)
+        # Which may all have run other code, which may have edited the messages.
+        for step in steps:
+            if not is_ready(step):
+                break
+        else:
+            break
+    add_unknown(steps)
+    for step in steps:
+        take(step)
+    return 0
+
+
+cdef int prepare(View self, View other, bint is_read, int depth, list steps) except -1:
+    """List what is to be changed in a message, and in those in it."""
+    cdef Overlay overlay = None
     cdef Field* field
     cdef PyObject* held
     cdef Slot* slot
@@ -38,36 +114,167 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
     if depth == 0:
         raise EditError(f"messages nested more than {DEEPEST:,} deep are not merged")
     fill(other)
-    overlay = edit(self)
+    fill(self)
+    # A message that is not there is edited at last, which puts it there.
+    if self.overlay == NULL or (<Overlay>self.overlay).parent == NULL:
+        overlay = edit(self)
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
         slot = &other.slots[i]
         if slot.p == NULL:
             continue
-        if field.repeated and (field.size or field.type == MESSAGE):
-            field_value(self, field).extend(field_value(other, field))
-        elif field.repeated:
-            add_texts(field_value(self, field), field_value(other, field))
+        if field.repeated:
+            prepare_elements(self, other, field, overlay is None, steps)
         elif field.type == MESSAGE:
-            if overlay.slots[i].p == NULL or is_read and field.n_peers and has_peer(other, field):
-                put_message(self, field, get_message(other, field))
+            if overlay is None or overlay.slots[i].p == NULL or is_read and field.n_peers and has_peer(other, field):
+                put_copy(self, field, get_message(other, field), steps)
             else:
-                merge(get_message(self, field), get_message(other, field), is_read, depth - 1)
+                prepare(get_message(self, field), get_message(other, field), is_read, depth - 1, steps)
         elif field.size:
-            put_value(overlay, field, set_mark(), canonical(field, slot.n), NULL)
+            steps.append(new_step(PUT, self, field, set_mark(), canonical(field, slot.n), None))
         else:
             held = held_value(other, field)
             owner = <object>held if held != NULL else document_of(other)
-            put_value(overlay, field, slot.p, slot.n, <PyObject*>owner)
+            steps.append(new_step(PUT, self, field, slot.p, slot.n, owner))
     unknown = unknown_fields(other)
     if unknown:
-        if overlay.unknown == NULL:
-            overlay.unknown = owned(unknown)
-        else:
-            # Which makes them longer where they are as long as nobody else has them.
-            PyBytes_Concat(&overlay.unknown, unknown)
+        steps.append(new_step(ADD_UNKNOWN, self, NULL, NULL, 0, unknown))
+    return 0
+
+
+cdef Step new_step(Action action, View target, const Field* field, const uint8_t* p, uint64_t n, value):
+    cdef Step step = Step.__new__(Step)
+    step.action = action
+    step.target = target
+    step.field = field
+    step.p = p
+    step.n = n
+    step.value = value
+    return step
+
+
+cdef int put_copy(View self, const Field* field, View source, list steps) except -1:
+    """List a message that is to be put into a singular field."""
+    cdef const uint8_t* p = NULL
+    cdef uint64_t n = 0
+    held = copy_message(source, depth_of(self), &p, &n)
+    steps.append(new_step(PUT, self, field, p, n, held))
+    return 0
+
+
+cdef int prepare_elements(View self, View other, Field* field, bint is_absent, list steps) except -1:
+    """List the elements that are to be added to a repeated field."""
+    cdef Repeated target = field_value(self, field)
+    cdef Repeated source = field_value(other, field)
+    cdef Step step
+    cdef uint64_t n
+    if field.size or field.type == MESSAGE:
+        incoming = target.take(source)
+    else:
+        incoming = texts_of(source)
+    n = (<Numbers>incoming).n if field.size else (<Elements>incoming).n
+    if n == 0:
+        return 0
+    if is_absent:
+        steps.append(new_step(PUT, self, field, set_mark(), n, incoming))
+        return 0
+    step = new_step(ADD_NUMBERS if field.size else ADD_ELEMENTS, self, field, NULL, n, incoming)
+    if field.size:
+        step.grown = (<RepeatedScalar>target).start_edit(<Py_ssize_t>n)
+    else:
+        step.grown = (<RepeatedSpan>target).start_edit(<Py_ssize_t>n)
+    steps.append(step)
+    return 0
+
+
+cdef bint is_ready(Step step) except -1:
+    """Whether a change needs no more memory, nor anything that may run other code."""
+    cdef Overlay overlay
+    fill(step.target)
+    if step.target.overlay == NULL:
+        return False
+    overlay = <Overlay>step.target.overlay
+    if overlay.parent != NULL:
+        return False
+    if step.action == ADD_ELEMENTS:
+        return overlay.held[step.field.slot] == <PyObject*>step.grown and (
+            (<Elements>step.grown).capacity - (<Elements>step.grown).n >= (<Elements>step.value).n
+        )
+    if step.action == ADD_NUMBERS:
+        return overlay.held[step.field.slot] == <PyObject*>step.grown and (
+            (<Numbers>step.grown).capacity - (<Numbers>step.grown).n >= (<Numbers>step.value).n
+        )
+    if step.action == PUT and step.field.repeated:
+        return overlay.slots[step.field.slot].p == NULL and overlay.held[step.field.slot] == NULL
+    return True
+
+
+cdef int add_unknown(list steps) except -1:
+    """Add the unknown fields; where there is no memory for all, none."""
+    cdef Step step
+    cdef Overlay overlay
+    cdef Py_ssize_t done = 0
+    try:
+        for step in steps:
+            if step.action == ADD_UNKNOWN:
+                add_to_unknown(<Overlay>step.target.overlay, step)
+            done += 1
+    except MemoryError:
+        for step in steps[:done]:
+            if step.action == ADD_UNKNOWN:
+                overlay = <Overlay>step.target.overlay
+                shorten(overlay.unknown, PyBytes_GET_SIZE(<object>overlay.unknown) - <Py_ssize_t>step.n)
+        raise
+    return 0
+
+
+cdef int add_to_unknown(Overlay overlay, Step step) except -1:
+    cdef PyObject* old = overlay.unknown
+    step.n = <uint64_t>PyBytes_GET_SIZE(step.value)
+    if old == NULL:
+        step.grown = step.value  # is taken with the others
+    elif Py_REFCNT(old) == 1:
+        # So a loop of merges costs what they add.
+        lengthen(&overlay.unknown, step.value)
+    else:
+        overlay.unknown = owned(<bytes><object>old + <bytes>step.value)
+        Py_DECREF(<object>old)
+    return 0
+
+
+cdef int take(Step step) except -1:
+    """Make a change, for which all is there."""
+    cdef Overlay overlay = <Overlay>step.target.overlay
+    cdef Elements elements, added
+    cdef Numbers numbers, more
+    cdef object _old = None  # which is released at last: that may run other code
+    if step.action == ADD_UNKNOWN:
+        if step.grown is not None:
+            overlay.unknown = owned(step.grown)
         overlay.flags |= HAS_UNKNOWN
-        (<Document>self.document).next_epoch()
+        (<Document>step.target.document).next_epoch()
+        return 0
+    if step.action == PUT:
+        if step.field.type == MESSAGE:
+            (<Document>step.target.document).next_epoch()
+        if overlay.held[step.field.slot] != NULL:
+            _old = <object>overlay.held[step.field.slot]
+        put_value(overlay, step.field, step.p, step.n, NULL if step.value is None else <PyObject*>step.value)
+    elif step.action == ADD_ELEMENTS:
+        elements = step.grown
+        added = step.value
+        memcpy(&elements.items[elements.n], added.items, <size_t>added.n * sizeof(Element))
+        elements.n += added.n
+        added.n = 0  # they have moved
+        overlay.slots[step.field.slot].p = set_mark()
+        overlay.slots[step.field.slot].n = <uint64_t>elements.n
+    else:
+        numbers = step.grown
+        more = step.value
+        memcpy(numbers.items + numbers.n * numbers.size, more.items, <size_t>more.n * more.size)
+        numbers.n += more.n
+        overlay.slots[step.field.slot].p = set_mark()
+        overlay.slots[step.field.slot].n = <uint64_t>numbers.n
     return 0
 
 
@@ -84,8 +291,8 @@ cdef bint has_peer(View self, const Field* field):
     return False
 
 
-cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:
-    """Add strings or bytes as they stand, be they UTF-8 or not."""
+cdef Elements texts_of(RepeatedSpan source):
+    """Strings or bytes as they stand, be they UTF-8 or not."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef Elements elements = source.elements()
     cdef Element* element
@@ -101,11 +308,26 @@ cdef int add_texts(RepeatedSpan target, RepeatedSpan source) except -1:
             incoming.insert(
                 i, element.p, element.n, source.document if element.held == NULL else <object>element.held
             )
-    return target.splice(len(target), len(target), incoming)
+    return incoming
 
 
 cdef int discard_unknown(View self, int depth) except -1:
-    """Discard the unknown fields of a message and of all messages in it."""
+    """Discard the unknown fields of a message and of all messages in it: of all, or where memory runs out, of none."""
+    cdef list found = []
+    cdef View view
+    cdef Overlay overlay
+    find_unknown(self, depth, found)
+    for view in found:
+        fill(view)
+        overlay = <Overlay>view.overlay
+        overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN
+        Py_CLEAR(overlay.unknown)
+        (<Document>view.document).next_epoch()
+    return 0
+
+
+cdef int find_unknown(View self, int depth, list found) except -1:
+    """List the messages with unknown fields, in edit."""
     cdef Overlay overlay
     cdef Field* field
     cdef uint32_t i
@@ -116,14 +338,12 @@ cdef int discard_unknown(View self, int depth) except -1:
         edit(self)  # which puts it in place where it is not there
     if unknown_fields(self):
         overlay = edit(self)
-        overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN
-        Py_CLEAR(overlay.unknown)
-        (<Document>self.document).next_epoch()
         for i in range(self.table.n_fields):
             field = &self.table.fields[i]
             # Their runs are not copied as they stand: unknown values may be among them.
             if field.closed and field.repeated and overlay.slots[i].p != NULL:
-                (<RepeatedScalar>get_numbers(self, field)).start_edit()
+                (<RepeatedScalar>get_numbers(self, field)).start_edit(0)
+        found.append(self)
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
         fill(self)
@@ -131,7 +351,7 @@ cdef int discard_unknown(View self, int depth) except -1:
             continue
         if field.repeated:
             for element in field_value(self, field):
-                discard_unknown(element, depth - 1)
+                find_unknown(element, depth - 1, found)
         else:
-            discard_unknown(get_message(self, field), depth - 1)
+            find_unknown(get_message(self, field), depth - 1, found)
     return 0

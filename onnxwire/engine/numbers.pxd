@@ -29,7 +29,7 @@ cdef class RepeatedScalar(Repeated):
     cdef bint adopt_kept(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
-    cdef Numbers start_edit(self)
+    cdef Numbers start_edit(self, Py_ssize_t room)
 
 
 cdef class ScalarIterator:

@@ -13,6 +13,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport OPEN, fetch, is_there
 from onnxwire.engine.payload cimport Payload, expose, new_payload
@@ -453,30 +454,41 @@ cdef class RepeatedScalar(Repeated):
 
     # --- changes
 
-    cdef Numbers start_edit(self):
-        """The numbers, to be changed."""
+    cdef Numbers start_edit(self, Py_ssize_t room):
+        """The numbers, to be changed, with room for more; as of RepeatedSpan."""
         cdef Numbers numbers
-        self.decode()
-        if self.is_detached:
-            return self.bound
-        edit(self.message)
-        self.decode()
-        if self.bound is not None:
-            return self.bound
-        numbers = self.copy()
-        store_numbers(self, numbers)
-        return numbers
+        cdef const uint8_t* items
+        while True:
+            self.decode()
+            if self.bound is not None:
+                numbers = self.bound
+                numbers.reserve(room)
+                self.look_at_bound()
+                if self.is_detached:
+                    return numbers
+                edit(self.message)
+                self.decode()
+                if self.bound is numbers:
+                    return numbers
+                continue
+            items = self.items
+            numbers = self.copy()
+            numbers.reserve(room)
+            edit(self.message)
+            self.decode()
+            if self.bound is None and self.items == items and self.n == numbers.n:
+                store_numbers(self, numbers)
+                return numbers
 
     cdef object take(self, values):
         return take_numbers(self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Numbers incoming = values
-        cdef Numbers numbers = self.start_edit()
+        cdef Numbers numbers = self.start_edit(incoming.n)
         cdef size_t size = self.field.size
         if stop > numbers.n:
             raise changed_error(self.field)
-        numbers.reserve(incoming.n)
         memmove(
             numbers.items + (start + incoming.n) * size, numbers.items + stop * size, <size_t>(numbers.n - stop) * size
         )
@@ -486,7 +498,7 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
         cdef Numbers incoming = values
-        cdef Numbers numbers = self.start_edit()
+        cdef Numbers numbers = self.start_edit(0)
         cdef size_t size = self.field.size
         cdef Py_ssize_t i
         if n and max(start, start + (n - 1) * step) >= numbers.n:
@@ -498,18 +510,22 @@ cdef class RepeatedScalar(Repeated):
     @critical_section
     def _arrange(self, order, Py_ssize_t expected):
         """Make the elements, of which that many are there, those at the indices that `order` names."""
-        cdef Numbers numbers = self.start_edit()
-        cdef Numbers old = Numbers.allocate(numbers.n, self.field)
+        # All that needs memory comes first, and all that can run other code: the iterator of the order may.
+        # CPython 3.11 leaks the list that list() has no memory to copy.
+        cdef list indices = (<list>order)[:] if type(order) is list else list(order)
+        cdef Numbers old = Numbers.allocate(expected, self.field)
+        cdef Numbers numbers = self.start_edit(0)
         cdef size_t size = self.field.size
-        cdef Py_ssize_t n = 0
+        cdef Py_ssize_t n = len(indices)
+        cdef Py_ssize_t i
         cdef Py_ssize_t index
         # What made the order may have run code that changed the elements.
         if numbers.n != expected:
             raise changed_error(self.field)
         memcpy(old.items, numbers.items, <size_t>numbers.n * size)
-        for index in order:
-            memcpy(numbers.items + n * size, old.items + index * size, size)
-            n += 1
+        for i in range(n):
+            index = indices[i]
+            memcpy(numbers.items + i * size, old.items + index * size, size)
         numbers.n = n
         update_count(self, n)
 
@@ -519,8 +535,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Numbers numbers
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
-        numbers = self.start_edit()
-        numbers.reserve(1)
+        numbers = self.start_edit(1)
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
         update_count(self, numbers.n)
@@ -699,3 +714,5 @@ cdef class ScalarIterator:
 
 # What pickles and reprs call it, wherever it is defined.
 (<PyTypeObject*>RepeatedScalar).tp_name = b"onnxwire.RepeatedScalar"
+make_internal(RepeatedScalar, b"reading a repeated field of a message")
+make_internal(ScalarIterator, b"iter() of a repeated field")

@@ -87,7 +87,6 @@ cdef class Elements:
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
-    cdef void remove(self, Py_ssize_t start, Py_ssize_t stop) noexcept
 
 
 cdef class Numbers:

@@ -5,14 +5,15 @@ from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from cython cimport critical_section
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memmove, memset
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
 from onnxwire.engine.advise cimport ow_enlarge
 from onnxwire.engine.document cimport EMPTY
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.section cimport may_be_taken, take_if_alive
 
 from onnxwire.errors import FieldValueError
@@ -241,20 +242,6 @@ cdef class Elements:
         self.n += 1
         return 0
 
-    cdef void remove(self, Py_ssize_t start, Py_ssize_t stop) noexcept:
-        """Take the elements from start to stop out."""
-        cdef Elements gone = Elements.__new__(Elements)
-        cdef size_t size = <size_t>(stop - start) * sizeof(Element)
-        if stop <= start:
-            return
-        # The last owner of a value may run other code when it goes: the list is whole again before that.
-        gone.items = <Element*>malloc(size)
-        if gone.items != NULL:
-            memcpy(gone.items, &self.items[start], size)
-            gone.n = stop - start
-        memmove(&self.items[start], &self.items[stop], <size_t>(self.n - stop) * sizeof(Element))
-        self.n -= stop - start
-
 
 @cython.no_gc
 cdef class Numbers:
@@ -284,3 +271,7 @@ cdef class Numbers:
 
     def __dealloc__(self):
         free(self.items)
+
+
+make_internal(Overlay, b"the first edit of a message")
+make_internal(Numbers, b"edits of a field of numbers")

@@ -3,11 +3,13 @@
 cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.object cimport PyTypeObject
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport qsort
 from libc.string cimport memmove
 
 from onnxwire.engine.condensed cimport condense, expand
 from onnxwire.engine.document cimport Spans
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport free, malloc, realloc
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -164,18 +166,23 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
     cdef Py_ssize_t i
     overlay.address = overlay.start
     overlay.address_end = overlay.end
-    if overlay.parts != NULL:
-        # So many may come that it is best made anew.
-        document.overlay_index = None
-        parts = <Spans>overlay.parts
-        for i in range(1, parts.n):
-            document.overlays[<size_t>parts.items[i].p] = <size_t>(parts.items[i].p + parts.items[i].n)
-    elif index is not None:
-        pair = pair_of(<size_t>overlay.start, overlay)
-        index.put(&pair)
-    # At last, because an overlay that goes can run other code.
-    document.overlays[<size_t>overlay.start] = overlay
-    return note_use(document, <size_t>overlay.address)
+    try:
+        if overlay.parts != NULL:
+            # So many may come that it is best made anew.
+            document.overlay_index = None
+            parts = <Spans>overlay.parts
+            for i in range(1, parts.n):
+                document.overlays[<size_t>parts.items[i].p] = <size_t>(parts.items[i].p + parts.items[i].n)
+        elif index is not None:
+            pair = pair_of(<size_t>overlay.start, overlay)
+            index.put(&pair)
+        # At last, because an overlay that goes can run other code.
+        document.overlays[<size_t>overlay.start] = overlay
+    except MemoryError:
+        document.overlay_index = None  # which borrows the overlays, and may have this one
+        raise
+    note_use(document, <size_t>overlay.address)
+    return 0
 
 
 cdef Overlay overlay_at(Document document, const uint8_t* start):
@@ -214,7 +221,18 @@ cdef class Latest:
 
 
 cdef int note_use(Document document, size_t address) except -1:
-    """Remember that an overlay was made, and condense the one that was made so many before, if nobody holds it."""
+    """Remember that an overlay was made, and condense the one that was made so many before, if nobody holds it.
+
+    Without memory for that, the overlays stay as they are.
+    """
+    try:
+        condense_earlier(document, address)
+    except MemoryError:
+        pass
+    return 0
+
+
+cdef int condense_earlier(Document document, size_t address) except -1:
     cdef Latest latest = document.latest
     cdef size_t* addresses
     cdef size_t oldest
@@ -258,5 +276,13 @@ cdef int put_instead(Document document, size_t address, registered) except -1:
     if index is not None:
         pair = pair_of(address, registered)
         index.put(&pair)
-    document.overlays[address] = registered
+    try:
+        document.overlays[address] = registered
+    except MemoryError:
+        document.overlay_index = None  # which borrows them
+        raise
     return 0
+
+
+make_internal(OverlayIndex, b"edits of messages")
+make_internal(Latest, b"edits of messages")

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory of a file that is somewhere else, of which only some pages are there."""
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "thresholds.h":
@@ -23,6 +24,8 @@ cdef class PartialMemory:
     cdef Py_ssize_t n_walked, walked_capacity
     cdef Py_ssize_t exports          # buffers, and calls that wait for bytes
     cdef bint is_closed
+    cdef bint lends                  # a document asks for the buffer
+    cdef PyObject* next              # of the list of those that are open; borrowed
     cdef const void* root            # the table by which the records of the whole file were walked, or NULL
     cdef readonly uint64_t resident  # bytes that are there
     cdef readonly object source      # where the bytes come from

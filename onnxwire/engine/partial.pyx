@@ -8,8 +8,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyB
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport critical_section
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
+
+from onnxwire.engine.memory cimport calloc, free, realloc
 
 cdef extern from "partial.h" nogil:
     uint8_t* ow_reserve(size_t size)
@@ -22,7 +23,7 @@ from onnxwire.errors import ClosedError, SourceError
 PAGE_SIZE = PAGE
 
 # All that are open, by their addresses: who reads a value knows where it is, and not always what it belongs to.
-cdef list MEMORIES = []
+cdef PyObject* MEMORIES = NULL
 cdef int OPEN = 0
 
 
@@ -37,7 +38,7 @@ cdef class PartialMemory:
 
     @critical_section
     def __cinit__(self, uint64_t size, source):
-        global OPEN
+        global MEMORIES, OPEN
         if size == 0 or size > <uint64_t>1 << 62:
             raise MemoryError
         self.size = size
@@ -50,7 +51,8 @@ cdef class PartialMemory:
         self.start = ow_reserve(<size_t>self.room)
         if self.start == NULL:
             raise MemoryError
-        MEMORIES.append(<size_t><void*>self)
+        self.next = MEMORIES
+        MEMORIES = <PyObject*>self
         OPEN += 1
 
     @critical_section
@@ -61,9 +63,12 @@ cdef class PartialMemory:
 
     cdef void forget(self) noexcept:
         global OPEN
+        cdef PyObject** link = &MEMORIES
         if self.start != NULL:
+            while link[0] != <PyObject*>self:
+                link = &(<PartialMemory>link[0]).next
+            link[0] = self.next
             OPEN -= 1
-            MEMORIES.remove(<size_t><void*>self)
             ow_release(self.start, <size_t>self.room)
             self.start = NULL
 
@@ -85,9 +90,9 @@ cdef class PartialMemory:
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        # For the document alone, which hands out no byte that is not there.
-        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
-            raise BufferError("the memory of a document is read-only")
+        # For the document alone, which hands out no byte that is not there: to read one ends the process.
+        if not self.lends or flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
+            raise BufferError("the memory of a file on a server is read through a document, which fetches the bytes")
         PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)
         self.exports += 1
 
@@ -123,15 +128,17 @@ cdef class PartialMemory:
         return False
 
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1:
+        cdef Py_ssize_t capacity
         cdef Walked* walked
         if self.is_walked(p, end):
             return 0
         if self.n_walked == self.walked_capacity:
-            self.walked_capacity = self.walked_capacity * 2 or 8
-            walked = <Walked*>realloc(self.walked, <size_t>self.walked_capacity * sizeof(Walked))
+            capacity = self.walked_capacity * 2 or 8
+            walked = <Walked*>realloc(self.walked, <size_t>capacity * sizeof(Walked))
             if walked == NULL:
                 raise MemoryError
             self.walked = walked
+            self.walked_capacity = capacity
         self.walked[self.n_walked].start = p
         self.walked[self.n_walked].end = end
         self.n_walked += 1
@@ -232,11 +239,11 @@ cdef class PartialMemory:
 
 cdef PartialMemory memory_of(const uint8_t* p):
     """The memory that an address is in, or None."""
-    cdef PartialMemory memory
-    for address in MEMORIES:
-        memory = <PartialMemory><void*><size_t>address
-        if memory.start <= p < memory.start + memory.size:
-            return memory
+    cdef PyObject* memory = MEMORIES
+    while memory != NULL:
+        if (<PartialMemory>memory).start <= p < (<PartialMemory>memory).start + (<PartialMemory>memory).size:
+            return <PartialMemory>memory
+        memory = (<PartialMemory>memory).next
     return None
 
 

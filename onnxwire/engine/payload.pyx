@@ -6,6 +6,7 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.partial cimport OPEN, fetch
 
 
@@ -76,3 +77,6 @@ cdef class Payload:
     def __releasebuffer__(self, Py_buffer* view):
         if self.document is not None:
             self.document.pins -= 1
+
+
+make_internal(Payload, b"reading the memory of a value")

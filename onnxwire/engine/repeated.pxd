@@ -39,7 +39,7 @@ cdef class RepeatedSpan(Repeated):
     cdef Spans walk(self)
     cdef Elements gather(self, Spans index)
     cdef object element(self, Py_ssize_t i)
-    cdef Elements start_edit(self)
+    cdef Elements start_edit(self, Py_ssize_t room)
 
 
 cdef enum:

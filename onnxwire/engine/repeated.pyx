@@ -15,6 +15,7 @@ from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
 from onnxwire.engine.fold cimport FOLD, fold_elements
+from onnxwire.engine.instances cimport is_open, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
@@ -123,9 +124,9 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 cdef class Repeated:
     """The common base of the two kinds of sequences: what lists can do, down to what changes elements."""
 
-    @critical_section
-    def __init__(self):
-        raise TypeError("sequences are made by asking a message for a repeated field")
+    def __cinit__(self):
+        if is_open(self):
+            raise TypeError("sequences are made by reading a repeated field of a message")
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -462,23 +463,33 @@ cdef class RepeatedSpan(Repeated):
 
     # --- changes
 
-    cdef Elements start_edit(self):
-        """The elements, to be changed."""
+    cdef Elements start_edit(self, Py_ssize_t room):
+        """The elements, to be changed, with room for more.
+
+        All memory is had before the message is edited, which may put it into its parent: where there is none, nothing
+        has changed.
+        """
         cdef Elements elements
         cdef Overlay overlay
         cdef Spans index
         while True:
             elements = self.elements()
-            if self.is_detached:
-                return elements
-            overlay = edit(self.message)
-            elements = self.elements()
             if elements is not None:
-                return elements
+                elements.reserve(room)
+                if self.is_detached:
+                    return elements
+                edit(self.message)
+                if self.elements() is elements:
+                    return elements
+                continue
             index = self.make_index()
-            # Making it may have run other code, which may have been first.
+            elements = self.gather(index)
+            elements.reserve(room)
+            # Making them may have run other code, which may have been first.
+            if self.elements() is not None or self.store is not index:
+                continue
+            overlay = edit(self.message)
             if self.elements() is None and self.store is index and edit(self.message) is overlay:
-                elements = self.gather(index)
                 put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
                 self.bound = elements
                 self.document = document_of(self.message)
@@ -489,14 +500,14 @@ cdef class RepeatedSpan(Repeated):
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Elements incoming = values
-        cdef Elements elements = self.start_edit()
+        cdef Elements elements
+        # Release removed elements last: their destructors may run other code.
         cdef Elements gone = Elements.__new__(Elements)
         cdef Py_ssize_t n = stop - start
+        gone.reserve(n)
+        elements = self.start_edit(incoming.n)
         if stop > elements.n:
             raise changed_error(self.field)
-        # Those that go are let go of at the end: that may run other code.
-        gone.reserve(n)
-        elements.reserve(incoming.n)
         if n:
             memcpy(gone.items, &elements.items[start], <size_t>n * sizeof(Element))
         if stop < elements.n:
@@ -514,7 +525,7 @@ cdef class RepeatedSpan(Repeated):
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
         cdef Elements incoming = values
-        cdef Elements elements = self.start_edit()
+        cdef Elements elements = self.start_edit(0)
         cdef Element old
         cdef Py_ssize_t i
         if n and max(start, start + (n - 1) * step) >= elements.n:
@@ -529,15 +540,17 @@ cdef class RepeatedSpan(Repeated):
     def _arrange(self, order, Py_ssize_t n):
         """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
         # All that can run other code comes first: the collector may, where a list is made.
-        cdef list indices = list(order)
+        # CPython 3.11 leaks the list that list() has no memory to copy.
+        cdef list indices = (<list>order)[:] if type(order) is list else list(order)
         cdef Elements arranged = Elements.__new__(Elements)
-        cdef Elements elements = self.start_edit()
+        cdef Elements elements
         cdef Py_ssize_t i
         cdef Py_ssize_t index
+        arranged.reserve(len(indices))
+        elements = self.start_edit(0)
         # What made the order may have changed the elements.
         if elements.n != n:
             raise changed_error(self.field)
-        arranged.reserve(len(indices))
         for i in range(len(indices)):
             index = indices[i]
             arranged.items[i] = elements.items[index]
@@ -586,7 +599,7 @@ cdef class RepeatedSpan(Repeated):
         view = overlay_view(self.field.sub, EMPTY, new_overlay(self.field.sub, depth_of(self.message) + 1))
         if fields:
             set_fields(view, fields)
-        elements = self.start_edit()
+        elements = self.start_edit(1)
         overlay = <Overlay>(<View>view).overlay
         elements.folded = min(elements.folded, elements.n)
         if elements.n - elements.folded > FOLD:
@@ -818,3 +831,5 @@ cdef class SpanIterator:
 
 # What pickles and reprs call it, wherever it is defined.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
+make_internal(RepeatedSpan, b"reading a repeated field of a message")
+make_internal(SpanIterator, b"iter() of a repeated field")

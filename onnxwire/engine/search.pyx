@@ -5,6 +5,7 @@ cimport cython
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t
 
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, field_value, fill, table_of
 
@@ -73,7 +74,7 @@ cdef class Paths:
     cdef str prefix              # that one, with a point after it
 
     @critical_section
-    def __init__(self):
+    def __cinit__(self):
         from array import array
 
         self.parent = -1
@@ -135,7 +136,7 @@ cdef class Search:
     cdef Paths paths             # or None
 
     @critical_section
-    def __init__(self, View root, classes, Paths paths=None):
+    def __cinit__(self, View root, classes, Paths paths=None):
         self.paths = paths
         self.owner = (<TableRef?>type(root)._table).owner
         self.marked = mark_tables(self.owner, [<size_t>table_of(cls) for cls in classes])
@@ -236,3 +237,6 @@ cdef class Search:
                 frame.stem = frame.name if outer is None else f"{outer.place()}.{frame.name}"
             outer = frame
         return outer.place()
+
+
+make_internal(Frame, b"Search")

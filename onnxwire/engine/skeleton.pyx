@@ -6,12 +6,12 @@ everything else. A walk by the same tables, which all walks of the engine are, t
 value asks for it (`need`, in `engine/partial`).
 """
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, realloc
 
 from onnxwire._varint cimport (
     WIRE_END_GROUP, WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, read_any_tag, read_length,
     read_varint,
 )
+from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.partial cimport LONG, OPEN, PartialMemory, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 

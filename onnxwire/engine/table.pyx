@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Turns descriptors into C tables."""
 from cython cimport critical_section
-from libc.stdlib cimport calloc, free
 from cpython.mem cimport PyObject_Free
 
 from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
+from onnxwire.engine.instances cimport is_open
+from onnxwire.engine.memory cimport calloc, free
 
 cdef dict WIRES = {
     DOUBLE: WIRE_FIXED64, FIXED64: WIRE_FIXED64, SFIXED64: WIRE_FIXED64,
@@ -128,4 +129,7 @@ cdef class TableOwner:
 
 
 cdef class TableRef:
-    pass
+
+    def __cinit__(self):
+        if is_open(self):
+            raise TypeError("the tables of message classes are made by load_schema()")

@@ -8,10 +8,11 @@ from cpython.mem cimport PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset, strlen
 
 from onnxwire._varint cimport zigzag32, zigzag64
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport DEEPEST
 from onnxwire.engine.partial cimport fetch, is_there
@@ -314,3 +315,6 @@ cdef str text_form(View message):
         return PyUnicode_DecodeUTF8(text.start, text.p - text.start, NULL)
     except UnicodeDecodeError:
         return PyUnicode_DecodeUTF8(text.start, text.p - text.start, "surrogateescape").translate(OCTAL)
+
+
+make_internal(Text, b"str() of a message")

@@ -21,8 +21,9 @@ Models that break that have an answer too, the same for every reader:
 Source: onnx.proto, GraphProto and NodeProto; IR.md, "Names Within a Graph"; TrainingInfoProto.algorithm.
 """
 from libc.stdint cimport INT32_MAX
-from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+
+from onnxwire.engine.memory cimport free, realloc
 
 
 cdef class Names:

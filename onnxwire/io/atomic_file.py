@@ -95,7 +95,12 @@ class AtomicFile:
 
     def __del__(self) -> None:
         # A Ctrl-C may come before the first line of `__exit__`, or of `__init__`.
-        if hasattr(self, "folder"):
+        if not hasattr(self, "folder"):
+            return
+        try:
+            self._clean_up()
+            self._leave_folder()
+        except MemoryError:  # where there was no memory for a call: each step looks whether it is still to be done
             self._clean_up()
             self._leave_folder()
 

@@ -4,10 +4,10 @@ import os
 
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, text_of
+from onnxwire.engine.memory cimport calloc, free
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:

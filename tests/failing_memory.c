@@ -1,0 +1,102 @@
+/* A Python module that makes allocations fail: of the interpreter's three allocators, which the engine's C code uses too.
+ *
+ * call(function, n, length): calls the function; `length` allocations from the n-th on fail (counted from 1). Returns
+ *     the result, or raises what the function raises.
+ * last(): (how many failed, how many there were) in the last call.
+ * blocks(): how many blocks of memory are in use that were allocated since the module was imported.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+static PyMemAllocatorEx originals[3];
+static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
+
+/* Threads of the engine allocate without the GIL. */
+static long long n_made, n_failed, first, length, n_blocks;
+static int is_armed;
+
+static int fails(void)
+{
+    if (!__atomic_load_n(&is_armed, __ATOMIC_RELAXED)) return 0;
+    long long i = __atomic_add_fetch(&n_made, 1, __ATOMIC_RELAXED);
+    if (i < first || i - first >= length) return 0;
+    __atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static void *counted(void *p)
+{
+    if (p != NULL) __atomic_add_fetch(&n_blocks, 1, __ATOMIC_RELAXED);
+    return p;
+}
+
+static void *hook_malloc(void *context, size_t size)
+{
+    PyMemAllocatorEx *original = context;
+    return fails() ? NULL : counted(original->malloc(original->ctx, size));
+}
+
+static void *hook_calloc(void *context, size_t n, size_t size)
+{
+    PyMemAllocatorEx *original = context;
+    return fails() ? NULL : counted(original->calloc(original->ctx, n, size));
+}
+
+static void *hook_realloc(void *context, void *p, size_t size)
+{
+    PyMemAllocatorEx *original = context;
+    if (fails()) return NULL;
+    void *moved = original->realloc(original->ctx, p, size);
+    return p == NULL ? counted(moved) : moved;
+}
+
+static void hook_free(void *context, void *p)
+{
+    PyMemAllocatorEx *original = context;
+    if (p != NULL) __atomic_sub_fetch(&n_blocks, 1, __ATOMIC_RELAXED);
+    original->free(original->ctx, p);
+}
+
+static PyObject *call(PyObject *module, PyObject *args)
+{
+    PyObject *function;
+    long long from, n;
+    if (!PyArg_ParseTuple(args, "OLL", &function, &from, &n)) return NULL;
+    first = from;
+    length = n;
+    n_made = n_failed = 0;
+    __atomic_store_n(&is_armed, 1, __ATOMIC_SEQ_CST);
+    PyObject *result = PyObject_CallNoArgs(function);
+    __atomic_store_n(&is_armed, 0, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+static PyObject *last(PyObject *module, PyObject *ignored)
+{
+    return Py_BuildValue("LL", n_failed, n_made);
+}
+
+static PyObject *blocks(PyObject *module, PyObject *ignored)
+{
+    return PyLong_FromLongLong(__atomic_load_n(&n_blocks, __ATOMIC_RELAXED));
+}
+
+static PyMethodDef methods[] = {
+    {"call", call, METH_VARARGS, NULL},
+    {"last", last, METH_NOARGS, NULL},
+    {"blocks", blocks, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "failing_memory", NULL, -1, methods};
+
+PyMODINIT_FUNC PyInit_failing_memory(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    for (int i = 0; module != NULL && i < 3; i++) {
+        PyMemAllocatorEx hook = {&originals[i], hook_malloc, hook_calloc, hook_realloc, hook_free};
+        PyMem_GetAllocator(domains[i], &originals[i]);
+        PyMem_SetAllocator(domains[i], &hook);
+    }
+    return module;
+}

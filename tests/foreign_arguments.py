@@ -1,0 +1,286 @@
+"""Calls every attribute of every extension type with objects that it is not for: `foreign_arguments.py [START]`.
+
+Writes the number and name of each attribute before it is called, so that the last line names what ended the process.
+An exception is right, and so is a result; a crash is not. Runs in a folder of its own, as a process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import copyreg
+import gc
+import importlib
+import importlib.machinery
+import itertools
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnxwire
+
+HEAP_TYPE = 1 << 9
+OF_OBJECT = set(dir(object))
+
+
+def extension_modules() -> list[types.ModuleType]:
+    """Every extension module of the package."""
+    root = Path(onnxwire.__file__).parent
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    names = [".".join(path.relative_to(root.parent).parts)[: -len(suffix)] for path in sorted(root.rglob(f"*{suffix}"))]
+    # This one watches every file that the process opens from when it is imported.
+    return [importlib.import_module(name) for name in names if name != "onnxwire.dropin.audit"]
+
+
+def subclasses(cls: type) -> Iterator[type]:
+    """A class and all that derive from it."""
+    yield cls
+    for derived in type.__subclasses__(cls):
+        yield from subclasses(derived)
+
+
+def extension_types() -> list[type]:
+    """Every class that is made in C: those of the modules, also what is not in their namespaces, and of messages."""
+    modules = extension_modules()
+    names = {module.__name__ for module in modules} | {"onnxwire"}
+    onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
+    message = importlib.import_module("onnxwire.engine.message").Message
+    found = dict.fromkeys(
+        cls
+        for cls in subclasses(object)
+        if issubclass(cls, message) or (cls.__module__ in names and not cls.__flags__ & HEAP_TYPE)
+    )
+    for module in modules:
+        found.update(
+            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in found)
+        )
+    return list(found)
+
+
+def model() -> onnxwire.ModelProto:
+    """A model of all kinds of fields."""
+    tensor = onnxwire.TensorProto(name="w", dims=[2], data_type=1, float_data=[1, 2])
+    node = {
+        "op_type": "Add",
+        "input": ["a", "w"],
+        "output": ["b"],
+        "attribute": [{"name": "k", "ints": [1, 2], "type": 7}],
+    }
+    made = onnxwire.ModelProto(ir_version=8, graph={"name": "g", "node": [node, node], "initializer": [tensor]})
+    return onnxwire.ModelProto.FromString(made.SerializeToString())
+
+
+def instances() -> dict[type, Callable[[], Any]]:
+    """For as many of the types as can be, what makes an object of each."""
+    from partial import partial_document
+
+    from onnxwire.arrow._columns import Columns
+    from onnxwire.checker._facts import Facts
+    from onnxwire.checker._problem import Problem
+    from onnxwire.checker._scopes import Scopes
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.encode import Encoder
+    from onnxwire.engine.search import Paths, Search
+
+    def edited() -> onnxwire.ModelProto:
+        made = model()
+        made.graph.node.add(op_type="Relu")
+        made.graph.initializer[0].dims.append(3)
+        return made
+
+    makers: list[Callable[[], Any]] = [
+        model,
+        edited,
+        onnxwire.NodeProto,
+        onnxwire.TensorProto,
+        lambda: model().graph.node,
+        lambda: edited().graph.node,
+        lambda: iter(model().graph.node),
+        lambda: iter(edited().graph.node),
+        lambda: model().graph.initializer[0].dims,
+        lambda: edited().graph.initializer[0].dims,
+        lambda: iter(model().graph.initializer[0].dims),
+        lambda: model().graph._payload("name"),
+        lambda: model()._document,
+        lambda: Document(b"\x08\x01"),
+        lambda: partial_document(b"\x08\x01"),
+        lambda: partial_document(b"\x08\x01").memory,
+        lambda: onnxwire.ModelProto._table,
+        lambda: Paths(),
+        lambda: Search(model(), [onnxwire.NodeProto]),
+        lambda: Encoder(False),
+        lambda: Columns([("a", "int64")], model()._document),
+        lambda: Facts(model()._document, onnxwire.ModelProto),
+        lambda: Scopes(Facts(model()._document, onnxwire.ModelProto)),
+        lambda: Problem("rule", "error", "graph", 5, "text"),
+    ]
+    found: dict[type, Callable[[], Any]] = {}
+    for make in makers:
+        found.setdefault(type(make()), make)
+    return found
+
+
+def uninitialised(cls: type) -> Iterator[Any]:
+    """Objects of a class by the ways around its constructor, as far as they make any."""
+    ways = [
+        lambda: cls.__new__(cls),
+        lambda: object.__new__(cls),
+        lambda: copyreg.__newobj__(cls),  # type: ignore[attr-defined]
+        lambda: copyreg._reconstructor(cls, object, None),  # type: ignore[attr-defined]
+        lambda: pickle.loads(b"c%s\n%s\n)\x81." % (cls.__module__.encode(), cls.__qualname__.encode())),
+        lambda: cls(),
+        lambda: type("Derived", (cls,), {})(),
+        lambda: type("Derived", (cls,), {"__slots__": (), "__init__": lambda self: None})(),
+        lambda: type("Derived", (cls,), {"__new__": lambda c: object.__new__(c)})(),
+    ]
+    for way in ways:
+        with contextlib.suppress(Exception):
+            yield way()
+
+
+def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What to call of a class, by name: its attributes with foreign objects first, and with foreign arguments."""
+    rests = [tuple(rest) for n in range(5) for rest in ((None,) * n, foreign[n : 2 * n], foreign[-n:] if n else ())]
+    names = [name for name in dir(cls) if name not in OF_OBJECT or name in vars(cls)]
+    for name in names:
+        if name in ("__class__", "__subclasshook__", "__init_subclass__", "__abstractmethods__"):
+            continue
+
+        def every(name: str = name) -> None:
+            static = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+            firsts = [*(lambda value=value: value for value in foreign), *own]
+            for make, rest in itertools.product(firsts, rests):
+                with contextlib.suppress(Exception):
+                    getattr(cls, name)(make(), *rest)
+                with contextlib.suppress(Exception):
+                    getattr(make(), name)(*rest)
+            with contextlib.suppress(Exception):
+                getattr(cls, name)()
+            for make in firsts:
+                for way in ("__get__", "__set__", "__delete__"):
+                    for rest in ((make(),), (make(), None), (make(), foreign[-1])):
+                        with contextlib.suppress(Exception):
+                            getattr(static, way)(*rest)
+
+        yield f"{cls.__module__}.{cls.__qualname__}.{name}", every
+
+    def every_way() -> None:
+        for make in own:
+            for way in (
+                copy.copy,
+                copy.deepcopy,
+                repr,
+                str,
+                hash,
+                iter,
+                len,
+                bool,
+                memoryview,
+                list,
+                dir,
+                gc.get_referents,
+            ):
+                with contextlib.suppress(Exception):
+                    way(make())
+            for protocol in range(6):
+                with contextlib.suppress(Exception):
+                    pickle.loads(pickle.dumps(make(), protocol))
+                with contextlib.suppress(Exception):
+                    function, arguments, *_ = object.__reduce_ex__(make(), protocol)
+                    repr(function(*arguments))
+
+    yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", every_way
+
+
+def classes_assigned(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Each object made one of every other class; what then has another class is read, which is what would crash."""
+    types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
+    for ours in types_:
+
+        def every(ours: type = ours) -> None:
+            for other in types_:
+                if ours is other:
+                    continue
+                try:
+                    made = (
+                        ours.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
+                        if hasattr(ours, "FromString")
+                        else makers[ours]()
+                    )
+                except Exception:
+                    continue
+                for assign in (object.__setattr__, setattr):
+                    with contextlib.suppress(Exception):
+                        assign(made, "__class__", other)
+                        raise SystemExit(f"{ours} became {other}")
+
+        yield f"{ours.__module__}.{ours.__qualname__}.__class__ assigned", every
+
+
+def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The functions of the modules, with 0 to 5 foreign arguments."""
+    for module in extension_modules():
+        for name, value in vars(module).items():
+            if not isinstance(value, types.BuiltinFunctionType) or value.__module__ != module.__name__:
+                continue
+
+            def every(value: Any = value) -> None:
+                for n in range(6):
+                    for arguments in itertools.islice(itertools.product(foreign, repeat=n), 400):
+                        with contextlib.suppress(Exception):
+                            value(*arguments)
+                for first in foreign:
+                    for n in range(5):
+                        with contextlib.suppress(Exception):
+                            value(first, *foreign[:n])
+
+            yield f"{module.__name__}.{name}", every
+
+
+def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """All that is called, by name."""
+    import onnx
+
+    makers = instances()
+    foreign: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
+    foreign += [make() for make in makers.values()]
+    kept: list[Any] = []
+    types_ = extension_types()
+    for cls in types_:
+        # The maker's own objects come anew each time: a call may close or empty what it gets.
+        yield (
+            f"{cls.__module__}.{cls.__qualname__} made without its constructor",
+            lambda cls=cls: kept.extend(uninitialised(cls)),
+        )
+        blank = [made for made in kept if isinstance(made, cls)]
+        own = [*(lambda made=made: made for made in blank), *([makers[cls]] if cls in makers else [])]
+        if issubclass(cls, onnxwire.ModelProto.__mro__[1]) and cls.__name__ not in (
+            "Message",
+            "ModelProto",
+            "TensorProto",
+            "Everything",
+        ):
+            continue  # their methods are the same; their fields are descriptors of CPython's
+        yield from calls(cls, foreign, own)
+    yield from classes_assigned(makers)
+    yield from module_functions(foreign)
+
+
+def main() -> None:
+    """Call all from the attribute with the number START on."""
+    start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    gc.disable()
+    for i, (name, call) in enumerate(everything()):
+        if i < start and "made without" not in name:
+            continue
+        os.write(1, f"{i} {name}\n".encode())
+        call()
+    os.write(1, b"all called\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Makes each allocation of each operation fail once: `oom.py [--stride S] [NAME…]`, as SQLite's tests do.
+
+For every n, from 1 until the operation ends before that many allocations, a new state is made, the n-th allocation of
+the operation fails, and then this must be so: the operation raised MemoryError, or did without the memory; what it
+edited is as before or as after the operation; nothing was printed as an exception that could not be raised; the
+collector is on; no file is left; no memory was lost. With `--burst` all allocations from the n-th on fail, up to 8.
+
+Each line of output is the name of an operation and a number, before it is tried, so that the last line names what ended
+the process; then a line begins with `ok` or `fault`. S: only every S-th n, from a start that differs by operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import importlib.machinery
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import traceback
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import oom_operations
+
+SOURCE = Path(__file__).with_name("failing_memory.c")
+NO_MEMORY: list[str] = []
+"""What was printed because nobody could be told: see sys.unraisablehook."""
+
+
+class Outcome(NamedTuple):
+    """What became of one call with one allocation that failed."""
+
+    faults: list[str]
+    is_hit: bool
+
+
+def build_hook(folder: str) -> Any:
+    """Compile and import failing_memory.c; raises CalledProcessError or OSError where there is no C compiler."""
+    target = os.path.join(folder, "failing_memory" + importlib.machinery.EXTENSION_SUFFIXES[0])
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    include = sysconfig.get_path("include")
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    subprocess.run(
+        [*compiler, "-shared", "-fPIC", "-O1", "-g", f"-I{include}", str(SOURCE), "-o", target],
+        check=True,
+        env=environment,
+    )
+    loader = importlib.machinery.ExtensionFileLoader("failing_memory", target)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("failing_memory", loader))
+    loader.exec_module(module)
+    return module
+
+
+class Trial:
+    """One operation, tried with failures."""
+
+    def __init__(self, hook: Any, operation: oom_operations.Operation, folder: str, burst: int) -> None:
+        self.hook = hook
+        self.operation = operation
+        self.folder = folder
+        self.burst = burst
+        for _ in range(3):  # what is made at first use: imports, caches, free lists
+            state = operation.make(folder)
+            operation.run(state)
+            after = operation.look(state)
+        gc.collect()
+        gc.freeze()  # so that collections look at what the calls make alone
+        self.files = sorted(os.listdir(folder))
+        self.before = operation.look(operation.make(folder))
+        self.after = after
+
+    def call(self, n: int) -> Outcome:
+        """Run the operation with the n-th allocation failing."""
+        faults = []
+        state = self.operation.make(self.folder)
+        call = functools.partial(self.operation.run, state)
+        error = None
+        try:
+            self.hook.call(call, n, self.burst)
+        except MemoryError:
+            pass
+        except BaseException as raised:
+            error = raised
+        n_failed, _ = self.hook.last()
+        if error is not None and not (n_failed and isinstance(error, self.operation.other_errors)):
+            faults.append("raised " + "".join(traceback.format_exception(error)[-3:]))
+        del error
+        if not gc.isenabled():
+            faults.append("the collector is off")
+            gc.enable()
+        faults += [f"printed {text}" for text in NO_MEMORY]
+        NO_MEMORY.clear()
+        try:
+            found = self.operation.look(state)
+        except BaseException as raised:
+            faults.append("cannot be read afterwards: " + "".join(traceback.format_exception(raised)[-3:]))
+        else:
+            if found != self.before and found != self.after:
+                faults.append(f"is neither as before nor as after: {found!r:.300}")
+        del state, call
+        files = sorted(os.listdir(self.folder))
+        if files != self.files:
+            faults.append(f"left {sorted({*files} ^ {*self.files})}")
+            self.files = files
+        return Outcome(faults, n_failed > 0)
+
+    def lost(self, n: int) -> int:
+        """How many blocks of memory each call with that failure loses, at least."""
+        least: int | None
+        least = None
+        for _ in range(8):
+            gc.collect()
+            blocks = self.hook.blocks()
+            self.call(n)
+            gc.collect()
+            found = self.hook.blocks() - blocks
+            least = found if least is None else min(found, least)
+            if least <= 0:
+                return 0
+        return least
+
+
+def numbers(name: str, stride: int) -> Iterator[int]:
+    """The allocations to fail: the first few, then every `stride`-th."""
+    n = 1
+    shift = zlib.crc32(name.encode()) % stride
+    while True:
+        yield n
+        n += 1 if stride == 1 else max(stride - shift, 1)
+        shift = 0
+
+
+def attempt(hook: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
+    """Try an operation; returns what went wrong."""
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(hook, operation, folder, burst)
+        for n in numbers(operation.name, stride):
+            os.write(1, f"{operation.name} {n}\n".encode())
+            outcome = trial.call(n)
+            faults += [f"{operation.name}, allocation {n}: {fault}" for fault in outcome.faults]
+            if not outcome.is_hit or len(faults) > 5:
+                break
+            if n > 1 and not operation.keeps_memory and (lost := trial.lost(n)) > 0:
+                faults.append(f"{operation.name}, allocation {n}: each time {lost} blocks of memory are lost")
+    return faults
+
+
+def main() -> int:
+    """Try the operations that the arguments name, or all; returns 1 where something went wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stride", type=int, default=1)
+    parser.add_argument("--burst", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = lambda unraisable: NO_MEMORY.append(f"{unraisable.exc_value!r} in {unraisable.object!r}")
+    has_failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        hook = build_hook(folder)
+        for operation in oom_operations.OPERATIONS:
+            if options.names and operation.name not in options.names:
+                continue
+            try:
+                faults = attempt(hook, operation, options.stride, options.burst)
+            except BaseException:
+                faults = [f"{operation.name}: {traceback.format_exc()}"]
+            has_failed = has_failed or bool(faults)
+            lines = ["fault " + fault.replace("\n", "\\n") for fault in faults] or [f"ok {operation.name}"]
+            os.write(1, "".join(f"{line}\n" for line in lines).encode())
+    os.write(1, b"all tried\n")
+    return has_failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,370 @@
+"""The operations of which `oom.py` makes each allocation fail."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from partial import partial_document
+
+import onnxwire
+from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnxwire.checker._facts import Facts
+from onnxwire.checker._payload_scan import measure_numbers, measure_strings
+from onnxwire.checker._scopes import Scopes
+from onnxwire.engine.message import Message
+
+
+class Operation(NamedTuple):
+    """What is tried.
+
+    `make(folder)` returns a new state, `run` does the operation, `look` returns what it may change.
+    """
+
+    name: str
+    make: Callable[[str], Any]
+    run: Callable[[Any], object]
+    look: Callable[[Any], object]
+    other_errors: tuple[type[BaseException], ...] = ()
+    """What may be raised instead of MemoryError, by code that is not ours."""
+    keeps_memory: bool = False
+    """Whether leaks are not looked for: where much of it is Python, whose caches grow, and which leaks the
+    arguments of a function with a closure where there is no memory for the closure (CPython 3.11)."""
+
+
+OPERATIONS: list[Operation] = []
+
+
+def node(i: int) -> dict[str, Any]:
+    """The fields of one node."""
+    attributes = [{"name": "axis", "i": i, "type": 2}, {"name": "pads", "ints": [0, 1, i], "type": 7}]
+    return {
+        "name": f"node {i}",
+        "op_type": "Concat",
+        "input": [f"a{i}", "w"],
+        "output": [f"b{i}"],
+        "attribute": attributes,
+    }
+
+
+def model(n: int = 4) -> ModelProto:
+    """A small sound model with all kinds of fields."""
+    weight = onnxwire.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
+    shape = {"dim": [{"dim_value": 2}, {"dim_param": "n"}]}
+    value = {"name": "a0", "type": {"tensor_type": {"elem_type": 1, "shape": shape}}}
+    return ModelProto(
+        ir_version=8,
+        producer_name="a producer",
+        opset_import=[{"domain": "", "version": 17}],
+        metadata_props=[{"key": "k", "value": "v"}],
+        graph={
+            "name": "g",
+            "node": [node(i) for i in range(n)],
+            "initializer": [weight, TensorProto(name="x", dims=[3], data_type=7, int64_data=[1, 300, -1])],
+            "input": [value],
+            "output": [{**value, "name": "b0"}],
+        },
+    )
+
+
+DATA = model().SerializeToString()
+LONG = model(60).SerializeToString()
+OTHER = ModelProto(
+    producer_name="another", graph={"name": "h", "node": [node(7)], "doc_string": "d"}, metadata_props=[{"key": "q"}]
+).SerializeToString()
+UNKNOWN = b"\xfa\x7f\x03abc"
+"""A record of a field that no message has."""
+UNKNOWN_INSIDE = (
+    ModelProto(
+        graph=GraphProto.FromString(UNKNOWN + GraphProto(node=[NodeProto.FromString(UNKNOWN)] * 3).SerializeToString())
+    ).SerializeToString()
+    + UNKNOWN
+)
+"""A model with unknown fields in it, and in messages in it."""
+IN_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
+"""A model whose graph stands in two pieces."""
+
+
+def add(name: str, make: Callable[..., Any], run: Callable[[Any], object], **others: Any) -> None:
+    """Add an operation on a message: `make` takes the folder, or nothing."""
+    look = others.pop("look", seen)
+    maker = make if make.__code__.co_argcount else lambda folder: make()
+    OPERATIONS.append(Operation(name, maker, run, look, **others))
+
+
+def seen(state: Any) -> object:
+    """What a state holds, as bytes: for a message, all that it has."""
+    if isinstance(state, Message):
+        return state.SerializeToString(deterministic=True), str(state)
+    if isinstance(state, tuple | list):
+        return [seen(part) for part in state]
+    return None
+
+
+def fresh(data: bytes = DATA) -> Callable[[], ModelProto]:
+    """What makes a message of bytes anew."""
+    return lambda: ModelProto.FromString(data)
+
+
+def edited() -> ModelProto:
+    """A model with edits of many kinds."""
+    made = ModelProto.FromString(DATA)
+    made.graph.node[1].name = "edited"
+    made.graph.node[1].input.append("more")
+    made.graph.node.add(op_type="Relu", input=["b0"])
+    made.graph.initializer[1].int64_data.append(5)
+    made.graph.initializer[0].dims[0] = 3
+    del made.graph.node[0]
+    made.graph.doc_string = "changed"
+    return made
+
+
+def read_all(message: Any) -> None:
+    """Read every field of a message and of all in it, in each way that there is."""
+    repr(message)
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if not field.is_repeated:
+            message.HasField(field.name)
+            if isinstance(value, Message) and message.HasField(field.name):
+                read_all(value)
+            continue
+        for i, element in enumerate(value):
+            value[i], value[i - len(value)]
+            if isinstance(element, Message):
+                read_all(element)
+        value[:], value[::-2], len(value), bool(value), repr(value)
+    message.ListFields()
+    hash(message.WhichOneof("value")) if "value" in message.DESCRIPTOR.oneofs_by_name else None
+
+
+# --- reading
+
+
+def file_of(data: bytes) -> Callable[[str], str]:
+    """What writes bytes into a file and returns its path."""
+
+    def write(folder: str) -> str:
+        path = os.path.join(folder, "model.onnx")
+        with open(path, "wb") as opened:
+            opened.write(data)
+        return path
+
+    return write
+
+
+def by_index(m: Any) -> None:
+    """Read every node by its index, which makes an index."""
+    for i in range(60):
+        m.graph.node[i].op_type  # noqa: B018
+
+
+def load(path: str) -> None:
+    """Load a file and look at it."""
+    with onnxwire.load(path) as loaded:
+        loaded.graph.node[1].op_type  # noqa: B018
+
+
+add("load", file_of(DATA), load, keeps_memory=True)
+add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
+add("getters", fresh(), read_all)
+add("getters of many", fresh(LONG), by_index)
+add("getters of pieces", fresh(IN_PIECES), read_all)
+add("getters of an edited message", edited, read_all)
+add(
+    "getters of what is not there", fresh(b""), lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m))
+)
+add("iteration", fresh(LONG), lambda m: [list(n.input) for n in m.graph.node])
+add("equality", lambda: (ModelProto.FromString(DATA), edited()), lambda pair: pair[0] == pair[1])
+add("str", edited, str)
+add("verify", file_of(DATA), onnxwire.verify, keeps_memory=True)
+add("tensors", file_of(DATA), lambda path: list(onnxwire.tensors(path)), keeps_memory=True)
+add("reading a server's file", lambda: partial_document(DATA, "m"), lambda d: read_root(d), keeps_memory=True)
+
+
+def read_root(document: Any) -> None:
+    """Read a document of partial memory."""
+    from onnxwire.engine.message import root_view
+
+    read_all(root_view(document, ModelProto))
+
+
+# --- edits
+
+
+def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **others: Any) -> None:
+    """Add an edit of a model: of one that was read, of one that was edited before, and of one with nothing in it."""
+    kinds = {"": fresh(), " of an edited message": edited, " of what is not there": fresh(b"\x08\x08")}
+    for kind, make in kinds.items() if not states else {"": states[0]}.items():
+        add(name + kind, make, run, **others)
+
+
+def names_of(graph: Any) -> object:
+    """Nothing, where each name is as it was, or "x": a loop of edits may end after any of them."""
+    return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
+
+
+def add_90(graph: Any) -> None:
+    """Add so many nodes that those that nobody holds are folded."""
+    for i in range(90):
+        graph.node.add(name=f"node {i}")
+
+
+def rename_all(m: Any) -> None:
+    """Edit so many nodes that overlays are condensed."""
+    for element in m.graph.node:
+        element.name = "x"
+
+
+def assign(m: Any) -> None:
+    """Assign to one field of a message in a message."""
+    m.graph.doc_string = "a new string"
+
+
+add_edit("assign str", assign)
+add_edit("assign int", lambda m: setattr(m, "model_version", 1 << 40))
+add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
+add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(b"\x0a\x01a\x18\x05"))
+add_edit("add", lambda m: m.graph.node.add())
+add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
+add_edit("add many", add_90, lambda: GraphProto(), look=names_of)
+add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
+add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
+add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
+add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG).graph.node[5]))
+add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
+add_edit(
+    "extend texts",
+    lambda n: n.input.extend([f"text {i}" for i in range(50)]),
+    lambda: NodeProto.FromString(b"\x0a\x01a"),
+)
+add_edit("extend messages", lambda m: m.graph.node.extend(ModelProto.FromString(LONG).graph.node))
+add_edit("extend edited messages", lambda m: m.graph.node.extend(edited().graph.node))
+add_edit("insert", lambda m: m.graph.node.insert(0, NodeProto(name="first")))
+add_edit("insert text", lambda n: n.input.insert(1, "text"), lambda: NodeProto(input=["a", "b"]))
+add_edit("delete", lambda m: m.graph.node.__delitem__(slice(0, 1)))
+add_edit("delete a stride", lambda m: m.graph.node.__delitem__(slice(None, None, 2)))
+add_edit(
+    "set a slice",
+    lambda n: n.input.__setitem__(slice(0, 1), ["x", "y", "z"]),
+    lambda: NodeProto.FromString(b"\x0a\x01a\x0a\x01b"),
+)
+add_edit("set an index", lambda t: t.dims.__setitem__(1, 7), lambda: TensorProto.FromString(b"\x0a\x03\x01\x02\x03"))
+add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), fresh(LONG))
+add_edit("sort numbers", lambda t: t.dims.sort(reverse=True), lambda: TensorProto.FromString(b"\x0a\x03\x03\x02\x05"))
+add_edit("reverse", lambda m: m.graph.node.reverse())
+add_edit("reverse numbers", lambda t: t.int64_data.reverse(), lambda: TensorProto(int64_data=range(300, 900)))
+add_edit("pop", lambda m: m.graph.node.pop(), fresh())
+add_edit("clear elements", lambda m: m.graph.node.clear())
+add_edit("CopyFrom", lambda m: m.CopyFrom(ModelProto.FromString(LONG)))
+add_edit("CopyFrom edited", lambda m: m.graph.CopyFrom(edited().graph))
+add_edit("MergeFrom", lambda m: m.MergeFrom(ModelProto.FromString(OTHER)))
+add_edit("MergeFrom into graph", lambda m: m.graph.MergeFrom(ModelProto.FromString(OTHER).graph))
+add_edit("MergeFrom edited", lambda m: m.MergeFrom(edited()))
+add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER + UNKNOWN))
+add_edit(
+    "MergeFromString into graph",
+    lambda m: m.graph.MergeFromString(ModelProto.FromString(OTHER).graph.SerializeToString() + UNKNOWN),
+)
+add_edit(
+    "MergeFrom of unknown fields",
+    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER)),
+    lambda: merged_unknown(),
+)
+add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER))
+add_edit("ClearField", lambda m: m.graph.ClearField("node"))
+add_edit("ClearField of a message", lambda m: m.ClearField("graph"))
+add_edit("Clear", lambda m: m.Clear())
+add_edit("SetInParent", lambda m: m.graph.SetInParent())
+add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), fresh(UNKNOWN_INSIDE))
+add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), fresh(IN_PIECES))
+add_edit(
+    "edit many",
+    rename_all,
+    fresh(LONG),
+    look=lambda m: names_of(m.graph),
+)
+add_edit("deepcopy", copy.deepcopy, edited)
+add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited, keeps_memory=True)
+add("constructor", lambda: None, lambda _: model(), keeps_memory=True)
+
+
+def merged_unknown() -> ModelProto:
+    """A message that unknown fields were merged into."""
+    made = ModelProto.FromString(DATA)
+    made.MergeFromString(UNKNOWN)
+    return made
+
+
+# --- encoding
+
+add("SerializeToString", fresh(), lambda m: m.SerializeToString())
+add("SerializeToString of an edited message", edited, lambda m: m.SerializeToString())
+add("SerializeToString deterministic", edited, lambda m: m.SerializeToString(deterministic=True))
+add("ByteSize", edited, lambda m: m.ByteSize())
+
+
+def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:
+    """What makes a state to save: a message, and where to."""
+
+    def make(folder: str) -> tuple[ModelProto, str]:
+        path = os.path.join(folder, "saved.onnx")
+        with open(path, "wb") as opened:
+            opened.write(b"what was there before")
+        return change(), path
+
+    return make
+
+
+def look_at_saved(state: tuple[ModelProto, str]) -> object:
+    """What the file holds."""
+    with open(state[1], "rb") as opened:
+        return seen(state[0]), opened.read()
+
+
+add("save", saved(fresh()), lambda state: onnxwire.save(*state), look=look_at_saved, keeps_memory=True)
+add(
+    "save of an edited message",
+    saved(edited),
+    lambda state: onnxwire.save(*state),
+    look=look_at_saved,
+    keeps_memory=True,
+)
+
+# --- tensors, rules, tables, text
+
+
+def columns_and_scopes(m: Any) -> None:
+    """What `check` does before its rules, which are numpy's code: that returns no error, or crashes, without memory."""
+    document = ModelProto.FromString(m.SerializeToString())._document
+    facts = Facts(document, ModelProto)
+    Scopes(facts)
+    facts.list_column("NodeProto", "input", "parent")
+    facts.field_column("NodeProto", "op_type")
+    wanted = memoryview(bytes([1]) * len(m.graph.initializer))
+    measure_numbers(facts, "TensorProto", "int64_data", wanted)
+    measure_strings(facts, "TensorProto", "name", wanted)
+
+
+ARRAY = np.arange(600, dtype=np.int64)
+add("numpy", fresh(), lambda m: m.graph.initializer[0].numpy(), keeps_memory=True)
+add(
+    "numpy of a field",
+    lambda: TensorProto.FromString(TensorProto(int64_data=ARRAY).SerializeToString()),
+    lambda t: t.int64_data.numpy(),
+)
+add("from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True)
+add("check", fresh(), columns_and_scopes)
+for table in ("nodes", "attributes", "values", "uses", "tensors"):
+    add(f"to_arrow {table}", fresh(), lambda m, table=table: onnxwire.to_arrow(m, table).to_pydict(), keeps_memory=True)
+add("to_arrow capsule", fresh(), lambda m: onnxwire.to_arrow(m, "nodes").__arrow_c_stream__(), keeps_memory=True)
+TEXT = onnxwire.to_text(model())
+JSON = onnxwire.to_json(model())
+add("to_text", edited, onnxwire.to_text, keeps_memory=True)
+add("from_text", lambda: TEXT, onnxwire.from_text, keeps_memory=True)
+add("to_json", edited, onnxwire.to_json, keeps_memory=True)
+add("from_json", lambda: JSON, onnxwire.from_json, keeps_memory=True)

@@ -1,0 +1,116 @@
+"""Every attribute of every extension type, with objects that it is not for: `tests/foreign_arguments.py`."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from partial import Source, partial_document
+
+import onnxwire
+from onnxwire import ModelProto, NodeProto, TypeProto
+from onnxwire.engine.document import Document
+from onnxwire.engine.overlay import Overlay
+from onnxwire.engine.partial import PartialMemory
+from onnxwire.engine.payload import Payload
+from onnxwire.errors import DecodeError
+
+PROGRAM = Path(__file__).with_name("foreign_arguments.py")
+INTERNAL = [onnxwire.RepeatedSpan, onnxwire.RepeatedScalar, Payload, Overlay, type(ModelProto._table)]
+INTERNAL += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorProto().dims))]
+
+
+def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
+    """In a process of its own, which writes the name of each attribute before it calls it."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", str(PROGRAM)],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    names = ran.stdout.splitlines()
+    assert ran.returncode == 0, f"exit status {ran.returncode} at {names[-1:]}\n{ran.stderr}"
+    assert names[-1] == "all called"
+    assert len(names) > 1000
+
+
+@pytest.mark.parametrize("foreign", [None, 5, [], object(), onnxwire.TensorProto().dims])
+def test_methods_refuse_what_is_no_message(foreign: object) -> None:
+    for method in (NodeProto.SerializeToString, onnxwire.Message.SerializeToString, NodeProto.__str__):
+        with pytest.raises(TypeError, match=r"doesn't apply to|requires a"):
+            method(foreign)
+
+
+def test_methods_keep_their_signatures_and_docstrings() -> None:
+    assert str(inspect.signature(NodeProto.SerializeToString)) == "(self, /, deterministic=None)"
+    assert str(inspect.signature(NodeProto().MergeFrom)) == "(other)"
+    assert NodeProto.SerializeToString.__doc__.startswith("The message's encoding, as bytes.")
+
+
+@pytest.mark.parametrize("cls", INTERNAL)
+@pytest.mark.parametrize(
+    "make",
+    [lambda cls: cls(), lambda cls: cls.__new__(cls), copyreg.__newobj__, object.__new__],
+    ids=["called", "__new__", "copyreg", "object.__new__"],
+)
+def test_what_only_the_engine_makes_is_not_made_otherwise(cls: type, make: object) -> None:
+    with pytest.raises(TypeError):
+        make(cls)
+
+
+def test_the_refusal_names_what_makes_such_objects() -> None:
+    with pytest.raises(TypeError, match=r"onnxwire\.RepeatedSpan objects .* made by reading a repeated field"):
+        onnxwire.RepeatedSpan()
+
+
+def test_a_document_that_was_not_initialised_is_a_closed_one() -> None:
+    blank = Document.__new__(Document)
+    assert len(blank) == 0
+    with pytest.raises(onnxwire.ClosedError):
+        blank.files  # noqa: B018
+
+
+def test_a_document_is_initialised_once() -> None:
+    model = ModelProto.FromString(b"\x12\x04name")
+    with pytest.raises(TypeError, match="initialised once"):
+        model._document.__init__(b"")
+    assert model.producer_name == "name"
+
+
+def test_messages_of_one_field_do_not_become_one_another() -> None:
+    """The classes of messages of one field would have the layout of their base, and of one another."""
+    message = TypeProto.Sequence()
+    for other in (onnxwire.TensorShapeProto, TypeProto.Optional, onnxwire.OperatorSetIdProto):
+        with pytest.raises(TypeError):
+            message.__class__ = other
+        with pytest.raises(TypeError):
+            object.__setattr__(message, "__class__", other)
+
+
+def test_the_memory_of_a_file_on_a_server_is_read_by_documents_alone() -> None:
+    """What is not there cannot be touched: a bytes() of it ended the process."""
+    memory = PartialMemory(5000, Source(bytes(5000)))
+    for read in (bytes, memoryview, ModelProto.FromString):
+        with pytest.raises((BufferError, TypeError)):
+            read(memory)
+
+
+def test_the_fault_at_a_byte_is_looked_for_in_the_document_alone() -> None:
+    from onnxwire.engine.damage import fault_at
+
+    document = Document(b"\x0a\x05a")
+    assert isinstance(fault_at(document, 0, 3), DecodeError)
+    for offset, end in ((0, 4), (3, 3), (1 << 62, 1 << 63), (0, 1 << 40)):
+        with pytest.raises(IndexError):
+            fault_at(document, offset, end)
+    assert isinstance(fault_at(partial_document(b"\x0a\x05a" + b"b" * 90_000), 90_001, 90_003), DecodeError)
+
+
+def test_copies_of_views_still_work() -> None:
+    node = NodeProto(name="a")
+    assert copy.copy(node) == copy.deepcopy(node) == node
