@@ -496,6 +496,48 @@ def run_pairs(size, slack, pairs, kind="model"):
     return faults
 
 
+def count_pairs(count, pairs, sizes, kind="model"):
+    """Count the instructions of some calls on some files of a kind.
+
+    Returns by label, for each size, the bytes that the call was given and gave, and its instructions; or the fault.
+    """
+    files, calls = KINDS[kind]
+    used = {label: calls[label] for labels in pairs.values() for label in labels}
+    if kind == "model":
+        warm(str(Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"), used)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "hostile")
+        for name, labels in pairs.items():
+            for label in labels:
+                points = []
+                for size in (sizes[0], *sizes):  # the first time fills caches
+                    data = files[name](size)
+                    Path(path).write_bytes(data)
+                    with printing_to_a_file(folder):
+                        given = 0
+                        with count, contextlib.suppress(Error):
+                            given = calls[label](path, folder) or 0
+                        sys.stdout.flush()
+                        given += os.fstat(1).st_size
+                    points.append((len(data) + given, count.instructions))
+                found[f"{name}: {label}"] = points[1:]
+    return found
+
+
+@contextlib.contextmanager
+def printing_to_a_file(folder):
+    kept = os.dup(1)
+    with tempfile.TemporaryFile(dir=folder) as printed:
+        os.dup2(printed.fileno(), 1)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=2_000_000)

@@ -1,0 +1,196 @@
+"""Calls whose work grows with the model, run by `test_growth.py` at three sizes each while instructions are counted."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING
+
+from wire import number, span
+
+import onnxwire
+from onnxwire import ModelProto, TensorProto
+from onnxwire.transforms.assign import remove
+
+if TYPE_CHECKING:
+    from instructions import Counter
+
+SIZES = (50, 500, 5_000)
+LARGE_SIZES = (400, 4_000, 40_000)  # with --long
+
+
+def model_of(nodes):
+    """The bytes of a model: a chain of nodes, each with a value_info."""
+    elem = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
+    records = []
+    for index in range(nodes):
+        names = [span(1, b"/layer/v%d" % index), span(2, b"/layer/v%d" % (index + 1)), span(3, b"/layer/n%d" % index)]
+        records.append(span(1, b"".join(names) + span(4, b"Relu")))
+    records.append(span(2, b"chain"))
+    records.append(span(11, span(1, b"/layer/v0") + span(2, elem)))
+    records.append(span(12, span(1, b"/layer/v%d" % nodes) + span(2, elem)))
+    for index in range(1, nodes):
+        records.append(span(13, span(1, b"/layer/v%d" % index) + span(2, elem)))
+    return number(1, 10) + span(7, b"".join(records)) + span(8, number(2, 20))
+
+
+# Calls on a model of `model_of`.
+
+
+def walk(model):
+    for node in model.graph.node:
+        assert node.op_type == "Relu"
+        assert len(list(node.input)) + len(list(node.output)) == 2
+    for value in model.graph.value_info:
+        assert [dim.dim_value for dim in value.type.tensor_type.shape.dim] == [4, 4]
+
+
+def check(model):
+    assert not [problem for problem in onnxwire.check(model) if problem.severity == "error"]
+
+
+def edit(model):
+    for node in model.graph.node:
+        node.name += "_edited"
+    model.SerializeToString()
+
+
+def build(model):
+    other = ModelProto()
+    for node in model.graph.node:
+        other.graph.node.add().CopyFrom(node)
+    other.SerializeToString()
+
+
+def delete(model):
+    nodes = model.graph.node
+    for _ in range(len(nodes) // 2):
+        nodes.pop()
+    model.SerializeToString()
+
+
+def remove_by_path(model):
+    remove(model, ["graph.node[::2]", "graph.value_info[::2]"])
+
+
+def rename(model):
+    onnxwire.rename_values(model, {value.name: f"{value.name}_renamed" for value in model.graph.value_info})
+    model.SerializeToString()
+
+
+def tables(model):
+    assert len(onnxwire.to_arrow(model, "nodes")) * 2 == len(onnxwire.to_arrow(model, "uses"))
+
+
+def extract(model):
+    middle = len(model.graph.value_info) // 2
+    onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle].name])
+
+
+# Calls on numbers. `unpacked` and `packed` make the records of n numbers.
+
+
+def unpacked(n):
+    return number(7, 5) * n
+
+
+def packed(n):
+    return span(7, b"\5" * n)
+
+
+def index_numbers(tensor, n):
+    """A loop that costs the official runtime nothing: the sequence is made again, and asked its length, each time."""
+    index = 0
+    while index < len(tensor.int64_data):
+        assert tensor.int64_data[index] == 5
+        index += 1
+    assert index == n
+
+
+def ask_for_the_length(tensor, n):
+    numbers = tensor.int64_data
+    assert sum(1 for _ in range(n) if len(numbers) == n) == n
+
+
+UNKNOWN = span(1000, b"abcd")
+
+
+def merge(n):
+    tensor, other = TensorProto(), TensorProto.FromString(UNKNOWN)
+    for _ in range(n):
+        tensor.MergeFrom(other)
+    assert tensor.SerializeToString() == UNKNOWN * n
+
+
+def merge_bytes(n):
+    tensor = TensorProto()
+    for _ in range(n):
+        tensor.MergeFromString(UNKNOWN)
+    assert tensor.SerializeToString() == UNKNOWN * n
+
+
+def save_tensors_of_one_name(model):
+    with contextlib.suppress(onnxwire.EditError):  # each would be the file of its name
+        onnxwire.save(model, io.BytesIO(), external="{name}", threshold=1)
+        raise AssertionError("tensors of one name are saved to files of their names")
+
+
+def tensors_of_one_name(n):
+    model = ModelProto()
+    for _ in range(n):
+        model.graph.initializer.add(name="w", data_type=2, dims=[1], raw_data=b"x")
+    return model
+
+
+def edit_all(nodes):
+    for node in nodes:
+        node.doc_string = "edited"
+
+
+def spread(model, n):
+    """So many nodes, from the first to the last."""
+    nodes = model.graph.node
+    return [nodes[index] for index in range(0, len(nodes), len(nodes) // n)]
+
+
+def load(n):
+    return ModelProto.FromString(model_of(n))
+
+
+def tensor_of(records):
+    return lambda n: (TensorProto.FromString(records(n)), n)
+
+
+# By name: what makes the arguments for a size, and what is counted when it is called with them.
+CALLS = {
+    **{
+        act.__name__: (lambda n: (load(n),), act)
+        for act in (walk, check, edit, build, delete, remove_by_path, rename, extract, tables)
+    },
+    **{
+        f"{act.__name__} {records.__name__}": (tensor_of(records), act)
+        for act in (index_numbers, ask_for_the_length)
+        for records in (unpacked, packed)
+    },
+    "merge": (lambda n: (n,), merge),
+    "merge bytes": (lambda n: (n,), merge_bytes),
+    "save tensors of one name": (lambda n: (tensors_of_one_name(n),), save_tensors_of_one_name),
+}
+SOME_EDITS, SAME_EDITS = "edits of one model", "edits of larger models"
+
+
+def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
+    """The instructions of each call at each size, by label."""
+
+    def instructions_of(call, given):
+        with count:
+            call(*given)
+        return count.instructions
+
+    found = {}
+    for label, (arguments, call) in CALLS.items():
+        call(*arguments(sizes[0]))  # imports and caches
+        found[label] = [instructions_of(call, arguments(n)) for n in sizes]
+    found[SOME_EDITS] = [instructions_of(edit_all, (spread(load(sizes[-1]), n),)) for n in sizes]
+    found[SAME_EDITS] = [instructions_of(edit_all, (spread(load(n), sizes[0]),)) for n in sizes]
+    return found
