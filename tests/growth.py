@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from functools import cache
 from typing import TYPE_CHECKING
 
 from wire import number, span
@@ -19,6 +20,7 @@ SIZES = (50, 500, 5_000)
 LARGE_SIZES = (400, 4_000, 40_000)  # with --long
 
 
+@cache
 def model_of(nodes):
     """The bytes of a model: a chain of nodes, each with a value_info."""
     elem = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
