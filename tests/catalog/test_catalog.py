@@ -468,3 +468,24 @@ def check_frame(found, paths, table):
         columns = onnxwire.to_arrow(path, table).to_pydict()
         wanted += [(str(path), name) for name in columns["name"]]
     assert sorted((row["model"], row["name"]) for row in found) == sorted(wanted)
+
+
+def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatch, capsys):
+    given = []
+
+    def build(sources, folder, **options):
+        given.append({name: value for name, value in options.items() if value and name != "progress"})
+        return catalog.Summary()
+
+    monkeypatch.setattr(module, "build", build)
+    calls = {
+        ("--hash",): {"engine": "local", "hash": True},
+        ("--check",): {"engine": "local", "check": True},
+        ("--prune",): {"engine": "local", "prune": True},
+        ("--workers", "3"): {"engine": "local", "workers": 3},
+        ("--engine", "dask", "--scheduler", "tcp://host:1"): {"engine": "dask", "address": "tcp://host:1"},
+        ("--engine", "ray", "--address", "auto"): {"engine": "ray", "address": "auto"},
+    }
+    for words in calls:
+        assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *words]) == 0
+    assert given == [*calls.values()]

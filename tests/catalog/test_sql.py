@@ -209,3 +209,11 @@ def test_without_duckdb_the_error_says_what_to_install():
     code = "import sys; sys.modules['duckdb'] = None; import onnxwire; onnxwire.sql(sys.argv[1], 'select 1')"
     done = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=False)
     assert "MissingPackageError: this needs DuckDB" in done.stderr
+
+
+def test_a_table_has_colors_where_they_are_asked_for(capsys):
+    outputs = []
+    for color in ("always", "never"):
+        assert main(["sql", str(DIGITS), "select name from nodes limit 1", "--color", color]) == 0
+        outputs.append("\x1b[" in capsys.readouterr().out)
+    assert outputs == [True, False]

@@ -48,7 +48,6 @@ def test_the_table_is_what_the_script_makes_of_the_installed_package():
 @of_release
 def test_what_is_read_of_the_table_is_what_the_official_package_defines():
     schemas = onnx.defs.get_all_schemas_with_history()
-    seen = 0
     for schema in schemas:
         ours = operators().signature(schema.domain, schema.name, schema.since_version)
         types = {it.type_param_str: set(it.allowed_type_strs) for it in schema.type_constraints}
@@ -68,8 +67,7 @@ def test_what_is_read_of_the_table_is_what_the_official_package_defines():
             name: (it.type.value, it.required) for name, it in schema.attributes.items()
         }
         assert ours.is_deprecated == schema.deprecated
-        seen += 1
-    assert seen == len(schemas) == sum(map(len, operators().versions.values())) == 659
+    assert len(schemas) == sum(map(len, operators().versions.values()))
 
 
 def plain(name):

@@ -392,3 +392,15 @@ def test_a_table_of_operators_can_be_given(tmp_path):
     table.write_text("com.example\tFuse\tone\n")
     done = check(path, "--operators", table)
     assert done.returncode == 2 and done.stderr.startswith(f"onnxwire: {table}: line 1: ".encode())
+
+
+def test_checksums_are_compared_where_that_is_asked_for(tmp_path, capsys):
+    model = onnxwire.load(ROOT / "examples" / "digits_cnn.onnx")
+    onnxwire.save(model, tmp_path / "m.onnx", external="m.data", checksum=True)
+    data = bytearray((tmp_path / "m.data").read_bytes())
+    data[0] ^= 1
+    (tmp_path / "m.data").write_bytes(data)
+    assert main(["check", str(tmp_path / "m.onnx")]) == 0
+    assert "external-checksum-match" not in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "m.onnx"), "--checksums"]) == 1
+    assert "external-checksum-match" in capsys.readouterr().out

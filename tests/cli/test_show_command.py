@@ -224,3 +224,13 @@ def test_of_a_huge_tensor_only_what_is_asked_for_is_read(tmp_path, capsys) -> No
     assert run(capsys, tmp_path / "m.onnx", "tensor:w[7,-3:]").endswith("[0 0 0]\n")
     assert "values [0:4,0:8]" in run(capsys, tmp_path / "m.onnx", "tensor:w", "--no-stats")
     assert "choose up to" in complaint(capsys, tmp_path / "m.onnx", "tensor:w[0]", "--json", "--no-stats")
+
+
+def test_weights_are_found_in_another_folder(capsys, tmp_path: Path) -> None:
+    with onnxwire.load(DIGITS) as model:
+        onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "m.data").rename(tmp_path / "elsewhere" / "m.data")
+    words = ("tensor:classifier.1.weight", "--external-root", tmp_path / "elsewhere", "--json")
+    found = json.loads(run(capsys, tmp_path / "m.onnx", *words))
+    assert found["statistics"] == json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json"))["statistics"]

@@ -243,3 +243,23 @@ def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
     assert path.stat().st_size > 700 << 20
     assert "lm_head.weight" in done.stdout
     assert int(done.stderr) < 80_000
+
+
+def test_regex_reverse_and_type_choose_order_and_read(capsys, tmp_path):
+    listed = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--json"))
+    assert {row["name"] for row in listed} == {name for name in WEIGHTS if name.endswith(".weight")}
+    turned = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--reverse", "--json"))
+    assert [row["name"] for row in turned] == [row["name"] for row in listed][::-1]
+    (tmp_path / "t.pb").write_bytes(MODEL.graph.initializer[0].SerializeToString())
+    (row,) = json.loads(run(capsys, tmp_path / "t.pb", "--type", "TensorProto", "--json"))
+    assert row["name"] == MODEL.graph.initializer[0].name
+
+
+def test_weights_are_found_in_another_folder(capsys, tmp_path):
+    with onnxwire.load(DIGITS) as model:
+        onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "m.data").rename(tmp_path / "elsewhere" / "m.data")
+    found = run(capsys, tmp_path / "m.onnx", "--external-root", tmp_path / "elsewhere", "--json")
+    by_name = {row["name"]: row["max"] for row in json.loads(found)}
+    assert by_name == {row["name"]: row["max"] for row in json.loads(run(capsys, DIGITS, "--json"))}
