@@ -9,7 +9,7 @@ EDITABLE := $(PIP) install --no-build-isolation -e
 # Without bytecode each command that a test starts compiles all its modules, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines tests-by-module hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -92,10 +92,6 @@ fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## random edits on the build th
 
 fuzz-lines: $(VENV)/compiled $(VENV)/tested  ## the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
-
-tests-by-module: $(VENV)/compiled $(VENV)/tested  ## write the table of CONTRIBUTING.md that says which tests cover which module
-	$(PIP) install coverage
-	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python $(CURDIR)/tools/tests_by_module.py
 
 hostile: $(VENV)/compiled $(VENV)/tested  ## what every call costs on each of some hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000

@@ -499,6 +499,7 @@ def count_pairs(count, batches):
             pass
     round_cost = count.instructions / _LOOP
     found = {}
+    used = set()
     for kind, pairs, sizes in batches:
         files, calls = KINDS[kind]
         if kind == "model":

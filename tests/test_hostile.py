@@ -94,10 +94,10 @@ def test_what_once_took_too_much_memory_for_each_byte_does_not(size):
 
 
 BATCHES = [
-    ("model", KNOWN, (500, 2_000, 20_000)),
-    ("model", WRITERS, (100, 400, 4_000)),
-    ("text", dict.fromkeys(TEXTS, ("from_text, unknown fields ignored",)), (200, 1_000, 10_000)),
-    ("json", dict.fromkeys(JSONS, ("from_json, unknown fields ignored",)), (200, 1_000, 10_000)),
+    ("model", KNOWN, (500, 2_000, 16_000)),
+    ("model", WRITERS, (100, 400, 3_000)),
+    ("text", dict.fromkeys(TEXTS, ("from_text, unknown fields ignored",)), (200, 800, 6_000)),
+    ("json", dict.fromkeys(JSONS, ("from_json, unknown fields ignored",)), (200, 800, 6_000)),
 ]
 _MORE = 3  # times as many instructions for each byte of larger files: buffers and tables grow in steps
 _LEAST = 200  # instructions for each byte, below which other work of the process shows

@@ -1,0 +1,75 @@
+"""A lint of the sources: every function that Python can call is decorated to enter the section, or says why it is not.
+
+It reads the sources, because calls do not show it: with the GIL, the section of `onnxwire/engine/section.h` does nothing;
+without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and `fuzz_edits.py`
+look for on a build without the GIL.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import onnxwire
+
+ROOT = Path(onnxwire.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.pyx"))
+FUNCTION = re.compile(
+    r"^(?P<decorators>(?: *@.*\n)*)(?P<indent> {0,4})(?:cp)?def (?:\w+ )?(?P<name>\w+)\(", re.MULTILINE
+)
+# What needs no section, and why.
+OWN_MEMORY = "frees what is its own"
+CHOOSES = "reads together with other threads, or enters the section itself"
+STATELESS = "looks at its arguments only"
+NEW = "of an object that no other thread has yet"
+OWN = "reads numbers of its own, which never change"
+APART = {
+    "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
+    "arrow._program": {"__dealloc__": OWN_MEMORY},
+    "arrow._types": {"tensor_type": STATELESS},
+    "checker._facts": {"__dealloc__": OWN_MEMORY},
+    "checker._scopes": {"__dealloc__": OWN_MEMORY},
+    "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": NEW, "definitions_of": STATELESS},
+    "dropin.audit": {"watch_opening": "this module turns the GIL on"},
+    "engine.classes": {"__dealloc__": OWN_MEMORY},
+    "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},
+    "engine.encode": {"__dealloc__": OWN_MEMORY},
+    "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
+    "engine.message": {"HasField": CHOOSES},
+    "engine.numbers": {"__len__": CHOOSES, "__iter__": CHOOSES, "__next__": CHOOSES},
+    "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
+    "engine.overlay_index": {"__dealloc__": OWN_MEMORY},
+    "engine.repeated": {"__cinit__": NEW, "__len__": CHOOSES, "__iter__": CHOOSES, "__next__": CHOOSES},
+    "engine.section": {"after_fork": "a new process has one thread"},
+    "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
+    "engine.text_form": {"__dealloc__": OWN_MEMORY},
+    "engine.view": {"count_views": CHOOSES},
+    "engine.write": {"chunks_of": "a generator, which can't stay in it; what it calls enters"},
+    "tensor.bits": {"unpack": STATELESS, "pack": STATELESS},
+    "tensor.dlpack": {"to_capsule": STATELESS},
+    "tensor.payload_layout": {
+        "__cinit__": NEW,
+        "data_type": OWN,
+        "nbytes": OWN,
+        "is_external": OWN,
+        "is_ambiguous": OWN,
+        "offset": OWN,
+        "length": OWN,
+        "layout_of": STATELESS,
+        "count_elements": STATELESS,
+        "plain_number": STATELESS,
+        "element_column": STATELESS,
+        "byte_column": STATELESS,
+    },
+    "viewer._column_ids": {"__dealloc__": OWN_MEMORY},
+}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_functions_enter_the_section(path):
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    apart = APART.get(module, {})
+    functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))
+    outside = {found["name"] for found in functions if "@critical_section" not in found["decorators"]}
+    assert outside <= set(apart), "decorate it with @critical_section, or say above why it needs no section"
+    assert set(apart) <= outside, "what is said to need no section enters it"
