@@ -1,7 +1,8 @@
 """Threads that use one model at once see whole values, and importing the package leaves the GIL off.
 
-With the GIL, `onnxwire/engine/section.h` does nothing. Its work without the GIL is tested by this file, `test_threads.py`
-and `fuzz_edits.py` on such a build (`make free-threaded`); that no function was forgotten, by `test_section_lint.py`.
+With the GIL, `onnxwire/engine/section.h` does nothing. Its work without the GIL is tested by this file,
+`test_threads.py` and `fuzz_edits.py` on such a build (`make free-threaded`); that no function was forgotten, by
+`test_section_lint.py`.
 """
 
 import subprocess

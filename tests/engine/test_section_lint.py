@@ -1,8 +1,8 @@
 """A lint of the sources: every function that Python can call is decorated to enter the section, or says why it is not.
 
-It reads the sources, because calls do not show it: with the GIL, the section of `onnxwire/engine/section.h` does nothing;
-without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and `fuzz_edits.py`
-look for on a build without the GIL.
+It reads the sources, because calls do not show it: with the GIL, the section (`onnxwire/engine/section.h`) does
+nothing; without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and
+`fuzz_edits.py` look for on a build without the GIL.
 """
 
 import re
