@@ -56,7 +56,7 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         assert (done.returncode, done.stderr) == (0, ""), line
         # A command that was to write a file, or to find what is wrong, may have nothing to say.

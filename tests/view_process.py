@@ -33,14 +33,14 @@ def serving(*arguments):
 def end(process, number=signal.SIGINT):
     """End it with a signal, by default that of Ctrl-C; what it said, and its status."""
     process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=100)
     return said, process.returncode
 
 
 def answer_to(port, request):
     """All that a server of this process answers to the text of a request, until it closes the connection."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:
         connection.sendall(request.encode())
         with contextlib.suppress(ConnectionResetError):
             while piece := connection.recv(4096):

@@ -58,7 +58,7 @@ def test_the_address_is_printed_and_a_signal_ends_it_quietly(number):
     with serving(DIGITS, "--no-browser") as process:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
-        with urllib.request.urlopen(address, timeout=10) as page:
+        with urllib.request.urlopen(address, timeout=100) as page:
             assert b"<title>onnxwire</title>" in page.read()
         said, status = end(process, getattr(signal, number))
     assert status == 0
@@ -115,7 +115,7 @@ def test_a_message_of_any_type_is_shown(tmp_path):
 
 
 def _get(address, key):
-    return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=10).read()
+    return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=100).read()
 
 
 def test_a_schema_that_is_not_there_is_trouble(capsys):

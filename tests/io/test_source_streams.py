@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 def command(*words, **options):
     return subprocess.run(
         [sys.executable, "-P", "-m", "onnxwire", *map(str, words)],
-        capture_output=True, text=True, check=False, timeout=60, cwd=Path(__file__).parents[2], **options,
+        capture_output=True, text=True, check=False, timeout=600, cwd=Path(__file__).parents[2], **options,
     )  # fmt: skip
 
 

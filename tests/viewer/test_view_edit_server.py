@@ -50,7 +50,7 @@ def server(tmp_path):
 
 def request(server, path, headers=None, method="GET", body=None):
     """The status, the headers and the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     try:
         connection.request(method, path, headers=headers or {}, body=body)
         response = connection.getresponse()
@@ -192,7 +192,7 @@ def test_what_is_sent_is_bounded(server, key):
 def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
     body = json.dumps(setting()).encode()
     head = f"POST /api/change HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=100) as connection:
         connection.sendall(f"{head}Content-Length: {len(body) + 5}\r\n\r\n".encode() + body)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(4096):

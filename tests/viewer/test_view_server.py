@@ -34,7 +34,7 @@ def server():
 
 def get(server, path, headers=None, method="GET"):
     """The status, the headers and the body of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     try:
         connection.request(method, path, headers=headers or {})
         response = connection.getresponse()
@@ -207,7 +207,7 @@ def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, mon
 
     monkeypatch.setattr(server, "finish_request", watch)
     assert get(server, "/")[0] == 200
-    assert found.get(timeout=10)
+    assert found.get(timeout=100)
 
 
 def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
@@ -230,7 +230,7 @@ def test_what_is_no_http_ends_the_connection_only(server, key):
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=100) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(4096):
