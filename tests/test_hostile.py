@@ -72,10 +72,6 @@ WRITERS = {
 """Pairs that once took too much; of `WRITERS`, the output is hundreds of times the input."""
 
 
-def test_what_once_took_too_much_memory_does_not():
-    assert faults_of(60_000, {kind: list(labels) for kind, labels in {**KNOWN, **WRITERS}.items()}) == []
-
-
 LARGE = {
     250_000: {"deep tensors": ["check"]},
     500_000: {
@@ -88,16 +84,28 @@ LARGE = {
 """Pairs that once took a great many bytes for each byte, which shows beside what any call takes."""
 
 
+def test_what_once_took_too_much_memory_does_not():
+    of_large = {kind for pairs in LARGE.values() for kind in pairs}
+    pairs = {kind: list(labels) for kind, labels in {**KNOWN, **WRITERS}.items() if kind not in of_large}
+    assert faults_of(60_000, pairs) == []
+
+
 @pytest.mark.parametrize("size", LARGE)
 def test_what_once_took_too_much_memory_for_each_byte_does_not(size):
     assert faults_of(size, LARGE[size], 64 * MEGABYTE) == []
 
 
+NESTED = {
+    "unknown arrays nested",
+    "unknown objects nested",
+}  # the slower of two parsers reads them from 10,000 bytes on
+_SKIPPING = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
 BATCHES = [
     ("model", KNOWN, (500, 2_000, 16_000)),
-    ("model", WRITERS, (100, 400, 3_000)),
-    ("text", dict.fromkeys(TEXTS, ("from_text, unknown fields ignored",)), (200, 800, 6_000)),
-    ("json", dict.fromkeys(JSONS, ("from_json, unknown fields ignored",)), (200, 800, 6_000)),
+    ("model", WRITERS, (100, 300, 1_500)),
+    ("text", dict.fromkeys(sorted(TEXTS.keys() - {"nothing"}), _SKIPPING["text"]), (200, 800, 6_000)),
+    ("json", dict.fromkeys(sorted(JSONS.keys() - NESTED - {"nothing"}), _SKIPPING["json"]), (200, 800, 6_000)),
+    ("json", dict.fromkeys(sorted(NESTED), _SKIPPING["json"]), (12_000, 14_000, 30_000)),
 ]
 _MORE = 3  # times as many instructions for each byte of larger files: buffers and tables grow in steps
 _LEAST = 200  # instructions for each byte, below which other work of the process shows
@@ -119,7 +127,7 @@ def test_instructions_grow_in_proportion_to_the_bytes():
         if many > _MORE * max(few, _LEAST) or many > 2 * ROUNDS * round_cost:
             faults.append(f"{label}: {few:,.0f} instructions for each byte, then {many:,.0f}: {points}")
     assert len(counts) == sum(len(labels) for _, pairs, _ in BATCHES for labels in pairs.values())
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize(("kind", "texts", "calls"), [("text", TEXTS, TEXT_CALLS), ("json", JSONS, JSON_CALLS)])
