@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The bytes of a document and who owns them."""
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.texts cimport Text
 
@@ -39,14 +40,28 @@ cdef class Spans:
     cdef Py_ssize_t last_up_to(self, const uint8_t* p) noexcept
 
 
+cdef extern from "mapping.h" nogil:
+    ctypedef struct OwFileState:
+        uint64_t size, device, inode, links, mode, user, group
+        int64_t mtime_ns, ctime_ns
+    int ow_file_state(int fd, OwFileState* state)
+    bint ow_is_at(const char* path, const OwFileState* state)
+
+
 cdef class Backing:
     """The memory behind one or more documents, and who owns it."""
     cdef Py_buffer buffer
     cdef object mapping                 # closed with the last document; None where the bytes belong to somebody else
     cdef Py_ssize_t documents           # that are open
     cdef readonly int descriptor        # of the file that the bytes are those of, open for reading; else -1
+    cdef bint is_private                # the bytes were read into memory, so what the file has now does not matter
+    cdef PyObject* before               # of the list of all that have a descriptor (FILES)
+    cdef PyObject* after
+    cdef OwFileState state              # of that file, when it was opened
     cdef object files                   # the files that messages of the bytes name, closed with the mapping; or None
 
+    cdef void enlist(self) noexcept
+    cdef void delist(self) noexcept
     cdef void release(self) noexcept
 
 
@@ -75,6 +90,7 @@ cdef class Document:
     cdef void take(self, Backing backing)
     cpdef void set_root(self, cls)
     cdef int check_open(self) except -1
+    cpdef int check_unchanged(self) except -1
     cdef void release(self) noexcept
     cdef void next_epoch(self) noexcept
     cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1

@@ -19,12 +19,19 @@ cdef extern from *:
     """
     int close_descriptor "ow_close"(int descriptor) nogil
 
+cdef extern from "Python.h":
+    bytes PyUnicode_EncodeFSDefault(object text)
+
 from onnxwire.engine.advise cimport ow_narrow
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport PartialMemory, memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
 
-from onnxwire.errors import ClosedError, InUseError
+import errno
+import os
+
+from onnxwire.engine.mapping import FileMapping
+from onnxwire.errors import ClosedError, InUseError, SourceError
 
 
 # Each advised read is a mapping of its own, and a process has some 65,000 of them: all open documents together advise
@@ -76,6 +83,10 @@ cdef class Spans:
         free(self.items)
 
 
+# The first of all Backings that have a descriptor.
+cdef PyObject* FILES = NULL
+
+
 @cython.no_gc
 cdef class Backing:
 
@@ -91,14 +102,35 @@ cdef class Backing:
                 (<PartialMemory>data).lends = False
         self.mapping = mapping
         self.descriptor = descriptor
+        if descriptor >= 0:
+            ow_file_state(descriptor, &self.state)
+            self.enlist()
 
     @critical_section
     def __dealloc__(self):
         self.release()
 
+    cdef void enlist(self) noexcept:
+        global FILES
+        self.after = FILES
+        if FILES != NULL:
+            (<Backing>FILES).before = <PyObject*>self
+        FILES = <PyObject*>self
+
+    cdef void delist(self) noexcept:
+        global FILES
+        if self.before != NULL:
+            (<Backing>self.before).after = self.after
+        else:
+            FILES = self.after
+        if self.after != NULL:
+            (<Backing>self.after).before = self.before
+        self.before = self.after = NULL
+
     cdef void release(self) noexcept:
         PyBuffer_Release(&self.buffer)
         if self.descriptor >= 0:
+            self.delist()
             close_descriptor(self.descriptor)
             self.descriptor = -1
 
@@ -197,7 +229,7 @@ cdef class Document:
     @critical_section
     def descriptor(self):
         """The open file that the bytes are those of, or -1."""
-        return -1 if self.backing is None else self.backing.descriptor
+        return -1 if self.backing is None or self.backing.is_private else self.backing.descriptor
 
     @property
     @critical_section
@@ -248,6 +280,40 @@ cdef class Document:
         if self.epoch == EPOCH_CLOSED:
             raise ClosedError(f"{self.name} was closed; load it again, or use the message inside its with block")
         return 0
+
+    @critical_section
+    cpdef int check_unchanged(self) except -1:
+        """Raise SourceError if the file that the bytes are mapped from was changed or truncated since it was opened.
+
+        Called before bytes of it are returned as an array or bytes object, encoded or written. A write that comes later
+        is not noticed, nor one that leaves size and times as they were. Costs one fstat.
+        """
+        cdef Backing backing = self.backing
+        cdef OwFileState now
+        cdef int code
+        if backing is None or backing.descriptor < 0 or backing.is_private:
+            return 0
+        code = ow_file_state(backing.descriptor, &now)
+        if code < 0:
+            raise SourceError(-code, os.strerror(-code), self.name)
+        if now.size < backing.state.size or now.size < <uint64_t>backing.buffer.len:
+            raise SourceError(
+                errno.EIO,
+                f"the file has {now.size:,} bytes now, and had "
+                f"{max(backing.state.size, <uint64_t>backing.buffer.len):,} when it was opened: it was truncated since; "
+                "load it again",
+                self.name,
+            )
+        if now.size == backing.state.size and now.mtime_ns == backing.state.mtime_ns:
+            if now.ctime_ns == backing.state.ctime_ns:
+                return 0
+            if has_other_cause(&backing.state, &now, self.name):
+                backing.state = now
+                return 0
+        raise SourceError(
+            errno.EIO, "the file was written to since it was opened, so its values may have changed; load it again",
+            self.name,
+        )
 
     cdef void next_epoch(self) noexcept:
         """Make every view look again at what it stands for; a closed document stays closed."""
@@ -311,6 +377,46 @@ cdef class Document:
             backing.release()
             if backing.mapping is not None:
                 backing.mapping.close()
+
+
+cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str name) except -1:
+    """Whether a ctime changed because of other permissions, owner, links or name, not of a write."""
+    if (
+        before.links != now.links or before.mode != now.mode
+        or before.user != now.user or before.group != now.group
+    ):
+        return True
+    # In C, so that no other thread runs: callers hold addresses of bytes of the document.
+    return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
+
+
+@critical_section
+def keep_bytes_of(descriptor):
+    """Read an open file into the memory of all documents that map it, before it is written to.
+
+    They keep their bytes then, at the same addresses, whatever becomes of the file. Raises OSError and MemoryError
+    where they can't be read, SourceError where the file was changed before.
+    """
+    cdef OwFileState state
+    cdef Backing backing
+    cdef list found = []
+    cdef PyObject* item
+    cdef int code = ow_file_state(descriptor, &state)
+    if code < 0:
+        raise OSError(-code, os.strerror(-code))
+    item = FILES
+    while item != NULL:
+        backing = <Backing>item
+        if (
+            backing.state.device == state.device and backing.state.inode == state.inode
+            and not backing.is_private and isinstance(<object>backing.buffer.obj, FileMapping)
+        ):
+            found.append(backing)
+        item = backing.after
+    for backing in found:
+        if backing.descriptor >= 0:
+            (<object>backing.buffer.obj).read_in(descriptor, 0, backing.buffer.len)
+            backing.is_private = True
 
 
 cdef inline object cache_key(Cache cache, const uint8_t* p):

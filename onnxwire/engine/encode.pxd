@@ -50,6 +50,7 @@ cdef class Encoder:
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
+    cdef PyObject* checked           # the Document whose file was last seen to be unchanged; only compared
     cdef Piece last
     cdef FileWriter target           # that takes what was gathered at once; without it that goes between the pieces
     cdef uint64_t handed_on

@@ -210,6 +210,12 @@ cdef object changed():
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
     """Put bytes as they stand; owner: of the bytes, or NULL where they are the document's."""
     cdef size_t room
+    cdef PyObject* source = document
+    if owner != NULL:
+        source = owner if isinstance(<object>owner, Document) else NULL
+    if source != NULL and source != self.checked:
+        self.checked = source
+        (<Document>source).check_unchanged()
     self.total += n
     if n >= LONG:
         if self.pieces is not None and self.writing:

@@ -33,6 +33,7 @@ cdef extern from "thresholds.h":
     enum:
         SHORT_NUMBERS "OW_SHORT_NUMBERS"
         LONG_RUN "OW_LONG_RUN"
+        LONG "OW_LONG"
 
 cdef enum:
     FEW = 4096           # bytes of packed numbers that are decoded while others wait to enter the section
@@ -216,6 +217,8 @@ cdef class RepeatedScalar(Repeated):
         if self.adopt_kept():
             return 0
         total = self.count_elements(&window)
+        if total * <uint64_t>field.size >= LONG:
+            document.check_unchanged()
         if window != NULL:
             self.n = total
             self.items = window

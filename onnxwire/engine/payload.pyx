@@ -32,6 +32,7 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
         raise BufferError("the bytes and numbers of a message are read-only; copy them first")
     if self.document is not None:
         self.document.check_open()
+        self.document.check_unchanged()
         if OPEN:
             fetch(self.p, <uint64_t>self.n * self.size)
     view.obj = self

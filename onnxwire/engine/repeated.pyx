@@ -316,7 +316,7 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
             return new_view(field.sub, self.document, p, p + n, None)
         return held_message(self.message, field, p, n, <object>held)
     if field.type == BYTES:
-        return bytes_at(p, n, held)
+        return bytes_at(<PyObject*>self.document, p, n, held)
     return text_at(self.message, p, n, held)
 
 

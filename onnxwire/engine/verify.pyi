@@ -2,3 +2,6 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
 
 def verify_document(document: Document, cls: type[Message]) -> None: ...
+def find_long_values(
+    document: Document, cls: type[Message], least: int, most: int
+) -> list[tuple[int, int]]: ...

@@ -2,6 +2,7 @@
 """Verification: one walk over every message, field and packed run of a document."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
@@ -9,7 +10,7 @@ from onnxwire._varint cimport (
     read_length, read_long_tag, read_varint, skip_group,
 )
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
-from onnxwire.engine.document cimport Document
+from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.partial cimport LONG
 from onnxwire.engine.skeleton cimport WHOLE, see_all
 from onnxwire.engine.table cimport Field, Table, find_field
@@ -27,6 +28,10 @@ cdef struct Finding:
     const uint8_t* end   # of the message or packed run that `start` lies in
     int size             # of the run's numbers, 0 for varints
     int depth            # levels that could still open
+    uint64_t least       # bytes of the values, not messages, to be noted
+    Span* values
+    Py_ssize_t n_values
+    Py_ssize_t most      # that there is room for
 
 
 cdef const uint8_t* check_message(
@@ -56,6 +61,10 @@ cdef const uint8_t* check_message(
             value = p
             p += n
             field = find_field(table, tag >> 3)
+            if n >= finding.least and finding.n_values < finding.most and (field == NULL or field.sub == NULL):
+                finding.values[finding.n_values].p = value
+                finding.values[finding.n_values].n = n
+                finding.n_values += 1
             if field == NULL:
                 continue
             if field.sub != NULL:
@@ -101,9 +110,40 @@ def verify_document(Document document, cls):
     check_document(document, table_of(cls))
 
 
+@critical_section
+def find_long_values(Document document, cls, uint64_t least, Py_ssize_t most):
+    """Check a document as `verify_document` does, and list its long values: (start, end) of each, in order.
+
+    least: bytes of a value that is listed, of a field that is no message; most: values that are listed at most.
+    """
+    cdef Finding finding
+    document.check_open()
+    document.set_root(cls)
+    finding.least = least
+    finding.n_values = 0
+    finding.most = most
+    finding.values = <Span*>malloc(<size_t>(most or 1) * sizeof(Span))
+    if finding.values == NULL:
+        raise MemoryError
+    try:
+        check_all(document, table_of(cls), &finding)
+        return [
+            (finding.values[i].p - document.start, finding.values[i].p - document.start + finding.values[i].n)
+            for i in range(finding.n_values)
+        ]
+    finally:
+        free(finding.values)
+
+
 cdef int check_document(Document document, Table* table) except -1:
     """Check all bytes of an open document as a message; raises DecodeError at the first fault."""
     cdef Finding finding
+    finding.least = WHOLE
+    finding.n_values = finding.most = 0
+    return check_all(document, table, &finding)
+
+
+cdef int check_all(Document document, Table* table, Finding* finding) except -1:
     cdef Damage damage
     cdef const uint8_t* sound
     see_all(document, table, LONG, WHOLE, NULL, NULL)
@@ -113,7 +153,7 @@ cdef int check_document(Document document, Table* table) except -1:
         # An empty document may have no address at all.
         sound = document.end
         if document.start < document.end:
-            sound = check_message(table, document.start, document.end, MAX_DEPTH, &finding)
+            sound = check_message(table, document.start, document.end, MAX_DEPTH, finding)
     document.pins -= 1
     if sound != NULL or document.start == document.end:
         return 0

@@ -111,16 +111,27 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
         return <object>held
     if SHORTEST <= n <= LONGEST and not FREE_THREADED:
         return (<Document>self.document).short_text(p, n)  # which threads that read at once would share
-    if n >= LONG and OPEN:
+    if n >= LONG:
+        check_source(base_of(self), held)
         return text_there(p, n)
     return new_text(p, n)
 
 
-cdef inline object bytes_at(const uint8_t* p, uint64_t n, PyObject* held):
-    """The value of a bytes field, as of text_at."""
+cdef inline int check_source(PyObject* document, PyObject* held) except -1:
+    """Raise SourceError if the file that a long value is in was changed; held: as of text_at."""
+    if held == NULL:
+        return (<Document>document).check_unchanged()
+    if isinstance(<object>held, Document):
+        return (<Document>held).check_unchanged()
+    return 0
+
+
+cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, PyObject* held):
+    """The value of a bytes field, as of text_at; document: whose bytes they are where nothing is held."""
     if held != NULL and PyBytes_CheckExact(<object>held):
         return <object>held
-    if n >= LONG and OPEN:
+    if n >= LONG:
+        check_source(document, held)
         return bytes_there(p, n)
     return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 

@@ -599,7 +599,9 @@ cdef object get_string(View self, void* closure):
 cdef object get_bytes(View self, void* closure):
     fill(self)
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
-    return get_default(closure) if slot.p == NULL else bytes_at(slot.p, slot.n, held_value(self, <Field*>closure))
+    if slot.p == NULL:
+        return get_default(closure)
+    return bytes_at(base_of(self), slot.p, slot.n, held_value(self, <Field*>closure))
 
 
 cdef object get_message(View self, void* closure):

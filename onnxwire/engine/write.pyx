@@ -14,6 +14,8 @@ from onnxwire.engine.view cimport View
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
 
+import errno
+
 from onnxwire.errors import SourceError
 
 
@@ -55,7 +57,7 @@ def write_payload(FileWriter target, content):
     with memoryview(content) as view:
         buffer = PyMemoryView_GET_BUFFER(view)
         document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
-        if document is None or document.backing.descriptor < 0:
+        if document is None or document.descriptor < 0:
             target.write(view)
             return
         try:
@@ -64,6 +66,10 @@ def write_payload(FileWriter target, content):
                 <uint64_t>buffer.len, NULL
             )
             target.put(NULL, 0)
+            # Copying gigabytes takes seconds.
+            document.check_unchanged()
+            if document.descriptor < 0:
+                raise SourceError(errno.EIO, "the file was written over while it was copied; save again")
         except SourceError as error:
             error.filename = document.name
             raise

@@ -250,7 +250,7 @@ class Relocation:
         # What can't be read any more is to be told before what would be written over.
         origins = (origin for file in self._files for _, origin in file.payloads)
         for source in {origin[0] for origin in origins if isinstance(origin, tuple)}:
-            source.check_whole()
+            source.check_unchanged()
         owned: set[Identity] | None = None
         for file in self._files:
             path = self._path(file.location)

@@ -15,7 +15,6 @@ from onnxwire.errors import (
     FieldTypeError,
     FieldValueError,
     SaveError,
-    SourceError,
 )
 from onnxwire.io.source import open_document
 from onnxwire.messages import TensorProto
@@ -127,7 +126,7 @@ def save(
     if file is None and not hasattr(path, "write"):
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")
     if file is not None and not overwrite:
-        _refuse_cut(message._document)
+        message._document.check_unchanged()
         refuse_weights(message, file.path)
     if isinstance(external, EllipsisType):
         advice = "" if file is None else look_at_references(message, file.path, refuse=not overwrite)
@@ -196,7 +195,7 @@ def _save(
         total, pieces = _encode(content, deterministic, None, alignment, threshold)
         _write_to_object(file, total, pieces, progress)
         return total
-    _refuse_cut(message._document)
+    message._document.check_unchanged()
     beside = 0 if moved is None else moved.size
     full = 0
     done = None
@@ -258,16 +257,6 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
         target.seek(total)
         target.finish()
         return open_document(file)
-
-
-def _refuse_cut(document: Document) -> None:
-    """Raise SourceError where the file that a document maps was cut: to touch what is gone would end the process."""
-    if document.descriptor < 0:
-        return
-    size = os.fstat(document.descriptor).st_size
-    if size < len(document):
-        reason = f"the file has {size:,} bytes now, and had {len(document):,} when it was opened; load it again"
-        raise SourceError(errno.EIO, reason, document.name)
 
 
 def _write_to_object(

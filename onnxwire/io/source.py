@@ -92,7 +92,7 @@ def _advice(path: str) -> str:
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     """Map a regular file; read anything else, such as a pipe, to its end."""
-    from mmap import ACCESS_READ, mmap
+    from onnxwire.engine.mapping import map_file
 
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -102,8 +102,8 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
             return Document(file.read(), name)
     if status.st_size == 0:
         return Document(b"", name)
-    mapping = mmap(descriptor, 0, access=ACCESS_READ)
-    # Kept open, so that saving can copy from file to file.
+    mapping = map_file(descriptor, status.st_size)
+    # Kept open, to copy from file to file, and to find out whether the file was changed.
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 

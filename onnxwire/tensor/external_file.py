@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 
 from onnxwire.engine.document import Document
+from onnxwire.engine.mapping import map_file
 from onnxwire.engine.records import payload_at
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from onnxwire.engine.partial import PartialMemory
 
 _CHUNK = 1 << 20
-
-_WINDOWS = sys.platform == "win32"
 
 
 class ExternalFile:
@@ -47,7 +45,7 @@ class ExternalFile:
             size = os.fstat(descriptor).st_size
             data: Buffer = b""
             if mmap and size:
-                data = _map(descriptor, size)
+                data = map_file(descriptor, size)
         except (OSError, ValueError) as error:
             os.close(descriptor)
             if isinstance(error, ValueError):
@@ -74,8 +72,8 @@ class ExternalFile:
     def view(self, offset: int, length: int) -> Buffer:
         """Some of its bytes: a read-only window of a mapping or buffer, or new memory that they are read into.
 
-        A window in use keeps the file from being closed. Raises SourceError where the file was cut or can't be read,
-        ExternalDataError for bytes that it never had.
+        A window in use keeps the file from being closed. Raises SourceError where the file was changed or can't be
+        read, ExternalDataError for bytes that it never had.
         """
         self._check(offset, length)
         if self.document is None:
@@ -85,9 +83,6 @@ class ExternalFile:
             out: Any = np.empty(length, np.uint8)
             self.read_into(offset, out)
             return out  # type: ignore[no-any-return]
-        if self.descriptor >= 0:
-            # To touch what is gone would end the process. That it is cut later can't be seen from here.
-            self._refuse_cut(offset + length)
         return payload_at(self.document, offset, offset + length)
 
     def read_into(self, offset: int, out: Buffer) -> None:
@@ -104,6 +99,7 @@ class ExternalFile:
                 if self.descriptor < 0:
                     view[:] = memoryview(payload_at(self._holder, offset, offset + len(view)))
                     return
+                self.check_unchanged()
                 done = 0
                 while done < len(view):
                     try:
@@ -111,7 +107,7 @@ class ExternalFile:
                     except OSError as error:
                         raise SourceError.from_os_error(error, self.name) from None
                     if not count:
-                        self._refuse_cut(offset + len(view))
+                        self.check_unchanged()
                         raise SourceError(errno.EIO, f"the file ends at byte {offset + done:,}", self.name)
                     done += count
 
@@ -127,10 +123,9 @@ class ExternalFile:
             digest.update(part)
         return digest.hexdigest()
 
-    def check_whole(self) -> None:
-        """Raise SourceError where the file was cut since it was opened."""
-        if self.descriptor >= 0:
-            self._refuse_cut(self.size)
+    def check_unchanged(self) -> None:
+        """Raise SourceError if the file was changed or truncated since it was opened."""
+        self._holder.check_unchanged()
 
     def check_unused(self) -> None:
         """Raise InUseError while arrays or memoryviews look into it."""
@@ -152,24 +147,6 @@ class ExternalFile:
             raise ExternalDataError(
                 f"it has {self.size:,} bytes; there are no {length:,} from byte {offset:,} on", source=self.name
             )
-
-    def _refuse_cut(self, end: int) -> None:
-        size = os.fstat(self.descriptor).st_size
-        if size < end:
-            raise SourceError(
-                errno.EIO,
-                f"the file has {size:,} bytes now, and had {self.size:,} when it was opened: it was cut while it was "
-                "open; load it again",
-                self.name,
-            )
-
-
-def _map(descriptor: int, size: int) -> Buffer:
-    import mmap
-
-    # Where it can be helped (Python 3.13), no second descriptor is kept: models of a file a tensor have many.
-    options = {"trackfd": False} if sys.version_info >= (3, 13) and not _WINDOWS else {}
-    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, **options)
 
 
 def way_out(error: OSError) -> str:

@@ -83,7 +83,10 @@ def write_payload(origin: Origin, target: FileWriter) -> None:
     elif isinstance(origin, tuple):
         file, offset, length = origin
         if file.document is None:
+            file.check_unchanged()
             target.copy(file.descriptor, offset, length)
+            target.write(b"")  # so that it is copied now
+            file.check_unchanged()
             return
         content = file.view(offset, length)
     else:

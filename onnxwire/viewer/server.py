@@ -20,7 +20,7 @@ from inspect import Parameter, signature
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from onnxwire.errors import EditError, Error, PathError, StaleError
+from onnxwire.errors import EditError, Error, PathError, SourceError, StaleError
 from onnxwire.viewer.fields import FieldQueries
 
 TYPE_CHECKING = False
@@ -375,7 +375,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
         """Send what a function gives, or what it was refused for."""
         try:
-            self._refuse_cut()
+            self._refuse_changed()
             answer = make()
         except StaleError as error:
             self._refuse(HTTPStatus.CONFLICT, error.reason)
@@ -394,11 +394,14 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._send_json(HTTPStatus.OK, answer)
 
-    def _refuse_cut(self) -> None:
-        """Raise _QuestionError where the file was cut: to touch what is gone would end the process."""
+    def _refuse_changed(self) -> None:
+        """Raise _QuestionError if the file was written to: its values are others, or would end the process."""
         document = self.server.queries.message._document
-        if document.descriptor >= 0 and os.fstat(document.descriptor).st_size < len(document):
-            raise _QuestionError(f"{document.name} is shorter than it was; start `onnxwire view` again")
+        try:
+            document.check_unchanged()
+        except SourceError:
+            reason = f"{document.name} was written to since it was opened; start `onnxwire view` again"
+            raise _QuestionError(reason) from None
 
     def _has_body(self) -> bool:
         """Whether something follows the request that belongs to it; a short body is read."""

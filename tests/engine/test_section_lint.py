@@ -35,6 +35,7 @@ APART = {
     "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},
     "engine.encode": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
+    "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
     "engine.message": {"HasField": CHOOSES},
     "engine.numbers": {"__len__": CHOOSES, "__iter__": CHOOSES, "__next__": CHOOSES},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},

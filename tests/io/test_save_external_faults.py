@@ -598,6 +598,6 @@ def test_data_that_was_cut_meanwhile_is_an_error_and_leaves_all_else(tmp_path, m
             assert model.graph.initializer[1].numpy()[0] == 1
             os.truncate(tmp_path / "w.data", 5000)
             before = tree(tmp_path)
-            with pytest.raises(onnxwire.SourceError, match="cut"):
+            with pytest.raises(onnxwire.SourceError, match="truncated"):
                 onnxwire.save(model, path, external=external)
             assert tree(tmp_path) == before

@@ -251,7 +251,8 @@ def test_a_file_that_was_cut_raises(two, use):
         with pytest.raises(onnxwire.Error) as caught:
             use(model.graph.initializer[1])
         assert isinstance(caught.value, (onnxwire.SourceError, onnxwire.TensorError))
-        assert model.graph.initializer[0].read(3) == 3
+        with pytest.raises(onnxwire.SourceError):
+            model.graph.initializer[0].read(3)  # its bytes are still there, but may be others
 
 
 # --- what does not fit

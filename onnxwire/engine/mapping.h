@@ -1,0 +1,122 @@
+/* Files that are mapped for reading, and the state by which a later change of a file is found.
+ *
+ * Functions return 0, or a negative errno.
+ */
+#ifndef ONNXWIRE_MAPPING_H
+#define ONNXWIRE_MAPPING_H
+
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What fstat returns of a file. On Windows, where mapped files can't be cut and ctime is the time of creation, seconds. */
+typedef struct {
+    uint64_t size, device, inode, links, mode, user, group;
+    int64_t mtime_ns, ctime_ns;
+} OwFileState;
+
+/* Whether a file that was opened by some path is still the file there. */
+static inline int ow_is_at(const char *path, const OwFileState *state) {
+#ifdef _WIN32
+    (void)path;
+    (void)state;
+    return 0;
+#else
+    struct stat status;
+    return stat(path, &status) == 0 && (uint64_t)status.st_dev == state->device &&
+           (uint64_t)status.st_ino == state->inode;
+#endif
+}
+
+static inline int ow_file_state(int fd, OwFileState *state) {
+    memset(state, 0, sizeof(*state));
+#ifdef _WIN32
+    struct _stat64 status;
+    if (_fstat64(fd, &status)) return -errno;
+    state->mtime_ns = (int64_t)status.st_mtime * 1000000000;
+    state->ctime_ns = (int64_t)status.st_ctime * 1000000000;
+#else
+    struct stat status;
+    if (fstat(fd, &status)) return -errno;
+#ifdef __APPLE__
+    state->mtime_ns = (int64_t)status.st_mtimespec.tv_sec * 1000000000 + status.st_mtimespec.tv_nsec;
+    state->ctime_ns = (int64_t)status.st_ctimespec.tv_sec * 1000000000 + status.st_ctimespec.tv_nsec;
+#else
+    state->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    state->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+#endif
+#endif
+    state->size = (uint64_t)status.st_size;
+    state->device = (uint64_t)status.st_dev;
+    state->inode = (uint64_t)status.st_ino;
+    state->links = (uint64_t)status.st_nlink;
+    state->mode = (uint64_t)status.st_mode;
+    state->user = (uint64_t)status.st_uid;
+    state->group = (uint64_t)status.st_gid;
+    return 0;
+}
+
+#ifndef _WIN32
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+static inline int ow_map(int fd, size_t size, uint8_t **start) {
+    void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) return -errno;
+    *start = p;
+    return 0;
+}
+
+static inline void ow_unmap(uint8_t *start, size_t size) { (void)munmap(start, size); }
+
+/* Replace the pages that touch the bytes from `from` to `to` of a mapping of `size` bytes by memory of the process, into
+ * which the same bytes of the file are read. On Linux the pages are exchanged in one step, as others may read them. */
+static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to, int fd) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    from -= from % page;
+    if (to % page) to += page - to % page;
+    const size_t length = to - from;
+    const size_t wanted = to > size ? size - from : length;
+    const size_t most = (size_t)1 << 30;
+#ifdef __linux__
+    void *target = NULL;
+    const int where = 0;
+#else
+    void *target = start + from;
+    const int where = MAP_FIXED;
+#endif
+    uint8_t *p = mmap(target, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | where, -1, 0);
+    if (p == MAP_FAILED) return -errno;
+    int code = 0;
+    size_t done = 0;
+    while (done < wanted && code == 0) {
+        ssize_t n = pread(fd, p + done, wanted - done < most ? wanted - done : most, (off_t)(from + done));
+        if (n > 0) done += (size_t)n;
+        else if (n == 0) code = -EIO;
+        else if (errno != EINTR) code = -errno;
+    }
+#ifdef __linux__
+    if (code == 0 && mremap(p, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start + from) == MAP_FAILED) code = -errno;
+    if (code != 0) (void)munmap(p, length);
+#endif
+    return code;
+}
+#else
+static inline int ow_map(int fd, size_t size, uint8_t **start) { (void)fd; (void)size; (void)start; return -ENOSYS; }
+static inline void ow_unmap(uint8_t *start, size_t size) { (void)start; (void)size; }
+static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to, int fd) {
+    (void)start; (void)size; (void)from; (void)to; (void)fd;
+    return -ENOSYS;
+}
+#endif
+
+#endif

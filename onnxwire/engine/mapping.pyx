@@ -1,0 +1,94 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Files mapped for reading."""
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cython cimport critical_section
+from libc.stdint cimport uint8_t
+
+import os
+import sys
+
+cdef extern from "mapping.h" nogil:
+    int ow_map(int fd, size_t size, uint8_t** start)
+    void ow_unmap(uint8_t* start, size_t size)
+    int ow_read_in(uint8_t* start, size_t size, size_t begin, size_t end, int fd)
+
+# Python's own mmap keeps a descriptor of each file: a model may have a file for each of its tensors.
+IS_NATIVE = sys.platform != "win32"
+
+
+cdef class FileMapping:
+    """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor.
+
+    descriptor: of a regular file; size: at least 1. Raises OSError, and ValueError where the file is shorter.
+    """
+    cdef uint8_t* start
+    cdef Py_ssize_t size
+    cdef Py_ssize_t exports
+    cdef readonly Py_ssize_t parts   # calls of read_in, each of which divides the mapping
+
+    @critical_section
+    def __cinit__(self, int descriptor, Py_ssize_t size):
+        cdef int code
+        if size <= 0 or os.fstat(descriptor).st_size < size:
+            raise ValueError("the mapping is longer than the file, or empty")
+        code = ow_map(descriptor, <size_t>size, &self.start)
+        if code < 0:
+            raise OSError(-code, os.strerror(-code))
+        self.size = size
+
+    def __dealloc__(self):
+        if self.start != NULL:
+            ow_unmap(self.start, <size_t>self.size)
+
+    @critical_section
+    def __len__(self):
+        return self.size
+
+    @critical_section
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        if self.start == NULL or flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
+            raise BufferError("a mapping is read-only, and has no bytes when it is closed")
+        PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
+        self.exports += 1
+
+    @critical_section
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+    @critical_section
+    def read_in(self, int descriptor, Py_ssize_t start, Py_ssize_t end):
+        """Replace the pages of the bytes from start to end by memory, into which they are read from the file.
+
+        What happens to the file later does not change them.
+        Raises OSError, and leaves the mapping as it was, if they can't be read.
+        """
+        cdef int code
+        if self.start == NULL or start < 0 or end > self.size or start >= end:
+            raise IndexError("no such bytes in the mapping")
+        code = ow_read_in(self.start, <size_t>self.size, <size_t>start, <size_t>end, descriptor)
+        if code < 0:
+            raise OSError(-code, os.strerror(-code))
+        self.parts += 1
+
+    @critical_section
+    def close(self):
+        """Unmap the bytes; raises BufferError while a buffer is in use."""
+        if self.exports:
+            raise BufferError("the mapping is in use")
+        if self.start != NULL:
+            ow_unmap(self.start, <size_t>self.size)
+            self.start = NULL
+            self.size = 0
+
+
+def map_file(descriptor, size):
+    """Map the first `size` bytes of an open file for reading; returns an object with the buffer protocol and `close`.
+
+    Raises OSError, and ValueError where the file is shorter or size is 0.
+    """
+    if IS_NATIVE:
+        return FileMapping(descriptor, size)
+    from mmap import ACCESS_READ, mmap
+    if size == 0:
+        raise ValueError("an empty file can't be mapped")
+    return mmap(descriptor, size, access=ACCESS_READ)
