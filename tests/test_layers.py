@@ -44,7 +44,8 @@ LEAVES = {"_version"}
 # The mixins of tensors are typed as the classes that they are mixed into, which are made of them.
 FOR_TYPES = {"tensor": {"messages"}}
 IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(onnxwire[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(onnxwire[\w.]*))", re.M
+    r"^[ \t]*(?:from[ \t]+(onnxwire\b[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(onnxwire\b[\w.]*))",
+    re.M,
 )
 
 

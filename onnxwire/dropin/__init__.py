@@ -1,5 +1,16 @@
 """Puts the classes of onnxwire in place of those that the `onnx` package makes with protobuf."""
 
-from onnxwire.dropin.switch import UnknownOnnxWarning, install, is_installed, uninstall
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.dropin.switch import UnknownOnnxWarning, install, is_installed, uninstall
 
 __all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]
+
+
+def __getattr__(name: str) -> object:
+    # Not before it is asked for: `python -m onnxwire.dropin` imports this with the working directory on the path.
+    if name in __all__:
+        from onnxwire.dropin import switch
+
+        return getattr(switch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import sys
-from types import ModuleType
 
-from onnxwire.dropin import install
+# `python -m` has put the working directory first, from which nothing is to be imported here.
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]
+
+import os
+
+import onnxwire_dropin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
 
 USAGE = """\
-usage: python -m onnxwire.dropin SCRIPT [ARGUMENTS]
-       python -m onnxwire.dropin -m MODULE [ARGUMENTS]
-       python -m onnxwire.dropin -c CODE [ARGUMENTS]
+usage: python -m onnxwire.dropin [PYTHON OPTIONS] SCRIPT [ARGUMENTS]
+       python -m onnxwire.dropin [PYTHON OPTIONS] -m MODULE [ARGUMENTS]
+       python -m onnxwire.dropin [PYTHON OPTIONS] -c CODE [ARGUMENTS]
+       python -m onnxwire.dropin [PYTHON OPTIONS] - [ARGUMENTS]
 
 Runs a program as python does, with the messages of `onnx` being those of onnxwire. Programs that it starts have
 ONNXWIRE_DROPIN=1 in their environment, and so the same."""
@@ -23,24 +31,136 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)
-    kind, rest = arguments[0], arguments[1:]
-    if kind in ("-m", "-c") and not rest:
-        print(f"python -m onnxwire.dropin: {kind} takes an argument", file=sys.stderr)
+    options, arguments = split_options(arguments)
+    if arguments == [] or (arguments[0] in ("-m", "-c") and len(arguments) == 1):
+        reason = f"{arguments[0]} takes an argument" if arguments else "there is no program to run"
+        print(f"python -m onnxwire.dropin: {reason}", file=sys.stderr)
         sys.exit(2)
-    install()
+    if options:
+        _start_again(options, arguments)
     os.environ["ONNXWIRE_DROPIN"] = "1"
-    # `python -m` has put the working directory first, which is what -m and -c have there too.
+    onnxwire_dropin.arm()
+    kind = arguments[0]
     if kind == "-m":
-        sys.argv = rest
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        _put_first(os.getcwd())
+        sys.argv = ["-m", *arguments[2:]]
+        _run_module(arguments[1], alter_argv=True)
     elif kind == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        module = sys.modules["__main__"] = ModuleType("__main__")
-        exec(compile(rest[0], "<string>", "exec"), vars(module))
+        _put_first("")
+        sys.argv = ["-c", *arguments[2:]]
+        _run(_main_module(), arguments[1], "<string>")
+    elif kind == "-":
+        _put_first("")
+        sys.argv = arguments
+        module = _main_module()
+        module.__file__ = "<stdin>"
+        module.__cached__ = None  # type: ignore[attr-defined]
+        _run(module, sys.stdin.buffer.read(), "<stdin>")
     else:
         sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.realpath(kind))
-        runpy.run_path(kind, run_name="__main__")
+        _run_script(kind)
+
+
+def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Divide a command line of python into its options and what names the program: -m, -c, - or a path, and the rest."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c"):
+        option = rest.pop(0)
+        if option.startswith("--"):
+            options.append(option)
+            if option == "--check-hash-based-pycs":
+                options += rest[:1]
+                del rest[:1]
+            continue
+        # Several may be joined, and with the value of the last: -um json.tool, -Werror.
+        for position, letter in enumerate(option[1:], 1):
+            if letter in "mc":
+                options += [option[:position]] if position > 1 else []
+                value = option[position + 1 :]
+                return options, [f"-{letter}", *([value] if value else []), *rest]
+            if letter in "WX":
+                options.append(option)
+                if position == len(option) - 1:
+                    options += rest[:1]
+                    del rest[:1]
+                break
+        else:
+            options.append(option)
+    return options, rest
+
+
+def _start_again(options: list[str], arguments: list[str]) -> None:
+    """Run the program in a Python that has more options; does not return."""
+    # The options that this one has, and -m onnxwire.dropin.
+    own = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
+    command = [sys.executable, *options, *own, *arguments]
+    if sys.platform == "win32":
+        import subprocess
+
+        sys.exit(subprocess.run(command, check=False).returncode)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, command)
+
+
+def _put_first(folder: str) -> None:
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
+
+
+def _main_module() -> ModuleType:
+    import builtins
+    from types import ModuleType
+
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    vars(module)["__builtins__"] = builtins
+    return module
+
+
+def _run(module: ModuleType, code: str | bytes, name: str) -> None:
+    exec(compile(code, name, "exec"), vars(module))
+
+
+def _run_module(name: str, alter_argv: bool) -> None:
+    import runpy
+
+    _main_module()
+    # What python itself calls for -m, and for a folder or archive with a __main__.py.
+    runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+
+
+def _run_script(path: str) -> None:
+    import zipfile
+
+    whole = os.path.join(os.getcwd(), path)
+    try:
+        is_folder = os.path.isdir(path)
+        if is_folder or zipfile.is_zipfile(path):
+            sys.path.insert(0, whole)
+            _run_module("__main__", alter_argv=False)
+            return
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        reason = f"can't open file {whole!r}: [Errno {error.errno}] {error.strerror}"
+        print(f"{sys.executable}: {reason}", file=sys.stderr)
+        sys.exit(2)
+    _put_first(os.path.dirname(os.path.realpath(path)))
+    from importlib import machinery, util
+
+    is_compiled = data[:4] == util.MAGIC_NUMBER
+    module = _main_module()
+    module.__file__ = whole
+    loader = machinery.SourcelessFileLoader if is_compiled else machinery.SourceFileLoader
+    module.__loader__ = loader("__main__", whole)
+    module.__cached__ = None  # type: ignore[attr-defined]
+    if is_compiled:
+        import marshal
+
+        exec(marshal.loads(data[16:]), vars(module))
+    else:
+        _run(module, data, whole)
 
 
 if __name__ == "__main__":

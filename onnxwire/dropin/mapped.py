@@ -1,27 +1,42 @@
-"""Files that models are mapped from under the switch, and what becomes of them when the program writes over them."""
+"""Files that models are read from under the switch, and what is done before the program writes over them."""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
-from contextlib import nullcontext
-from mmap import ACCESS_READ, mmap
+from contextlib import nullcontext, suppress
 from weakref import WeakSet
 
 from onnxwire.dropin.audit import watch_opening
-from onnxwire.engine.document import Document
-from onnxwire.io.atomic_file import AtomicFile
+from onnxwire.engine.document import Document, keep_bytes_of
+from onnxwire.engine.mapping import FileMapping, map_file
+from onnxwire.engine.verify import find_long_values, verify_document
+from onnxwire.errors import FieldValueError, SaveError
+from onnxwire.io.atomic_file import NO_RENAME, AtomicFile
 
-SMALL = 1 << 24  # bytes of a file that is read, so that a program may have thousands of models without as many files
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from mmap import mmap
 
-# The mappings that there are of each file, by what it is known by: a program may load a file more than once.
-_mappings: dict[tuple[int, int], WeakSet[mmap]] = {}
+    from onnxwire.engine.message import Message
+    from onnxwire.io.folder import Identity
+
+MAP_ABOVE = 1 << 24  # bytes of a file from which on it is mapped, unless the program or its environment says otherwise
+VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
+_LONG = 1 << 16  # bytes of a value that stays mapped
+_MAX_PARTS = 1 << 13  # of all mappings; Linux allows a process some 65,000
+
+_map_above = MAP_ABOVE
+# The mappings of each file: a program may load a file more than once.
+_mappings: dict[Identity, WeakSet[FileMapping | mmap]] = {}
 _lock = threading.RLock()  # of those who change it
 
 
 class _Thread(threading.local):
-    """What each thread is at."""
+    """Per-thread state."""
 
     is_replacing = False
 
@@ -29,30 +44,120 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def open_file(descriptor: int, name: str) -> Document:
-    """Make a document of an open file, which stays open for whoever opened it: mapped, or read where it is small.
+def set_map_above(size: int | None) -> None:
+    """Set the bytes from which on files are mapped; None: what the environment says, else MAP_ABOVE.
 
-    Raises OSError.
+    Raises FieldValueError for what is not a number of bytes.
+    """
+    global _map_above
+    given: object = size
+    if size is None:
+        given = os.environ.get(VARIABLE) or MAP_ABOVE
+        if isinstance(given, str) and given.isascii() and given.isdecimal():
+            given = int(given)
+    if not isinstance(given, int) or given < 0:
+        name = "map_above" if size is not None else VARIABLE
+        raise FieldValueError(f"{name} is a number of bytes, such as {MAP_ABOVE}, not {given!r}")
+    _map_above = given
+
+
+def open_file(
+    descriptor: int, name: str, cls: type[Message] | None = None, written: Collection[Identity] | None = None
+) -> Document:
+    """Make a document of an open file, which the caller closes: mapped, or read where it is small or may be written.
+
+    cls: of its message, by which it is checked as a whole: then the structure is read into memory, and only values of
+    64 KiB and more stay mapped. So a write to the file can change or take away nothing but these, and whoever asks for
+    one finds out. None: a file of external data. written: what `files_open_for_writing` returned.
+    Raises OSError, and DecodeError for a damaged message.
     """
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size <= SMALL:
-        with open(descriptor, "rb", closefd=False) as file:
-            return Document(file.read(), name)
-    mapping = mmap(descriptor, 0, access=ACCESS_READ)
+    identity = status.st_dev, status.st_ino
+    is_mapped = stat.S_ISREG(status.st_mode) and status.st_size > _map_above and _has_room()
+    if is_mapped and identity not in (files_open_for_writing() if written is None else written):
+        return _map(descriptor, name, status, cls)
+    with open(descriptor, "rb", closefd=False) as file:
+        document = Document(file.read(), name)
+    if cls is not None:
+        verify_document(document, cls)
+    return document
+
+
+def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] | None) -> Document:
+    mapping = map_file(descriptor, status.st_size)
+    # Without the mapping, which a document would prepare for a walk from tag to tag; it goes with the buffer.
+    document = Document(mapping, name, None, os.dup(descriptor))
+    try:
+        if cls is not None:
+            _check(document, mapping, descriptor, cls)
+        document.check_unchanged()
+    except BaseException:
+        document.close()
+        raise
     watch_opening(_before_opening)
     with _lock:
         for known in [known for known, mappings in _mappings.items() if not mappings]:
             del _mappings[known]
         _mappings.setdefault((status.st_dev, status.st_ino), WeakSet()).add(mapping)
-    return Document(mapping, name, mapping, os.dup(descriptor))
+    return document
+
+
+def _check(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
+    """Check a document, and read its structure into memory where the process has parts of mappings left for that."""
+    with _lock:
+        left = _MAX_PARTS - sum(_parts(known) for mappings in _mappings.values() for known in mappings)
+    values = find_long_values(document, cls, _LONG, max(left - 1, 0))
+    if isinstance(mapping, FileMapping) and left > 0:
+        _read_structure(mapping, descriptor, values, len(values) == left - 1)
+
+
+def _parts(mapping: FileMapping | mmap) -> int:
+    return mapping.parts if isinstance(mapping, FileMapping) else 0
+
+
+def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:
+    """Read what is between the long values into memory; is_partial: not all of these are known."""
+    end = 0
+    for start, stop in values if is_partial else [*values, (len(mapping), len(mapping))]:
+        if start > end:
+            mapping.read_in(descriptor, end, start)
+        end = stop
+
+
+def _has_room() -> bool:
+    """Whether another descriptor may be kept: half of those that the process may have are left to the program."""
+    if sys.platform == "win32":
+        return True
+    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+
+    limit = getrlimit(RLIMIT_NOFILE)[0]
+    with _lock:
+        return limit == RLIM_INFINITY or sum(map(len, _mappings.values())) < limit // 2
+
+
+def files_open_for_writing() -> set[Identity]:
+    """The files that this process has open for writing, and so may truncate without opening them again."""
+    if sys.platform == "win32":
+        return set()  # mapped files can't be truncated there
+    from fcntl import F_GETFL, fcntl
+
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir("/dev/fd"):
+            with suppress(OSError, ValueError):
+                if fcntl(int(name), F_GETFL) & (os.O_WRONLY | os.O_RDWR):
+                    status = os.fstat(int(name))
+                    found.add((status.st_dev, status.st_ino))
+    return found
 
 
 def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
     """Before the program opens a mapped file to write it: replace it by another file, which it may write.
 
-    What is mapped then stays as it is; to cut it would end the process when it is next looked at. path: as given to
-    `open`; flags: of the system's open; may_be_elsewhere: a relative path may be one in a folder that is not known.
-    Raises SaveError, which is an OSError, where the other file can't be made.
+    What is mapped then stays as it is; to truncate it would end the process when it is next read. Where the file can't
+    be replaced, what is mapped of it is read into memory.
+    path: as given to `open`; flags: of the system's open; may_be_elsewhere: a relative path may be one in a folder that
+    is not known. Raises SaveError, which is an OSError, where neither can be done.
     """
     # To replace a file, others are opened, by names in a folder that may be those of mapped files in the current one.
     if not _mappings or _thread.is_replacing or not isinstance(path, str | bytes | os.PathLike):
@@ -64,13 +169,18 @@ def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
     if not _mappings.get((status.st_dev, status.st_ino)):
         return
     name = os.fsdecode(path)
-    # Where it may be another file that the program cuts, this one keeps what it has.
+    # Where it may be another file that the program truncates, this one keeps what it has.
     is_cut = flags & os.O_TRUNC and (os.path.isabs(name) or not may_be_elsewhere)
     _thread.is_replacing = True
     try:
         # To wait for the disk takes longer than a copy alone, but a crash then leaves no file without what it had.
-        with nullcontext() if is_cut else open(name, "rb") as source, AtomicFile(name) as target:
+        with nullcontext() if is_cut else open(name, "rb") as source, AtomicFile(name, in_place=False) as target:
             if source is not None:
                 target.copy(source.fileno(), 0, status.st_size)
+    except SaveError as error:
+        if error.errno not in NO_RENAME or not os.access(name, os.W_OK):
+            raise
+        with open(name, "rb") as file:
+            keep_bytes_of(file.fileno())
     finally:
         _thread.is_replacing = False

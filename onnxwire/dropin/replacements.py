@@ -6,11 +6,10 @@ import os
 from contextlib import suppress
 from functools import wraps
 
-from onnxwire.dropin.mapped import open_file
+from onnxwire.dropin.mapped import files_open_for_writing, open_file
 from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.message import Message, root_view
 from onnxwire.engine.records import payload_at
-from onnxwire.engine.verify import verify_document
 from onnxwire.engine.write import encode_pieces, write_pieces
 from onnxwire.io.load import files_beside
 from onnxwire.messages import ModelProto, TensorProto
@@ -75,10 +74,9 @@ def _loader(onnx: ModuleType) -> Callable[..., Any]:
 def _open_model(path: str) -> ModelProto:
     """A model of a file, which is looked at as a whole but for its payloads."""
     with open(path, "rb") as file:
-        document = open_file(file.fileno(), path)
+        document = open_file(file.fileno(), path, ModelProto)
     try:
         document.files = files_beside(path, document)
-        verify_document(document, ModelProto)
         return root_view(document, ModelProto)
     except BaseException:
         document.close()
@@ -106,6 +104,7 @@ def _saver(onnx: ModuleType) -> Callable[..., Any]:
 
 def _write(message: Message, path: str) -> None:
     """Write a message to the file at a path, in place, as `onnx` does: others may have it open."""
+    message.ByteSize()  # raises before the file is truncated, where a file that the message is read from was changed
     with open(path, "wb") as file:
         target = FileWriter(file.fileno(), fresh=True)
         total, pieces = encode_pieces(message, False, target)
@@ -146,6 +145,7 @@ def _data_loader(helper: ModuleType) -> Callable[..., Any]:
     @wraps(original)
     def load_external_data_for_model(model: Any, base_dir: str) -> None:
         documents: dict[tuple[int, int], Document] = {}
+        written = None
         for tensor in helper._get_all_tensors(model):
             if not helper.uses_external_data(tensor):
                 continue
@@ -155,7 +155,9 @@ def _data_loader(helper: ModuleType) -> Callable[..., Any]:
                 status = os.fstat(descriptor)
                 key = status.st_dev, status.st_ino
                 if key not in documents:
-                    documents[key] = open_file(descriptor, os.path.join(base_dir, info.location))
+                    written = files_open_for_writing() if written is None else written
+                    name = os.path.join(base_dir, info.location)
+                    documents[key] = open_file(descriptor, name, written=written)
                 window = _Window(documents[key], descriptor)
                 data = helper._validate_external_data_file_bounds(window, info, tensor.name)
             finally:

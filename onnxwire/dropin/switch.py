@@ -7,6 +7,7 @@ import sys
 from functools import partial
 
 from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
+from onnxwire.dropin.mapped import set_map_above
 from onnxwire.engine.message import Message, parse_whole
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import DecodeError, Error
@@ -42,18 +43,21 @@ def is_installed() -> bool:
     return bool(_undo)
 
 
-def install() -> None:
+def install(*, map_above: int | None = None) -> None:
     """Have `import onnx` give the classes of onnxwire: `onnx.ModelProto is onnxwire.ModelProto` from then on.
 
     `onnx.load` maps files and `onnx.save` streams them. Where the protobuf package is installed, the classes are also
     `google.protobuf.message.Message`; where it is not, `onnx` works without it. While this is on, asking again for a
     message that somebody still has gives the same object, and parsing looks at all of the bytes at once, as protobuf
     does. A second call does nothing.
-    Raises ImportError where `onnx` was imported already. Warns, with UnknownOnnxWarning and when `onnx` is imported, of
-    a release that is newer than 1.23.
+    map_above: files of more than so many bytes are mapped, smaller ones are read; by default what the variable
+    ONNXWIRE_DROPIN_MAP_ABOVE says, else 16 MiB.
+    Raises FieldValueError where that is no number, and ImportError where `onnx` was imported already. Warns, with
+    UnknownOnnxWarning and when `onnx` is imported, of a release that is newer than 1.23.
     """
     if _undo:
         return
+    set_map_above(map_above)
     if any(name in sys.modules for name in MODULES):
         raise AlreadyImportedError(
             "onnx is imported already, with the classes of protobuf; call onnxwire.dropin.install() before anything "
@@ -83,6 +87,9 @@ def uninstall() -> None:
     What was imported under it keeps working with the classes of onnxwire, in modules that have it. Without the switch
     this does nothing.
     """
+    pending = sys.modules.get("onnxwire_dropin")
+    if pending is not None:
+        pending.disarm()
     if not _undo:
         return
     while _undo:

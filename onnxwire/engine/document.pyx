@@ -394,8 +394,8 @@ cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str
 def keep_bytes_of(descriptor):
     """Read an open file into the memory of all documents that map it, before it is written to.
 
-    They keep their bytes then, at the same addresses, whatever becomes of the file. Raises OSError and MemoryError
-    where they can't be read, SourceError where the file was changed before.
+    They keep their bytes then, at the same addresses, whatever becomes of the file. Those that were opened before an
+    earlier change of the file are left alone, so that it is still found. Raises OSError where the bytes can't be read.
     """
     cdef OwFileState state
     cdef Backing backing
@@ -409,6 +409,7 @@ def keep_bytes_of(descriptor):
         backing = <Backing>item
         if (
             backing.state.device == state.device and backing.state.inode == state.inode
+            and backing.state.size == state.size and backing.state.mtime_ns == state.mtime_ns
             and not backing.is_private and isinstance(<object>backing.buffer.obj, FileMapping)
         ):
             found.append(backing)

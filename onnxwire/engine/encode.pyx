@@ -207,6 +207,14 @@ cdef object changed():
 
 # --- what is put out: counted at first, then written
 
+cdef int check_source(Encoder self, PyObject* document) except -1:
+    """Raise SourceError if the file of a document that is about to be read was changed."""
+    if (<Document>document).backing is None or (<Document>document).backing.descriptor < 0:
+        return 0  # and the document that was checked last is still that
+    self.checked = document
+    return (<Document>document).check_unchanged()
+
+
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
     """Put bytes as they stand; owner: of the bytes, or NULL where they are the document's."""
     cdef size_t room
@@ -214,8 +222,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     if owner != NULL:
         source = owner if isinstance(<object>owner, Document) else NULL
     if source != NULL and source != self.checked:
-        self.checked = source
-        (<Document>source).check_unchanged()
+        check_source(self, source)
     self.total += n
     if n >= LONG:
         if self.pieces is not None and self.writing:
@@ -397,6 +404,8 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
     """Put what is in a message; while measuring, tell whether its span is what would be written."""
     cdef Overlay overlay
     cdef Document document = <Document>content.document
+    if content.document != NULL and content.document != self.checked:
+        check_source(self, content.document)
     if content.overlay != NULL:
         overlay = <Overlay>content.overlay
         content.start = overlay.start

@@ -24,6 +24,7 @@ cdef class FileMapping:
     cdef uint8_t* start
     cdef Py_ssize_t size
     cdef Py_ssize_t exports
+    cdef object __weakref__
     cdef readonly Py_ssize_t parts   # calls of read_in, each of which divides the mapping
 
     @critical_section

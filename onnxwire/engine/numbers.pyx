@@ -138,6 +138,8 @@ cdef class RepeatedScalar(Repeated):
         for _i in range(self.n_records):
             if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
+            if record.tag & 7 == WIRE_LEN and record.n >= LONG:
+                document.check_unchanged()
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
@@ -217,8 +219,6 @@ cdef class RepeatedScalar(Repeated):
         if self.adopt_kept():
             return 0
         total = self.count_elements(&window)
-        if total * <uint64_t>field.size >= LONG:
-            document.check_unchanged()
         if window != NULL:
             self.n = total
             self.items = window

@@ -30,6 +30,9 @@ RANDOM = 12  # hexadecimal digits in a temporary name
 _SHORT = 64  # bytes; no file system refuses a name for being so long
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Of making a file in a folder, and of renaming one there: what writing into the old file is the way around.
+NO_NEW_FILE = (errno.EACCES, errno.EPERM, errno.EROFS)
+NO_RENAME = (errno.EBUSY, errno.EXDEV, *NO_NEW_FILE)
 _REFUSED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
 
 
@@ -52,6 +55,10 @@ class AtomicFile:
 
     A block that ends with `prepare` has all but the last step behind it, so that other files can be made ready before
     any replaces it; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
+    Where the file can't be replaced, because it is mounted by itself (as into a container), or its folder may not be
+    written while the file may, the new file's bytes are written into the old one at the end: that is not one step, and
+    a kill in the middle leaves it damaged, and what it held in a file `onnxwire-backup-…` of the temporary directory
+    (`io/in_place.py`). in_place: whether that is allowed.
     folder: the open folder that the path's last name is used in, instead of the path; a link there is not followed but
     replaced. It is not closed here.
 
@@ -65,6 +72,7 @@ class AtomicFile:
         progress: Callable[[int], object] | None = None,
         *,
         folder: Folder | None = None,
+        in_place: bool = True,
     ) -> None:
         # First what is cleaned up at the end, which may come at any line.
         self._temporary: str | None = None  # the name of the new file, while it has one
@@ -75,6 +83,8 @@ class AtomicFile:
         self.identity: Identity | None = None  # of the new file, when it is prepared
         self._stream = -1  # an open descriptor that the path is the name of
         self.progress = progress
+        self._in_place = in_place and sys.platform != "win32"
+        self._is_elsewhere = False  # the new file is in the temporary directory
         self._target: FileWriter | None = None  # while it is written to
         self._old: os.stat_result | None = None
         self._direct = False
@@ -222,7 +232,21 @@ class AtomicFile:
             self._open_nameless(folder, mode)
         except OSError:
             # No such files here; or a true fault, which now shows again.
-            self._open_named(mode)
+            try:
+                self._open_named(mode)
+            except OSError as error:
+                if not self._in_place or not self._old or error.errno not in NO_NEW_FILE:
+                    raise
+                self._open_elsewhere()
+
+    def _open_elsewhere(self) -> None:
+        """Open a new file in the temporary directory, whose bytes are written over the old one at the end."""
+        import tempfile
+
+        self._temporary = None
+        self._is_elsewhere = True
+        with tempfile.TemporaryFile() as file:
+            self._descriptor = os.dup(file.fileno())
 
     def _open_nameless(self, folder: Folder, mode: int) -> None:
         if sys.platform != "linux":
@@ -252,6 +276,8 @@ class AtomicFile:
         if self._direct:
             _sync(self._descriptor, may_refuse=True)
             return
+        if self._is_elsewhere:
+            return
         if self._temporary is None:
             # The long wait for the disk comes here, where a kill still leaves nothing. But btrfs does not make a file
             # without a name durable, whatever fsync returns, so that it is called again below; it is quick then.
@@ -268,11 +294,23 @@ class AtomicFile:
     def _replace(self) -> None:
         if self._direct:
             return
-        assert self._temporary is not None
         assert self.folder is not None
-        self.folder.replace(self._temporary, self.name)
-        self._temporary = None
-        sync_folder(self.folder)
+        if not self._is_elsewhere:
+            assert self._temporary is not None
+            try:
+                self.folder.replace(self._temporary, self.name)
+            except OSError as error:
+                if not self._in_place or not self._old or error.errno not in NO_RENAME:
+                    raise
+            else:
+                self._temporary = None
+                sync_folder(self.folder)
+                return
+        assert self._old is not None
+        from onnxwire.io.in_place import write_over
+
+        write_over(self.folder, self.name, identity_of(self._old), self._descriptor, self.path)
+        self.identity = identity_of(self._old)
 
     def _link(self) -> None:
         """Give a nameless file a name."""
@@ -337,6 +375,10 @@ class AtomicFile:
         folder = self._folder_name()
         if error.errno in _NO_SPACE and not self._direct:
             # Counted after the new file was removed.
+            if self._is_elsewhere:
+                import tempfile
+
+                folder = tempfile.gettempdir()
             free = f"{_free_space(folder):,} bytes are free in {folder}"
             needed = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
             return f"{needed}{free}: make room, or save elsewhere"

@@ -293,7 +293,8 @@ class Relocation:
         for file in self._files:
             self._make_folder(file)
             report = None if progress is None else lambda written, before=done: progress(before + written)
-            file.atomic = atomic = AtomicFile(self._path(file.location), file.size, report, folder=self._reopen(file))
+            path, folder = self._path(file.location), self._reopen(file)
+            file.atomic = atomic = AtomicFile(path, file.size, report, folder=folder, in_place=False)
             target = atomic.open()
             try:
                 file.write(target)

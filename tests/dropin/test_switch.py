@@ -4,33 +4,15 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
-import onnx
 import pytest
 import wire
-
-import onnxwire
+from switched import HIDE_PROTOBUF, ROOT, SWITCH, python
 
 PROGRAM = Path(__file__).with_name("program.py")
-ROOT = Path(onnxwire.__file__).parent.parent
-# Hides the package protobuf from a process, as where it is not installed.
-HIDE_PROTOBUF = """
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-PathFinder.find_spec = classmethod(lambda cls, name, *rest: None if name.startswith("google") else find(name, *rest))
-"""
-SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 RUN = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')\n"
-
-
-def python(*arguments, status=0, **environment):
-    """The output of a process; its errors where it is to fail."""
-    environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
-    command = [sys.executable, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode == status, result.stderr[-2000:]
-    return result.stderr if status else result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +56,97 @@ def test_nothing_to_run_is_told():
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
 
 
+SHOW = (
+    "import os, sys\n"
+    "print([os.path.basename(arg) for arg in sys.argv], globals().get('__file__'), __name__, sys.path[0],"
+    " sys.flags.optimize, sys.warnoptions, sorted(name for name in globals() if name.startswith('__')),"
+    " type(__builtins__).__name__)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show.py", "x"],
+        ["./inner/../show.py"],
+        ["inner"],
+        ["archive.zip", "-q"],
+        ["-m", "show", "x"],
+        ["-mshow"],
+        ["-c", SHOW, "-x", "y"],
+        ["-", "x"],
+        ["-W", "error", "-O", "show.py", "-W"],
+        ["-Werror", "-bb", "-m", "show"],
+        ["-X", "utf8", "-Om", "show", "-c"],
+        ["-P", "show.py"],
+    ],
+    ids=" ".join,
+)
+def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
+    (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "__main__.py").write_text(SHOW)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("__main__.py", SHOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    outputs = []
+    for switch in ([], ["-m", "onnxwire.dropin"]):
+        command = [sys.executable, *switch, *arguments]
+        result = subprocess.run(command, input=SHOW, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        outputs.append(result.stdout)
+    assert outputs[0] == outputs[1]
+
+
+def test_a_script_that_is_absent_fails_with_the_status_of_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "can't open file" in python("-m", "onnxwire.dropin", "absent.py", status=2)
+    assert "can't open file" in python("absent.py", status=2)
+
+
+def test_a_traceback_names_the_script(tmp_path):
+    (tmp_path / "fails.py").write_text("def f():\n    1 / 0\n\n\nf()\n")
+    for switch in ([], ["-m", "onnxwire.dropin"]):
+        shown = python(*switch, tmp_path / "fails.py", status=1)
+        assert f'File "{tmp_path / "fails.py"}", line 2, in f\n    1 / 0' in shown
+
+
+def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
+    # A folder from elsewhere with modules named as those that the switch imports.
+    names = [
+        "google",
+        "numpy",
+        "onnx",
+        "onnxwire_dropin",
+        "weakref",
+        "runpy_",
+        "ml_dtypes",
+        "threading",
+        "resource",
+        "zipfile",
+    ]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the working directory was imported')")
+    (tmp_path / "google").mkdir()
+    (tmp_path / "google" / "__init__.py").write_text("raise SystemExit('google of the working directory was imported')")
+    script = tmp_path / "elsewhere" / "script.py"
+    script.parent.mkdir()
+    script.write_text("import sys, onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto, sys.path[0])")
+    monkeypatch.chdir(tmp_path)
+    assert python("-m", "onnxwire.dropin", "elsewhere/script.py") == f"True {script.parent}\n"
+
+
 # --- the environment
 
 START = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onnxwire' in sys.modules)"
 
 
-@pytest.mark.parametrize(("value", "is_on"), [("1", "True"), ("0", "False"), ("", "False"), (None, "False")])
+@pytest.mark.parametrize(
+    ("value", "is_on"),
+    [("1", "True"), ("yes", "True"), (None, "False")]
+    + [(off, "False") for off in ("0", "", "false", "False", "no", "OFF", " 0 ")],
+)
 def test_the_variable_turns_it_on_and_nothing_else_does(value, is_on, tmp_path, monkeypatch):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
@@ -87,11 +154,68 @@ def test_the_variable_turns_it_on_and_nothing_else_does(value, is_on, tmp_path, 
     assert python("-c", START, tmp_path, **environment).strip() == is_on
 
 
-def test_the_line_in_site_packages_imports_nothing_without_the_variable(tmp_path, monkeypatch):
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_the_line_in_site_packages_imports_nothing_before_onnx_is(value, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
-    monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
-    code = "import site, sys; site.addsitedir(sys.argv[1]); print('onnxwire' in sys.modules, 'onnx' in sys.modules)"
-    assert python("-S", "-c", code, tmp_path) == "False False\n"
+    code = (
+        "import os, site, sys\n"
+        "site.addsitedir(sys.argv[1])\n"  # what imports something for the first time
+        "sys.modules.pop('onnxwire_dropin', None)\n"
+        "before = set(sys.modules)\n"
+        "site.addsitedir(sys.argv[2])\n"
+        "import json, decimal\n"
+        "names = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(names & {'onnxwire', 'onnx', 'google', 'numpy'}))"
+    )
+    (tmp_path / "empty").mkdir()
+    assert python("-S", "-c", code, tmp_path / "empty", tmp_path, ONNXWIRE_DROPIN=value) == "[]\n"
+
+
+def test_what_only_uses_protobuf_has_the_real_one_in_an_environment_that_inherits_packages(tmp_path):
+    # As in a virtual environment with --system-site-packages: the folder with protobuf comes after the .pth file's.
+    (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
+    code = HIDE_PROTOBUF + (
+        "import site, sys\n"
+        "site.addsitedir(sys.argv[1])\n"
+        "PathFinder.find_spec = find\n"
+        "from google.protobuf import descriptor_pb2, message\n"
+        "assert not hasattr(message, 'IS_STAND_IN') and 'onnxwire' not in sys.modules\n"
+        "import onnx, onnxwire\n"
+        "print(onnx.ModelProto is onnxwire.ModelProto, issubclass(onnx.ModelProto, message.Message))"
+    )
+    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
+
+
+@pytest.mark.parametrize(("flag", "is_on"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
+def test_a_python_that_obeys_no_variables_does_not_switch(flag, is_on, tmp_path):
+    (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START.replace("import site, sys; ", "import site; ")
+    assert python(flag, "-c", code, tmp_path, ONNXWIRE_DROPIN="1").strip() == is_on
+
+
+def test_off_again_before_onnx_is_imported_cancels_the_variable(tmp_path):
+    (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
+    code = "import site, sys, onnxwire.dropin; site.addsitedir(sys.argv[1]); onnxwire.dropin.uninstall()\n"
+    code += "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto)"
+    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "False\n"
+
+
+def test_other_threads_import_modules_while_the_switch_is_thrown(tmp_path):
+    (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
+    modules = ["decimal", "fractions", "csv", "wave", "mailbox", "sqlite3", "xmlrpc.client", "ftplib", "tabnanny"]
+    code = (
+        "import importlib, site, sys, threading\n"
+        "site.addsitedir(sys.argv[1])\n"
+        "failed = []\n"
+        "def work(name):\n"
+        "    try:\n        importlib.import_module(name)\n"
+        "    except Exception as error:\n        failed.append(error)\n"
+        f"threads = [threading.Thread(target=work, args=(name,)) for name in {['onnx', *modules]!r}]\n"
+        "for thread in threads:\n    thread.start()\n"
+        "for thread in threads:\n    thread.join()\n"
+        "import onnx, onnxwire; print(failed, onnx.ModelProto is onnxwire.ModelProto)"
+    )
+    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "[] True\n"
 
 
 def test_what_a_program_starts_has_the_variable():
@@ -192,122 +316,3 @@ def test_text_of_protobuf_shows_unknown_fields():
 def test_the_code_of_the_docs_runs(code, monkeypatch):
     monkeypatch.chdir(ROOT)
     python("-c", code)
-
-
-# --- files
-
-
-@pytest.fixture
-def large(tmp_path):
-    """A model of 40 MB, which is mapped and not read."""
-    model = onnx.ModelProto(ir_version=8)
-    model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
-    path = tmp_path / "large.onnx"
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
-OVERWRITES = {
-    "serialized": "with open(path, 'wb') as file: file.write(model.SerializeToString())",
-    "saved": "onnx.save(model, path)",
-    "appended": "with open(path, 'ab') as file: file.write(b'')",
-    "changed": "with open(path, 'r+b') as file: file.write(bytes(1000))",
-    "truncated": "os.truncate(path, 10)",
-    "opened": "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))",
-    "by another name": "os.symlink(path, path + '.link'); open(path + '.link', 'wb').close()",
-}
-
-
-@pytest.mark.parametrize("is_absolute", [True, False], ids=["whole path", "name"])
-@pytest.mark.parametrize("way", OVERWRITES)
-def test_a_model_outlives_what_is_done_to_its_file(way, is_absolute, large, monkeypatch):
-    if not is_absolute:
-        monkeypatch.chdir(large.parent)
-    code = SWITCH + (
-        "import onnx, os, sys, hashlib\n"
-        "path = sys.argv[1]\n"
-        "model = onnx.load(path)\n"
-        "onnx.load(path)\n"  # which is let go of at once
-        "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
-        "os.chmod(path, 0o640)\n"
-        f"{OVERWRITES[way]}\n"
-        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
-        "assert os.stat(path).st_mode & 0o777 == 0o640\n"
-        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))"
-    )
-    size = large.stat().st_size
-    left = {"truncated": 10, "opened": 0, "by another name": 0}.get(way, size)
-    path = large if is_absolute else large.name
-    assert python("-c", code, path).split() == [str(left), "2" if "name" in way else "1"]
-
-
-def test_a_model_keeps_its_file_when_one_of_that_name_is_cut_in_another_folder(large, monkeypatch):
-    monkeypatch.chdir(large.parent)
-    size = large.stat().st_size
-    code = SWITCH + (
-        "import onnx, os, sys\n"
-        "path = sys.argv[1]\n"
-        "os.mkdir('other'); open('other/' + path, 'w').write('text')\n"
-        "model = onnx.load(path)\n"
-        "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC, dir_fd=os.open('other', os.O_RDONLY)))\n"
-        "print(os.path.getsize(path), os.path.getsize('other/' + path))"
-    )
-    assert python("-c", code, large.name).split() == [str(size), "0"]
-
-
-def test_small_models_keep_no_file_open():
-    code = SWITCH + (
-        "import onnx, os, sys\n"
-        "models = [onnx.load(sys.argv[1]) for _ in range(300)]\n"
-        "print(len(os.listdir('/proc/self/fd')))"
-    )
-    if Path("/proc/self/fd").exists():
-        assert int(python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
-
-
-def test_whoever_has_the_file_open_sees_what_is_saved(tmp_path):
-    code = SWITCH + (
-        "import onnx, sys, tempfile\n"
-        "with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:\n"
-        "    onnx.save(onnx.ModelProto(producer_name='p'), file.name)\n"
-        "    print(onnx.load(file).producer_name)"
-    )
-    assert python("-c", code, tmp_path) == "p\n"
-
-
-def test_arrays_of_large_models_share_their_bytes(large):
-    code = SWITCH + (
-        "import onnx, sys\nfrom onnx import numpy_helper\n"
-        "arrays = [numpy_helper.to_array(onnx.load(sys.argv[1]).graph.initializer[0]) for _ in range(30)]\n"
-        "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
-        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
-    )
-    assert int(python("-c", code, large)) < 30 * (40 << 10)
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="files with holes")
-def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
-    size = 5 << 30
-    inner = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
-    graph = wire.tag(5, 2) + wire.varint(len(inner) + size) + inner
-    head = wire.number(1, 8) + wire.tag(7, 2) + wire.varint(len(graph) + size) + graph
-    path = tmp_path / "big.onnx"
-    with open(path, "wb") as file:
-        file.write(head)
-        file.truncate(len(head) + size)
-    code = (
-        "import onnx\n"
-        "m = onnx.load('big.onnx')\n"
-        "m.producer_name = 'changed'\n"
-        "m.graph.node.append(onnx.helper.make_node('Relu', ['a'], ['b']))\n"
-        "onnx.save(m, 'out.onnx')\n"
-        "again = onnx.load('out.onnx')\n"
-        "assert again.graph.node[0].op_type == 'Relu' and again.ByteSize() > 5 << 30\n"
-        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
-    )
-    command = [sys.executable, "-m", "onnxwire.dropin", "-c", code]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < 200 << 10
-    assert (tmp_path / "out.onnx").stat().st_blocks * 512 < 1 << 30, "the hole was filled"

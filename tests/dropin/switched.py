@@ -1,0 +1,26 @@
+"""Runs programs in processes of their own, with the switch on or off."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnxwire
+
+ROOT = Path(onnxwire.__file__).parent.parent
+# Hides the package protobuf from a process, as where it is not installed.
+HIDE_PROTOBUF = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = classmethod(lambda cls, name, *rest: None if name.startswith("google") else find(name, *rest))
+"""
+SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
+
+
+def python(*arguments, status=0, **environment):
+    """The output of a process; its errors where it is to fail."""
+    environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
+    command = [sys.executable, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == status, result.stderr[-2000:]
+    return result.stderr if status else result.stdout

@@ -1,0 +1,259 @@
+"""Files under the switch: models outlive what is done to the files that they were loaded from."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+import wire
+from switched import ROOT, SWITCH, python
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A model of 40 MB, which is mapped and not read."""
+    model = onnx.ModelProto(ir_version=8)
+    model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
+    path = tmp_path / "large.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+OVERWRITES = {
+    "serialized": "with open(path, 'wb') as file: file.write(model.SerializeToString())",
+    "saved": "onnx.save(model, path)",
+    "appended": "with open(path, 'ab') as file: file.write(b'')",
+    "changed": "with open(path, 'r+b') as file: file.write(bytes(1000))",
+    "truncated": "os.truncate(path, 10)",
+    "opened": "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))",
+    "by another name": "os.symlink(path, path + '.link'); open(path + '.link', 'wb').close()",
+}
+
+
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["whole path", "name"])
+@pytest.mark.parametrize("way", OVERWRITES)
+def test_a_model_outlives_what_is_done_to_its_file(way, is_absolute, large, monkeypatch):
+    if not is_absolute:
+        monkeypatch.chdir(large.parent)
+    code = SWITCH + (
+        "import onnx, os, sys, hashlib\n"
+        "path = sys.argv[1]\n"
+        "model = onnx.load(path)\n"
+        "onnx.load(path)\n"  # which is let go of at once
+        "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
+        "os.chmod(path, 0o640)\n"
+        f"{OVERWRITES[way]}\n"
+        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
+        "assert os.stat(path).st_mode & 0o777 == 0o640\n"
+        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))"
+    )
+    size = large.stat().st_size
+    left = {"truncated": 10, "opened": 0, "by another name": 0}.get(way, size)
+    path = large if is_absolute else large.name
+    assert python("-c", code, path).split() == [str(left), "2" if "name" in way else "1"]
+
+
+# What else may take a mapped file's bytes away: each is done after the model was loaded.
+CUTS = {
+    "a file that was open": "writer.truncate(0)",
+    "a descriptor that was open": "os.ftruncate(writer.fileno(), 0)",
+    "a file that was open, written over": "writer.write(bytes(1 << 22)); writer.flush()",
+}
+
+
+@pytest.mark.parametrize("way", CUTS)
+def test_a_model_outlives_what_is_done_through_files_that_were_open_before(way, large):
+    code = SWITCH + (
+        "import onnx, os, sys, hashlib\n"
+        "path = sys.argv[1]\n"
+        "writer = open(path, 'r+b')\n"
+        "model = onnx.load(path)\n"
+        "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
+        "array = onnx.numpy_helper.to_array(model.graph.initializer[0])\n"
+        f"{CUTS[way]}\n"
+        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
+        "assert hashlib.sha256(array).digest() == whole"
+    )
+    python("-c", code, large)
+
+
+@pytest.fixture
+def structured(tmp_path):
+    """A model of 40 MB whose structure lies before, between and after its weights."""
+    model = onnx.ModelProto(ir_version=8, producer_name="before", opset_import=[onnx.helper.make_opsetid("", 17)])
+    for number in range(20):
+        node = model.graph.node.add(op_type="Identity", name=f"node {number}", doc_string="d" * 5000)
+        node.input.append(f"w{number}")
+        node.output.append(f"y{number}")
+        model.graph.initializer.add(
+            name=f"w{number}", data_type=2, dims=[2 << 20], raw_data=bytes([number]) * (2 << 20)
+        )
+        model.graph.value_info.add(name=f"v{number}")
+    model.graph.initializer.add(name="last", data_type=7, dims=[1 << 20], int64_data=range(1 << 20))
+    model.metadata_props.add(key="after", value="x" * 100_000)
+    path = tmp_path / "structured.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+ELSEWHERE = {
+    "truncated": "open(sys.argv[1], 'wb').close()",
+    "cut": "import os; os.truncate(sys.argv[1], 5000)",
+    "zeroed": "open(sys.argv[1], 'r+b').write(bytes(48 << 20))",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
+@pytest.mark.parametrize("way", ELSEWHERE)
+def test_the_structure_of_a_model_outlives_what_another_process_does_to_its_file(way, structured):
+    code = SWITCH + (
+        "import onnx, subprocess, sys\n"
+        "path = sys.argv[1]\n"
+        "model = onnx.load(path)\n"
+        f"subprocess.run([sys.executable, '-c', 'import sys; ' + {ELSEWHERE[way]!r}, path], check=True)\n"
+        "for number in range(20):\n"
+        "    node = model.graph.node[number]\n"
+        "    assert node.name == f'node {number}' and len(node.doc_string) == 5000\n"
+        "    tensor = model.graph.initializer[number]\n"
+        "    assert (tensor.name, list(tensor.dims), tensor.data_type) == (f'w{number}', [2 << 20], 2)\n"
+        "    assert model.graph.value_info[number].name == f'v{number}'\n"
+        "assert model.producer_name == 'before' and model.metadata_props[0].key == 'after'\n"
+        "for read in (lambda: model.graph.initializer[0].raw_data, lambda: model.graph.initializer[20].int64_data[0],\n"
+        "             lambda: onnx.numpy_helper.to_array(model.graph.initializer[1]), model.SerializeToString,\n"
+        "             lambda: model.metadata_props[0].value, lambda: onnx.save(model, path + '.new')):\n"
+        "    try:\n        read()\n        print('no error')\n"
+        "    except onnxwire.SourceError as error:\n"
+        "        assert 'since' in str(error) and 'load it again' in str(error)\n"
+        "    except onnxwire.Error as error:\n        print(type(error), error)\n"
+    )
+    assert python("-c", code, structured) == ""
+
+
+def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(structured):
+    code = SWITCH + (
+        "import onnx, sys\n"
+        "path, out = sys.argv[1:]\n"
+        "model = onnx.load(path)\n"
+        "onnx.save(model, out)\n"
+        "onnx.shape_inference.infer_shapes_path(path)\n"
+        "before = open(out, 'rb').read()\n"
+        "try:\n    onnx.save(model, out)\n    print('no error')\n"
+        "except onnxwire.SourceError as error:\n"
+        "    print('written to since it was opened' in str(error) or 'truncated' in str(error))\n"
+        "assert open(out, 'rb').read() == before\n"
+    )
+    assert python("-c", code, structured, structured.with_name("out.onnx")) == "True\n"
+
+
+@pytest.mark.parametrize("by", ["variable", "argument"])
+def test_files_below_the_limit_are_held_in_memory(by, structured):
+    start = SWITCH if by == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
+    code = start + (
+        "import onnx, os, subprocess, sys\n"
+        "model = onnx.load(sys.argv[1])\n"
+        "expected = model.SerializeToString()\n"
+        "cut = 'import sys; open(sys.argv[1], \"wb\").close()'\n"
+        "subprocess.run([sys.executable, '-c', cut, sys.argv[1]], check=True)\n"
+        "assert model.SerializeToString() == expected and model.graph.initializer[3].raw_data[-1] == 3"
+    )
+    python("-c", code, structured, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if by == "variable" else {}))
+
+
+def test_a_limit_that_is_no_number_is_named():
+    shown = python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
+    assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in shown
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")
+def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
+    model = onnx.ModelProto(ir_version=8)
+    for number in range(700):
+        tensor = model.graph.initializer.add(name=f"w{number}", data_type=2, dims=[4096], data_location=1)
+        tensor.external_data.add(key="location", value=f"w{number}.bin")
+        (tmp_path / f"w{number}.bin").write_bytes(number.to_bytes(2, "little") * 2048)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    code = (
+        "from resource import *\nsetrlimit(RLIMIT_NOFILE, (1024, getrlimit(RLIMIT_NOFILE)[1]))\n"
+        + SWITCH.replace("install()", "install(map_above=1000)")
+        + "import onnx, os, sys\n"
+        "model = onnx.load(sys.argv[1])\n"
+        "for number, tensor in enumerate(model.graph.initializer):\n"
+        "    assert onnx.numpy_helper.to_array(tensor)[:2].tolist() == list(number.to_bytes(2, 'little'))\n"
+        "assert len(os.listdir('/proc/self/fd')) < 600\n"
+        "others = [onnx.load(sys.argv[1]) for _ in range(2)]\n"
+    )
+    python("-c", code, tmp_path / "model.onnx")
+
+
+def test_a_model_keeps_its_file_when_one_of_that_name_is_cut_in_another_folder(large, monkeypatch):
+    monkeypatch.chdir(large.parent)
+    size = large.stat().st_size
+    code = SWITCH + (
+        "import onnx, os, sys\n"
+        "path = sys.argv[1]\n"
+        "os.mkdir('other'); open('other/' + path, 'w').write('text')\n"
+        "model = onnx.load(path)\n"
+        "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC, dir_fd=os.open('other', os.O_RDONLY)))\n"
+        "print(os.path.getsize(path), os.path.getsize('other/' + path))"
+    )
+    assert python("-c", code, large.name).split() == [str(size), "0"]
+
+
+def test_small_models_keep_no_file_open():
+    code = SWITCH + (
+        "import onnx, os, sys\n"
+        "models = [onnx.load(sys.argv[1]) for _ in range(300)]\n"
+        "print(len(os.listdir('/proc/self/fd')))"
+    )
+    if Path("/proc/self/fd").exists():
+        assert int(python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
+
+
+def test_whoever_has_the_file_open_sees_what_is_saved(tmp_path):
+    code = SWITCH + (
+        "import onnx, sys, tempfile\n"
+        "with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:\n"
+        "    onnx.save(onnx.ModelProto(producer_name='p'), file.name)\n"
+        "    print(onnx.load(file).producer_name)"
+    )
+    assert python("-c", code, tmp_path) == "p\n"
+
+
+def test_arrays_of_large_models_share_their_bytes(large):
+    code = SWITCH + (
+        "import onnx, sys\nfrom onnx import numpy_helper\n"
+        "arrays = [numpy_helper.to_array(onnx.load(sys.argv[1]).graph.initializer[0]) for _ in range(30)]\n"
+        "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
+        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
+    )
+    assert int(python("-c", code, large)) < 30 * (40 << 10)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="files with holes")
+def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
+    size = 5 << 30
+    inner = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
+    graph = wire.tag(5, 2) + wire.varint(len(inner) + size) + inner
+    head = wire.number(1, 8) + wire.tag(7, 2) + wire.varint(len(graph) + size) + graph
+    path = tmp_path / "big.onnx"
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + size)
+    code = (
+        "import onnx\n"
+        "m = onnx.load('big.onnx')\n"
+        "m.producer_name = 'changed'\n"
+        "m.graph.node.append(onnx.helper.make_node('Relu', ['a'], ['b']))\n"
+        "onnx.save(m, 'out.onnx')\n"
+        "again = onnx.load('out.onnx')\n"
+        "assert again.graph.node[0].op_type == 'Relu' and again.ByteSize() > 5 << 30\n"
+        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
+    )
+    command = [sys.executable, "-m", "onnxwire.dropin", "-c", code]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) < 200 << 10
+    assert (tmp_path / "out.onnx").stat().st_blocks * 512 < 1 << 30, "the hole was filled"
