@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Divide a command line of python into its options and what names the program: -m, -c, - or a path, and the rest."""
+    """Divide a command line of python: its options, and what names the program (-m, -c, - or a path) with the rest."""
     options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c"):

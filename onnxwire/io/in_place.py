@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from contextlib import suppress
 
 from onnxwire.engine.document import keep_bytes_of
 from onnxwire.engine.file_writer import copy_range
@@ -36,12 +35,14 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
         try:
             copy_range(target, 0, backup, 0, status.st_size, fresh=True)
             os.fsync(backup)
+            size = os.fstat(source).st_size
+            _make_room(target, status.st_size, size)
             try:
-                _overwrite(target, source, os.fstat(source).st_size, status.st_size)
+                _overwrite(target, source, size)
             except BaseException:
                 is_kept = True
                 try:
-                    _overwrite(target, backup, status.st_size, 0)
+                    _overwrite(target, backup, status.st_size)
                 except OSError as error:
                     reason = f"{error.strerror}; it may be damaged, and what it held is in {backup_path}"
                     raise SaveError(error.errno or errno.EIO, reason, path) from None
@@ -55,16 +56,20 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
         os.close(target)
 
 
-def _overwrite(target: int, source: int, size: int, old_size: int) -> None:
-    """Make an open file hold what another holds; where there is no room for it, nothing of the first is changed."""
-    if size > old_size:
-        try:
-            os.posix_fallocate(target, old_size, size - old_size)
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(target, old_size)
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                raise
+def _make_room(target: int, old_size: int, size: int) -> None:
+    """Have the disk set aside what an open file is to grow by; where there is no room, it is as it was."""
+    if size <= old_size or not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(target, old_size, size - old_size)
+    except OSError as error:
+        os.ftruncate(target, old_size)
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+
+
+def _overwrite(target: int, source: int, size: int) -> None:
+    """Make an open file hold the bytes of another of some size."""
     copy_range(source, 0, target, 0, size)
     os.ftruncate(target, size)
     os.fsync(target)

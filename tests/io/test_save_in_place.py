@@ -1,0 +1,223 @@
+"""Saving to a file that can't be replaced: a mount of its own, or a file in a folder that may not be written."""
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxwire
+from onnxwire import SaveError
+from onnxwire.io import in_place
+from onnxwire.io.folder import Folder
+
+ROOT = Path(onnxwire.__file__).parent.parent
+COUNT = 1 << 20
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse otherwise")
+root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
+NOBODY = 65534
+
+
+def encoded(value: float) -> bytes:
+    weights = [numpy_helper.from_array(np.full(COUNT, value, np.float32), "w")]
+    return helper.make_model(helper.make_graph([], "g", [], [], weights)).SerializeToString()
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models" / "model.onnx"
+    path.write_bytes(encoded(1))
+    return path
+
+
+@pytest.fixture
+def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that no other can take the place of, as a mounted one."""
+
+    def replace(self: Folder, old: str, new: str) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(Folder, "replace", replace)
+    return path
+
+
+def left(path: Path) -> list[str]:
+    """What is in the model's folder and in the temporary directory."""
+    return sorted(os.listdir(path.parent) + os.listdir(path.parents[1] / "temporary"))
+
+
+SAVE = """
+import os, random, shutil, sys, tempfile
+import onnxwire, onnxwire.io.in_place
+if len(sys.argv) > 2:
+    # What is imported on the way, since another user may not read where Python is installed.
+    with onnxwire.load(sys.argv[1]) as model:
+        model.graph.initializer[0].numpy()
+        onnxwire.save(model, sys.argv[1] + ".first")
+    os.remove(sys.argv[1] + ".first")
+    os.setuid(int(sys.argv[2]))
+path = sys.argv[1]
+inode = os.stat(path).st_ino
+model = onnxwire.load(path)
+array = model.graph.initializer[0].numpy()
+model.producer_name = "saved over itself" * 100
+size = onnxwire.save(model, path)
+assert os.stat(path).st_ino == inode and os.path.getsize(path) == size
+assert array[0] == array[-1] == 1 and model.graph.initializer[0].numpy()[-1] == 1
+again = onnxwire.load(path)
+assert again == model and again.graph.initializer[0].numpy()[-1] == 1
+model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:4]
+del model.graph.initializer[0].dims[:]
+onnxwire.save(model, path)
+assert os.path.getsize(path) < 10_000 and onnxwire.load(path).graph.initializer[0].numpy() == 1
+assert again.graph.initializer[0].numpy()[-1] == 1
+"""
+
+
+def python(*command: object) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+
+
+@root
+def test_a_file_that_is_mounted_by_itself_is_written(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mounted.onnx"
+    target.write_bytes(b"")
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mounts here")
+    shell = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
+    python("unshare", "-m", "sh", "-c", shell, "sh", path, target, sys.executable, SAVE)
+    assert onnxwire.load(path).producer_name.startswith("saved over itself")
+    assert left(path) == ["model.onnx"]
+
+
+@root
+def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_path: Path) -> None:
+    for folder in [path.parent, *path.parents]:
+        if not folder.stat().st_mode & 0o1:
+            if folder.is_relative_to(tempfile.gettempdir()) or folder.is_relative_to("/tmp"):
+                folder.chmod(0o755)
+            else:
+                pytest.skip("the folder can't be passed through")
+    path.chmod(0o666)
+    path.parent.chmod(0o555)
+    try:
+        python(sys.executable, "-c", SAVE, path, NOBODY)
+    finally:
+        path.parent.chmod(0o755)
+    assert left(path) == ["model.onnx"]
+
+
+def test_a_file_that_can_not_be_replaced_is_written(fixed: Path) -> None:
+    model = onnxwire.load(fixed)
+    status = fixed.stat()
+    model.producer_name = "new"
+    expected = model.SerializeToString()
+    onnxwire.save(model, fixed)
+    assert fixed.read_bytes() == expected == model.SerializeToString()
+    assert (fixed.stat().st_ino, fixed.stat().st_mode) == (status.st_ino, status.st_mode)
+    assert left(fixed) == ["model.onnx"]
+
+
+def test_weights_of_other_models_in_the_file_stay_as_they_are(fixed: Path) -> None:
+    model = onnxwire.load(fixed)
+    array = model.graph.initializer[0].numpy()
+    held = onnxwire.GraphProto(initializer=model.graph.initializer)
+    (fixed.parent / "other.onnx").write_bytes(encoded(2))
+    onnxwire.save(onnxwire.load(fixed.parent / "other.onnx"), fixed)
+    assert fixed.read_bytes() == encoded(2)
+    assert array[-1] == held.initializer[0].numpy()[-1] == 1
+    assert model.SerializeToString() == encoded(1)
+
+
+def test_a_failure_puts_the_old_bytes_back(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, before = in_place.copy_range, fixed.read_bytes()
+    calls: list[int] = []
+
+    def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
+        # The first copy is that of the old bytes, the second the new ones'.
+        calls.append(length)
+        if len(calls) == 2:
+            copy_range(source, source_offset, target, target_offset, length // 2)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        copy_range(source, source_offset, target, target_offset, length, **options)
+
+    monkeypatch.setattr(in_place, "copy_range", fails)
+    model = onnxwire.ModelProto(producer_name="x" * (8 << 20))
+    with pytest.raises(SaveError, match=r"model\.onnx: Input/output error.*the old file is as it was"):
+        onnxwire.save(model, fixed)
+    assert len(calls) == 3
+    assert fixed.read_bytes() == before
+    assert left(fixed) == ["model.onnx"]
+
+
+def test_old_bytes_that_can_not_be_put_back_are_kept(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, before = in_place.copy_range, fixed.read_bytes()
+    calls: list[int] = []
+
+    def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
+        calls.append(length)
+        if len(calls) > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        copy_range(source, source_offset, target, target_offset, length, **options)
+
+    monkeypatch.setattr(in_place, "copy_range", fails)
+    with pytest.raises(SaveError, match="it may be damaged, and what it held is in ") as caught:
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
+    assert Path(str(caught.value).rpartition(" is in ")[2]).read_bytes() == before
+
+
+def test_no_room_is_found_out_before_anything_is_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*arguments: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = fixed.read_bytes()
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    with pytest.raises(SaveError, match="No space left"):
+        onnxwire.save(onnxwire.ModelProto(producer_name="x" * (8 << 20)), fixed)
+    assert fixed.read_bytes() == before
+
+
+def test_another_file_that_took_the_place_is_not_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = fixed.parent / "other"
+    other.write_bytes(b"other")
+    prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]
+
+    def swap(self: Any) -> None:
+        prepare(self)
+        os.replace(other, fixed)
+
+    monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", swap)
+    with pytest.raises(SaveError, match="another file took its place meanwhile; save again"):
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
+    assert fixed.read_bytes() == b"other"
+
+
+def test_external_data_goes_beside_a_model_that_can_not_be_replaced(fixed: Path) -> None:
+    model = onnxwire.load(fixed)
+    with pytest.MonkeyPatch.context() as patch:
+        replace = os.replace
+
+        def only_others(self: Folder, old: str, new: str) -> None:
+            if new == fixed.name:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            replace(os.path.join(self.path, old), os.path.join(self.path, new))
+
+        patch.setattr(Folder, "replace", only_others)
+        onnxwire.save(model, fixed, external="w.data")
+    assert onnxwire.load(fixed).graph.initializer[0].numpy()[-1] == 1
+    assert left(fixed) == ["model.onnx", "w.data"]
