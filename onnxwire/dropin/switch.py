@@ -9,6 +9,7 @@ from functools import partial
 from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
 from onnxwire.dropin.mapped import set_map_above
 from onnxwire.engine.message import Message, parse_whole
+from onnxwire.engine.numbers import copy_to_arrays
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import DecodeError, Error
 from onnxwire.messages import SCHEMA
@@ -73,7 +74,7 @@ def install(*, map_above: int | None = None) -> None:
             _change_class(cls, base.Message)
         _set_bases(DecodeError, (*DecodeError.__bases__, base.DecodeError))
         _show_unknown_fields()
-        for turn in (keep_identity, parse_whole):
+        for turn in (keep_identity, parse_whole, copy_to_arrays):
             turn(True)
             _undo.append(partial(turn, False))
     except BaseException:

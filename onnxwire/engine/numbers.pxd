@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.overlay cimport Numbers
 from onnxwire.engine.repeated cimport Repeated
 from onnxwire.engine.table cimport Field
@@ -29,6 +30,7 @@ cdef class RepeatedScalar(Repeated):
     cdef bint adopt_kept(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
+    cdef Payload window(self)
     cdef Numbers start_edit(self, Py_ssize_t room)
 
 

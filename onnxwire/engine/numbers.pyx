@@ -28,6 +28,8 @@ from onnxwire.engine.view cimport fill, next_usable
 from sys import byteorder
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
+# Whether an array of a sequence is a copy, as of a list.
+cdef bint COPIES = False
 
 cdef extern from "thresholds.h":
     enum:
@@ -97,6 +99,7 @@ cdef uint64_t store_run(
 
 @cython.final
 @cython.no_gc
+@cython.collection_type("sequence")
 cdef class RepeatedScalar(Repeated):
     """A sequence of numbers, which numpy.asarray takes without another copy. It can be changed as a list can.
 
@@ -424,11 +427,13 @@ cdef class RepeatedScalar(Repeated):
         The array stays as it is when the field is changed. Raises DecodeError where the packed bytes are damaged.
         """
         import numpy
-        return numpy.asarray(memoryview(self))
+        return numpy.asarray(memoryview(self.window()))
 
     @critical_section
     def __array__(self, dtype=None, copy=None):
         """The fallback of numpy where the buffer can't be had: raises what the buffer raised, which numpy drops."""
+        if COPIES:
+            return array_of_copy(self, dtype, copy)
         array = self.numpy()
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)
@@ -441,7 +446,12 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        cdef Payload window
+        if COPIES:
+            raise TypeError(f"a bytes-like object is required, not '{type(self).__name__}'")
+        expose(self.window(), view, flags)
+
+    cdef Payload window(self):
+        """The numbers as a buffer, which keeps them as they are now."""
         cdef const uint8_t* items
         cdef object owner = None
         self.decode()
@@ -452,8 +462,7 @@ cdef class RepeatedScalar(Repeated):
             items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:
             owner = self.store or self
-        window = new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.type), owner)
-        expose(window, view, flags)
+        return new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.type), owner)
 
     # --- changes
 
@@ -603,7 +612,23 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
     return 0
 
 
+@critical_section
+def copy_to_arrays(turned_on):
+    """Have numpy make of sequences of numbers what it makes of protobuf's, which are no buffers; or no longer."""
+    global COPIES
+    COPIES = turned_on
+
+
+cdef object array_of_copy(RepeatedScalar self, dtype, copy):
+    """The array that numpy makes of protobuf's sequences: a writable copy."""
+    if copy is False:
+        raise ValueError("the numbers of a message are copied to an array")
+    array = self.numpy()
+    return array.astype(array.dtype if dtype is None else dtype)
+
+
 cdef char* buffer_format(int field_type) noexcept:
+    """The letter of the elements, as of `struct`; numpy calls "q" longlong, and int64 is a long where that is as wide."""
     if field_type == FLOAT:
         return b"f"
     if field_type == DOUBLE:
@@ -611,9 +636,9 @@ cdef char* buffer_format(int field_type) noexcept:
     if field_type == BOOL:
         return b"?"
     if field_type == INT64 or field_type == SINT64 or field_type == SFIXED64:
-        return b"q"
+        return b"l" if sizeof(long) == 8 else b"q"
     if field_type == UINT64 or field_type == FIXED64:
-        return b"Q"
+        return b"L" if sizeof(long) == 8 else b"Q"
     if field_type == UINT32 or field_type == FIXED32:
         return b"I"
     return b"i"

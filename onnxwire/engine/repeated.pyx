@@ -334,6 +334,7 @@ cdef void* span_getter() noexcept:
 
 @cython.final
 @cython.no_gc
+@cython.collection_type("sequence")
 cdef class RepeatedSpan(Repeated):
     """A sequence of strings, bytes or messages. It can be changed as protobuf's can: messages are not assigned to."""
 

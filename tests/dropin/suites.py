@@ -2,8 +2,12 @@
 
     python tests/dropin/suites.py FOLDER [SUITE ...]
 
-Sources are fetched from the package index into the folder. Each suite is run once each way, in processes of its own.
-Returns 1 where a test that passes on protobuf does not pass on onnxwire; prints the CPU time of both.
+Makes a virtual environment in the folder, installs the packages there, and fetches their sources. Each suite is run
+once each way, in processes of its own, and the outcomes are compared test by test. Prints the CPU time of both.
+Returns 1 where a test that passes on protobuf does not pass on onnxwire.
+
+Not among the suites, since neither their wheels nor their sources bring tests: onnx-ir, onnx-array-api, onnxscript,
+onnx-graphsurgeon, onnxmltools and polygraphy. Those of onnxruntime's Python package need models that only its repository has.
 """
 
 from __future__ import annotations
@@ -14,32 +18,72 @@ import resource
 import subprocess
 import sys
 import tarfile
+import venv
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
-# The sources, the folder of the tests in them, and the tests that need models from the network or read the command
-# line; test_shape_folding fails in three of nine tests either way, in others when it runs alone. The sources
-# of onnx-ir bring no tests; the newest of onnxconverter-common that do are those of 1.14.
+ONNX = "onnx==1.23.2"
+# What the suites import beside the packages themselves.
+TOOLS = ["pytest", "parameterized", "protobuf", "onnxruntime", "scikit-learn", "pandas", "hypothesis", "sympy", "attrs"]
+TOOLS += ["bitstring", "clize", "sigtools", "toposort", "rich", "jinja2", "colorama", "ml_dtypes"]
+
+
+@dataclass
+class Suite:
+    """The tests in the sources of a package.
+
+    requirement: the package; tests: their folder in the sources; left_out: files, without test_ and .py, that need
+    models from the network, packages that are not installed, read the command line, or fail by chance.
+    """
+
+    requirement: str
+    tests: str
+    left_out: tuple[str, ...] = ()
+
+
+# The newest sources of onnxconverter-common that bring tests are those of 1.14. test_shape_folding of onnxslim fails in
+# three of nine tests either way, in others when it runs alone.
 SUITES = {
-    "onnx": ("onnx==1.23.2", "tests/python", []),
-    "onnxconverter-common": ("onnxconverter-common==1.14.0", "tests", []),
-    "onnxslim": (
+    "onnx": Suite(ONNX, "tests/python"),
+    "spox": Suite("spox==0.18.2", "tests"),
+    "onnxconverter-common": Suite("onnxconverter-common==1.14.0", "tests"),
+    "qonnx": Suite("qonnx==1.0.0", "tests"),
+    "onnxslim": Suite(
         "onnxslim==0.1.98",
         "tests",
-        ["amd", "benchmark", "folder", "modelzoo", "nvidia", "onnx_nets", "shape_folding", "ultralytics"],
+        ("amd", "benchmark", "folder", "modelzoo", "nvidia", "onnx_nets", "shape_folding", "ultralytics"),
     ),
+    "onnxsim": Suite("onnxsim==0.8.1", "tests"),
+    "skl2onnx": Suite("skl2onnx==1.20.0", "tests"),
 }
 
 
-def fetch(requirement: str, folder: Path) -> Path:
+def make_environment(folder: Path) -> str:
+    """A virtual environment with all packages, made at the first time; returns its Python."""
+    python = folder / "venv" / "bin" / "python"
+    done = folder / "installed"
+    if not done.exists():
+        if not python.exists():
+            venv.create(folder / "venv", with_pip=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
+        subprocess.run([*pip, ONNX, *TOOLS], check=True)
+        # Without what they ask for: some name older releases of onnx.
+        subprocess.run([*pip, "--no-deps", *(suite.requirement for suite in SUITES.values())], check=True)
+        done.touch()
+    return str(python)
+
+
+def fetch(python: str, requirement: str, folder: Path) -> Path:
     """The unpacked sources of a package."""
-    name = requirement.partition("==")[0]
-    found = sorted(folder.glob(f"{name.replace('-', '?')}-*.tar.gz"))
+    name, _, version = requirement.partition("==")
+    pattern = f"{name.replace('-', '?')}-{version}.tar.gz"
+    found = sorted(folder.glob(pattern))
     if not found:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder)]
+        command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder)]
         subprocess.run([*command, requirement], check=True)
-        found = sorted(folder.glob(f"{name.replace('-', '?')}-*.tar.gz"))
+        found = sorted(folder.glob(pattern))
     sources = folder / found[-1].name.removesuffix(".tar.gz")
     if not sources.exists():
         with tarfile.open(found[-1]) as archive:
@@ -47,14 +91,14 @@ def fetch(requirement: str, folder: Path) -> Path:
     return sources
 
 
-def run(sources: Path, tests: Path, left_out: list[str], is_ours: bool) -> tuple[dict[str, str], float]:
+def run(python: str, sources: Path, tests: Path, suite: Suite, is_ours: bool) -> tuple[dict[str, str], float]:
     """The outcome of each test, and the seconds of processors that all took."""
     report = sources / ("ours.xml" if is_ours else "protobuf.xml")
     report.unlink(missing_ok=True)
     switch = ["-m", "onnxwire.dropin"] if is_ours else []
-    command = [sys.executable, *switch, "-m", "pytest", str(tests), "-q", "-W", "ignore", "--tb=no", "-o", "addopts="]
+    command = [python, *switch, "-m", "pytest", str(tests), "-q", "-W", "ignore", "--tb=no", "-o", "addopts="]
     command += ["-p", "no:cacheprovider", "--continue-on-collection-errors", f"--rootdir={sources}"]
-    command += [f"--ignore={tests / f'test_{name}.py'}" for name in left_out]
+    command += [f"--ignore={tests / f'test_{name}.py'}" for name in suite.left_out]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # From a folder where the package is not, so that the one that is installed is found.
     # Some tests of onnxslim pass or fail by the order of a set.
@@ -86,12 +130,14 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all, if none is named")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
+    folder = options.folder.resolve()
+    python = make_environment(folder)
     lost = 0
     for name in options.suites or SUITES:
-        requirement, tests, left_out = SUITES[name]
-        sources = fetch(requirement, options.folder.resolve())
-        theirs, their_time = run(sources, sources / tests, left_out, False)
-        ours, our_time = run(sources, sources / tests, left_out, True)
+        suite = SUITES[name]
+        sources = fetch(python, suite.requirement, folder)
+        theirs, their_time = run(python, sources, sources / suite.tests, suite, False)
+        ours, our_time = run(python, sources, sources / suite.tests, suite, True)
         passed = [test for test, outcome in theirs.items() if outcome == "passed"]
         failed = [test for test in passed if ours.get(test) != "passed" and not has_another_name(test, theirs, ours)]
         kept = len(passed) - len(failed)

@@ -56,12 +56,12 @@ def test_nothing_to_run_is_told():
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
 
 
-SHOW = (
-    "import os, sys\n"
-    "print([os.path.basename(arg) for arg in sys.argv], globals().get('__file__'), __name__, sys.path[0],"
-    " sys.flags.optimize, sys.warnoptions, sorted(name for name in globals() if name.startswith('__')),"
-    " type(__builtins__).__name__)\n"
-)
+SHOW = """
+import os, sys
+names = {name for name in globals() if name.startswith("__")} - {"__annotations__"}
+print([os.path.basename(arg) for arg in sys.argv], globals().get("__file__"), __name__, sys.path[0], sys.flags.optimize)
+print(sys.warnoptions, sorted(names), type(__builtins__).__name__)
+"""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ SHOW = (
         ["-X", "utf8", "-Om", "show", "-c"],
         ["-P", "show.py"],
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments).partition("\n")[0],
 )
 def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
     (tmp_path / "show.py").write_text(SHOW)
@@ -316,3 +316,34 @@ def test_text_of_protobuf_shows_unknown_fields():
 def test_the_code_of_the_docs_runs(code, monkeypatch):
     monkeypatch.chdir(ROOT)
     python("-c", code)
+
+
+# --- numpy
+
+
+def test_arrays_of_numbers_are_those_of_protobuf():
+    # Small and large values, none, and each type that is asked for, or none.
+    code = (
+        "import numpy as np, onnx\n"
+        "values = {'float_data': [[], [1.5, -2], [0.1] * 3000], 'double_data': [[1e300]],\n"
+        "          'int64_data': [[], [1 << 40, -1]], 'int32_data': [[1, -5], [300]],\n"
+        "          'uint64_data': [[5], [1 << 63], [1, 1 << 63]], 'dims': [[], [2, 3]]}\n"
+        "for field, lists in values.items():\n"
+        "    for numbers in lists:\n"
+        "        tensor = onnx.TensorProto(**{field: numbers})\n"
+        "        for dtype in (None, np.float32, np.float64, np.int64, np.int8, np.uint8, np.bool_, object, str):\n"
+        "            for make in (np.array, np.asarray, np.ascontiguousarray):\n"
+        "                try:\n"
+        "                    array = make(getattr(tensor, field), dtype=dtype)\n"
+        "                    shown = array.dtype.str, array.dtype.char, array.tolist()[:9], array.flags.writeable\n"
+        "                except Exception as error:\n"
+        "                    shown = type(error).__mro__[-3].__name__\n"
+        "                print(field, len(numbers), dtype, make.__name__, shown)\n"
+        "try:\n    memoryview(onnx.TensorProto(dims=[1]).dims)\n"
+        "except TypeError as error:\n    print('no buffer')\n"
+        "tensor = onnx.helper.make_tensor('t', 1, [3], [1, 2, 3])\n"
+        "array = np.asarray(tensor.float_data, dtype=np.float32)\n"
+        "array[0] = 9\n"
+        "print(list(tensor.float_data), onnx.numpy_helper.to_array(tensor).tolist())\n"
+    )
+    assert python("-c", SWITCH + code) == python("-c", code)

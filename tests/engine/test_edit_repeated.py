@@ -578,3 +578,35 @@ def test_messages_of_a_big_parsed_sequence_are_taken_out_and_put_in():
         yield graph, graph.SerializeToString(), [node.op_type for node in graph.node]
 
     same(body)
+
+
+# --- what Python and numpy take sequences for
+
+
+def test_sequences_match_patterns_of_sequences():
+    node = onnxwire.NodeProto(input=["a", "b"])
+    match node.input:
+        case [first, second]:
+            assert (first, second) == ("a", "b")
+        case _:
+            pytest.fail("a repeated string is no sequence")
+    match onnxwire.TensorProto(dims=[1, 2, 3]).dims:
+        case [1, *rest]:
+            assert rest == [2, 3]
+        case _:
+            pytest.fail("a repeated number is no sequence")
+    match onnxwire.GraphProto(node=[node]).node:
+        case [onnxwire.NodeProto(input=inputs)]:
+            assert inputs == ["a", "b"]
+        case _:
+            pytest.fail("a repeated message is no sequence")
+
+
+def test_arrays_of_numbers_have_the_types_that_programs_look_up():
+    tensor = onnxwire.TensorProto(dims=[2], int64_data=[1], uint64_data=[1], int32_data=[1], float_data=[1])
+    names = {np.int64: "int64", np.uint64: "uint64", np.int32: "int32", np.float32: "float32"}
+    for field in ("int64_data", "uint64_data", "int32_data", "float_data"):
+        array = np.array(getattr(tensor, field))
+        assert names[array.dtype.type] == field.removesuffix("_data").replace("float", "float32")
+    assert np.array(tensor.dims).dtype.type is np.int64
+    assert np.array(onnxwire.AttributeProto(ints=[1]).ints).dtype.type is np.int64
