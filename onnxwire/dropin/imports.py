@@ -8,6 +8,7 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
+from onnxwire.dropin.pool import POOL, register_files
 from onnxwire.engine.descriptor import Descriptor, EnumDescriptor
 from onnxwire.messages import SCHEMA
 
@@ -46,7 +47,7 @@ class Finder(MetaPathFinder):
         """Find one of those modules, else None."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
-        if name not in _CHANGED:
+        if name not in _CHANGED and name != POOL:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)
@@ -60,6 +61,9 @@ class Finder(MetaPathFinder):
             from onnxwire.dropin.replacements import replace_functions
 
             run(module)
+            if name == POOL:
+                register_files([name for name, file in MODULES.items() if file])
+                return
             replace_functions(module)
             if name == "onnx":
                 self.check_version(module.__version__)

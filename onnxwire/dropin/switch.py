@@ -8,6 +8,7 @@ from functools import partial
 
 from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
 from onnxwire.dropin.mapped import set_map_above
+from onnxwire.dropin.pool import is_imported, register_files
 from onnxwire.engine.message import Message, parse_whole
 from onnxwire.engine.numbers import copy_to_arrays
 from onnxwire.engine.view import keep_identity
@@ -74,6 +75,8 @@ def install(*, map_above: int | None = None) -> None:
             _change_class(cls, base.Message)
         _set_bases(DecodeError, (*DecodeError.__bases__, base.DecodeError))
         _show_unknown_fields()
+        if is_imported():
+            register_files([name for name, file in MODULES.items() if file])
         for turn in (keep_identity, parse_whole, copy_to_arrays):
             turn(True)
             _undo.append(partial(turn, False))
@@ -112,6 +115,13 @@ def _change_class(cls: type[Message], base: type) -> None:
     # `onnx` gives some classes others of its own.
     _undo.append(partial(delattr, cls, "__repr__"))
     cls.__repr__ = Message.__str__  # type: ignore[method-assign]
+    _undo.append(partial(delattr, cls, "__setstate__"))
+    cls.__setstate__ = _set_state  # type: ignore[attr-defined]
+
+
+def _set_state(message: Message, state: dict[str, bytes]) -> None:
+    """Fill a message from the state that protobuf's messages are pickled with."""
+    message.ParseFromString(state["serialized"])
 
 
 def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
@@ -127,15 +137,19 @@ def _show_unknown_fields() -> None:
         return  # not there, nor in old releases, which don't need it
     original = module.UnknownFieldSet
 
-    def unknown_field_set(message: object) -> object:
-        if isinstance(message, Message):
-            # Its C looks into its own messages only; in one without fields all are unknown.
-            empty = importlib.import_module("google.protobuf.empty_pb2").Empty
-            message = empty.FromString(message._unknown_fields())
-        return original(message)
+    class Kind(type):
+        def __call__(cls, message: object) -> object:
+            if isinstance(message, Message):
+                # Its C looks into its own messages only; in one without fields all are unknown.
+                empty = importlib.import_module("google.protobuf.empty_pb2").Empty
+                message = empty.FromString(message._unknown_fields())
+            return original(message)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
 
     _undo.append(partial(setattr, module, "UnknownFieldSet", original))
-    module.UnknownFieldSet = unknown_field_set  # type: ignore[attr-defined]
+    module.UnknownFieldSet = Kind("UnknownFieldSet", (), {"__doc__": original.__doc__})  # type: ignore[attr-defined]
 
 
 def _warn_of_version(version: str) -> None:

@@ -347,3 +347,57 @@ def test_arrays_of_numbers_are_those_of_protobuf():
         "print(list(tensor.float_data), onnx.numpy_helper.to_array(tensor).tolist())\n"
     )
     assert python("-c", SWITCH + code) == python("-c", code)
+
+
+# --- protobuf's own modules
+
+
+def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
+    make = (
+        "import onnx, pickle, sys\nmodel = onnx.load(sys.argv[1]); data = model.SerializeToString(deterministic=True)\n"
+    )
+    write = make + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
+    read = make + (
+        "loaded = [pickle.loads(pickled) for pickled in pickle.load(open(sys.argv[2], 'rb'))]\n"
+        "print([type(each) is onnx.ModelProto and each.SerializeToString(deterministic=True) == data for each in loaded])"
+    )
+    path = ROOT / "examples" / "digits_cnn.onnx"
+    for writer, reader in [("", SWITCH), (SWITCH, ""), (SWITCH, SWITCH)]:
+        python("-c", writer + write, path, tmp_path / "pickled")
+        assert python("-c", reader + read, path, tmp_path / "pickled") == f"{[True] * 6}\n"
+
+
+# What a module that protoc has written does, of a file that imports onnx/onnx-ml.proto.
+HOLDER = """
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+file = descriptor_pb2.FileDescriptorProto(name='holder.proto', package='own', dependency=['onnx/onnx-ml.proto'])
+file.message_type.add(name='Holder').field.add(name='model', number=1, type=11, label=1, type_name='.onnx.ModelProto')
+descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName('own.Holder'))
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
+def test_other_packages_messages_hold_messages_of_onnx(first):
+    code = HOLDER + (
+        "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"
+        "import onnx\n"
+        "model = onnx.helper.make_model(onnx.helper.make_graph([], 'g', [], []), ir_version=8)\n"
+        "holder = Holder()\n"
+        "holder.model.ParseFromString(model.SerializeToString())\n"
+        "print(holder, onnx.ModelProto.FromString(holder.model.SerializeToString()) == model)\n"
+        "packed = any_pb2.Any()\n"
+        "packed.Pack(model)\n"
+        "again = onnx.ModelProto()\n"
+        "print(packed.Is(onnx.ModelProto.DESCRIPTOR), packed.Unpack(again), again == model, packed.type_url)\n"
+        "text = text_format.MessageToString(packed)\n"
+        "print(text, text_format.Parse(text, any_pb2.Any()) == packed)\n"
+        "print(symbol_database.Default().pool.FindFileByName('onnx/onnx-data.proto').name)\n"
+        "print(descriptor_pool.Default().FindMessageTypeByName('onnx.NodeProto').fields_by_name['op_type'].number)\n"
+        "file.MergeFromString(b'\\x98\\x06\\x07')\n"
+        "fields = unknown_fields.UnknownFieldSet(file)\n"
+        "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
+    )
+    imports = "import onnx\n"
+    assert python("-c", first + SWITCH + imports + code) == python("-c", imports + code)
+    assert python("-c", first + SWITCH + code) == python("-c", imports + code)
