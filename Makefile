@@ -105,7 +105,6 @@ kill: $(VENV)/compiled $(VENV)/tested  ## 1,000 kills and 1,000 interrupts of sa
 	$(BIN)/python tests/kill.py --count 1000
 
 dropin: $(VENV)/compiled $(VENV)/tested  ## the tests of onnx and of packages that use it, on protobuf and on onnxwire instead
-	$(PIP) install onnx==1.23.2 onnxslim==0.1.98 onnxconverter-common==1.16.0 parameterized
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
 sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that

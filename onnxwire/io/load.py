@@ -42,8 +42,9 @@ def load(
     or a binary file object. Or an address, such as https://host/model.onnx or s3://bucket/model.onnx: what is asked for
     is fetched when it is asked for, and external data found beside it. type: the class of the root message.
     mmap: whether files are mapped. Without it the document is read into memory, and of files with external data what
-    is asked for, when it is asked for; where such a file was cut meanwhile, that raises SourceError. A process that
-    touches a mapping of what was cut away dies: load so what other programs may write over.
+    is asked for, when it is asked for. A process that touches a mapping of what was truncated ends: load so what other
+    programs may write over. Bytes of a file that was written to since it was opened are refused with SourceError,
+    mapped or not, when a payload, an array or an encoding is asked for.
     external_root: a folder that external data may be in, beside the document's own. external_data: the data itself, a
     mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
     storage_options: what the store of an address is made with (credentials, region, `client_options`, `retry_config`),

@@ -72,8 +72,10 @@ def save(
     message: any message; saving does not change it. What was not edited goes from its file to the new one as it stands,
     without being read into memory. path: where to; an old file there is replaced, in one step, when the new one is
     safely on the disk. It may be the file that the message was loaded from, whose views stay as they are. Permissions
-    are kept, symbolic links followed, and pipes and devices written directly. Or a binary file object, which is written
-    to and not closed; one that takes nothing (its `write` returns None or 0) is an error, which says how much it has.
+    are kept, symbolic links followed, and pipes and devices written directly. A file that can't be replaced, because it
+    is mounted by itself or its folder may not be written, is written over: not in one step, though its old bytes are
+    put back where that fails. Or a binary file object, which is written to and not closed; one that takes nothing (its
+    `write` returns None or 0) is an error, which says how much it has.
     deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
 
     external: where the payloads of tensors go. By default they stay where they are, inline or in the files that the

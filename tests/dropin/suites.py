@@ -7,7 +7,8 @@ once each way, in processes of its own, and the outcomes are compared test by te
 Returns 1 where a test that passes on protobuf does not pass on onnxwire.
 
 Not among the suites, since neither their wheels nor their sources bring tests: onnx-ir, onnx-array-api, onnxscript,
-onnx-graphsurgeon, onnxmltools and polygraphy. Those of onnxruntime's Python package need models that only its repository has.
+onnx-graphsurgeon, onnxmltools and polygraphy. Those of onnxruntime's Python package need models that only its
+repository has.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class Suite:
     """The tests in the sources of a package.
 
     requirement: the package; tests: their folder in the sources; left_out: files, without test_ and .py, that need
-    models from the network, packages that are not installed, read the command line, or fail by chance.
+    models from the network, packages that are not installed, read the command line, or fail by chance; installed: the
+    release that is tested, where it is another one than that of the sources.
     """
 
     requirement: str
     tests: str
     left_out: tuple[str, ...] = ()
+    installed: str = ""
 
 
 # The newest sources of onnxconverter-common that bring tests are those of 1.14. test_shape_folding of onnxslim fails in
@@ -48,7 +51,7 @@ class Suite:
 SUITES = {
     "onnx": Suite(ONNX, "tests/python"),
     "spox": Suite("spox==0.18.2", "tests"),
-    "onnxconverter-common": Suite("onnxconverter-common==1.14.0", "tests"),
+    "onnxconverter-common": Suite("onnxconverter-common==1.14.0", "tests", installed="onnxconverter-common==1.16.0"),
     "qonnx": Suite("qonnx==1.0.0", "tests"),
     "onnxslim": Suite(
         "onnxslim==0.1.98",
@@ -70,7 +73,8 @@ def make_environment(folder: Path) -> str:
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
         subprocess.run([*pip, ONNX, *TOOLS], check=True)
         # Without what they ask for: some name older releases of onnx.
-        subprocess.run([*pip, "--no-deps", *(suite.requirement for suite in SUITES.values())], check=True)
+        packages = [suite.installed or suite.requirement for suite in SUITES.values()]
+        subprocess.run([*pip, "--no-deps", *packages], check=True)
         done.touch()
     return str(python)
 

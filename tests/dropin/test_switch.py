@@ -354,12 +354,13 @@ def test_arrays_of_numbers_are_those_of_protobuf():
 
 def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
     make = (
-        "import onnx, pickle, sys\nmodel = onnx.load(sys.argv[1]); data = model.SerializeToString(deterministic=True)\n"
+        "import onnx, pickle, sys\nmodel = onnx.load(sys.argv[1])\ndata = model.SerializeToString(deterministic=True)\n"
     )
     write = make + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
     read = make + (
         "loaded = [pickle.loads(pickled) for pickled in pickle.load(open(sys.argv[2], 'rb'))]\n"
-        "print([type(each) is onnx.ModelProto and each.SerializeToString(deterministic=True) == data for each in loaded])"
+        "same = [each.SerializeToString(deterministic=True) == data for each in loaded]\n"
+        "print([type(each) is onnx.ModelProto and is_same for each, is_same in zip(loaded, same)])"
     )
     path = ROOT / "examples" / "digits_cnn.onnx"
     for writer, reader in [("", SWITCH), (SWITCH, ""), (SWITCH, SWITCH)]:
