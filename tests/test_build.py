@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_a_missing_compiler_is_named_in_one_line_before_any_work(tmp_path):
-    for name in ["setup.py", "pyproject.toml", "README.md", "LICENSE", "onnxwire_dropin.pth"]:
+    for name in ["setup.py", "pyproject.toml", "README.md", "LICENSE", "onnxwire_dropin.pth", "onnxwire_dropin.py"]:
         shutil.copy(ROOT / name, tmp_path)
     for name in ["schema", "onnxwire"]:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))

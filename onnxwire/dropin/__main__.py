@@ -10,7 +10,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import os
 
-import onnxwire_dropin
+from onnxwire.dropin import install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def main(arguments: list[str]) -> None:
         sys.exit(2)
     if options:
         _start_again(options, arguments)
+    install()
     os.environ["ONNXWIRE_DROPIN"] = "1"
-    onnxwire_dropin.arm()
     kind = arguments[0]
     if kind == "-m":
         _put_first(os.getcwd())

@@ -300,8 +300,8 @@ cdef class Document:
             raise SourceError(
                 errno.EIO,
                 f"the file has {now.size:,} bytes now, and had "
-                f"{max(backing.state.size, <uint64_t>backing.buffer.len):,} when it was opened: it was truncated since; "
-                "load it again",
+                f"{max(backing.state.size, <uint64_t>backing.buffer.len):,} when it was opened: it was truncated "
+                "since; load it again",
                 self.name,
             )
         if now.size == backing.state.size and now.mtime_ns == backing.state.mtime_ns:

@@ -628,7 +628,7 @@ cdef object array_of_copy(RepeatedScalar self, dtype, copy):
 
 
 cdef char* buffer_format(int field_type) noexcept:
-    """The letter of the elements, as of `struct`; numpy calls "q" longlong, and int64 is a long where that is as wide."""
+    """The letter of the elements, as of `struct`; of 64 bits that of numpy.int64, a long where that is wide."""
     if field_type == FLOAT:
         return b"f"
     if field_type == DOUBLE:
