@@ -90,3 +90,11 @@ def test_the_table_of_tests_names_modules_and_files_that_are_there() -> None:
     assert {
         file for *_, files in rows for file in files.split(", ") if not (ROOT / "tests" / f"{file}.py").exists()
     } == set()
+
+
+def test_each_promise_of_the_threat_model_names_tests_that_exist() -> None:
+    rows = re.findall(r"^\| .+ \| (.+) \|$", (ROOT / "docs" / "security.md").read_text(), re.M)[2:]
+    names = [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
+    assert len(rows) > 15
+    assert [row for row in rows if "`" not in row] == []
+    assert [name for name in names if not (ROOT / "tests" / f"{name}.py").exists()] == []
