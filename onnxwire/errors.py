@@ -7,7 +7,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
 _NAMES = 100_000  # that are looked at for one that was meant
@@ -181,8 +181,8 @@ class FieldTextError(FieldValueError, UnicodeEncodeError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """How it is made again: its args are not what it was made of."""
-        return type(self), (UnicodeEncodeError(*self.args), self.field), self.__dict__
+        """Rebuild the error from the args of the one it was made of; `args` of its own are those."""
+        return _unicode_error, (type(self), UnicodeEncodeError, self.args, self.field), self.__dict__
 
 
 class FieldBytesError(FieldValueError, UnicodeDecodeError):
@@ -194,8 +194,13 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """How it is made again: its args are not what it was made of."""
-        return type(self), (UnicodeDecodeError(*self.args), self.field), self.__dict__
+        """Rebuild the error from the args of the one it was made of; `args` of its own are those."""
+        return _unicode_error, (type(self), UnicodeDecodeError, self.args, self.field), self.__dict__
+
+
+def _unicode_error(cls: Callable[..., Error], kind: type[UnicodeError], args: tuple[object, ...], field: str) -> Error:
+    # Not with an error among the arguments: packages such as tblib register another way to pickle those.
+    return cls(kind(*args), field)
 
 
 class ChangedError(EditError, RuntimeError):

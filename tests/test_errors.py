@@ -66,6 +66,13 @@ def test_an_exception_that_is_copied_or_pickled_is_as_it_was(cls: type[Error], w
         assert getattr(other, name, None) == getattr(error, name, None), name
 
 
+def test_a_pickled_error_contains_no_other_one() -> None:
+    # What other packages register for pickling errors may lose the text of a UnicodeError.
+    for cls in all_classes():
+        made = make(cls).__reduce__()
+        assert not [part for part in made[1] if isinstance(part, BaseException)], cls
+
+
 SYSTEM = [FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, BrokenPipeError, TimeoutError]
 
 

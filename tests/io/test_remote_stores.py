@@ -216,6 +216,12 @@ COMMANDS = {
     "view": ["view", "URL", "-o", "report.html"],
     "meta": ["meta", "URL"],
     "rename": ["rename", "URL", "x3", "another", "-o", "OUT"],
+    "rm": ["rm", "URL", "graph.name", "-o", "OUT"],
+    "dump": ["dump", "URL"],
+    "infer": ["infer", "URL", "-o", "OUT"],
+    "convert-version": ["convert-version", "URL", "21", "-o", "OUT"],
+    "sql": ["sql", "URL", "select op_type, count(*) from nodes group by all"],
+    "catalog": ["catalog", "URL", "-o", "OUT", "--workers", "1"],
 }
 
 
@@ -226,7 +232,8 @@ def test_a_command_takes_an_address(words, tmp_path) -> None:
 
     def run(url: str, out: str) -> subprocess.CompletedProcess[str]:
         line = [{"URL": url, "OUT": out}.get(word, word) for word in words]
-        command = [sys.executable, "-m", "onnxwire", *line]
+        options = ["--allow-host", "127.0.0.1", "--cache", str(tmp_path / "cache")]
+        command = [sys.executable, "-m", "onnxwire", *line, *options]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100, check=False)
 
     with ObjectServer({"m.onnx": pieces}) as server:
@@ -234,7 +241,8 @@ def test_a_command_takes_an_address(words, tmp_path) -> None:
         ours, theirs = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
     assert ours.returncode == theirs.returncode, ours.stderr
     assert ours.stdout.replace(url, "m.onnx") == theirs.stdout
-    if "OUT" in words:
+    assert list((tmp_path / "cache").iterdir())
+    if "OUT" in words and words[0] != "catalog" and ours.returncode == 0:
         assert (tmp_path / "ours.onnx").read_bytes() == (tmp_path / "theirs.onnx").read_bytes() or words[0] == "unpack"
     if "-v" in words:
         assert "requests, " in ours.stderr and url in ours.stderr
