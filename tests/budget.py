@@ -1,4 +1,4 @@
-"""How many random examples the tests draw: few, the same in every run, or with `--long` many, different in each run."""
+"""How much the tests try: a little, the same in every run, or with `--long` much more, different in each run."""
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -10,6 +10,15 @@ COMMON = {
 }
 settings.register_profile("short", derandomize=True, max_examples=USUAL_COUNT // 5, **COMMON)
 settings.register_profile("long", max_examples=USUAL_COUNT * 2, **COMMON)
+
+IS_LONG = False
+
+
+def choose(is_long: bool) -> None:
+    """Choose between the two, before any module of tests is imported."""
+    global IS_LONG
+    IS_LONG = is_long
+    settings.load_profile("long" if is_long else "short")
 
 
 def examples(count: int) -> settings:

@@ -2,8 +2,8 @@
 
 from importlib.util import find_spec
 
+import budget
 import pytest
-from hypothesis import settings
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
 LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
@@ -15,16 +15,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes more than some seconds; run with --long")
-    # Before any test module is imported: `budget.examples` reads the profile.
-    import budget  # noqa: F401 (registers the profiles)
-
     if config.getoption("--long"):
         missing = [name for name in LONG_PACKAGES if not find_spec(name)]
         if missing:
             raise pytest.UsageError(
                 f"--long needs {', '.join(missing)}; run `make test-long`, or install '.[test-long]'"
             )
-    settings.load_profile("long" if config.getoption("--long") else "short")
+    budget.choose(config.getoption("--long"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

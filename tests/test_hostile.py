@@ -10,6 +10,7 @@ from pathlib import Path
 
 import instructions
 import pytest
+from budget import IS_LONG
 from hostile import CALLS, JSON_CALLS, MEGABYTE, ROUNDS, TEXT_CALLS
 from hostile_models import JSONS, MODELS, TEXTS
 
@@ -19,7 +20,7 @@ from onnxwire.checker.limits import CHANGES, KEPT_OF_A_RULE, READ, READ_IN_ALL
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 _BYTES = 20_000  # `make hostile` takes a hundred times as many
-_ONE_IN = 18  # of the pairs of a model and a call that are tried here; `make hostile` tries all
+_ONE_IN = 18 if IS_LONG else 36  # of the pairs of a model and a call that are tried here; `make hostile` tries all
 
 
 def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE, kind: str = "model") -> list[str]:
@@ -38,7 +39,7 @@ def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE
 
 @pytest.mark.parametrize("part", range(4))
 def test_calls_on_hostile_models_end_within_the_limits(part):
-    # Each call comes to an eighteenth of the models, and each model to an eighteenth of the calls.
+    # Each call is tried on a part of the models, and each model with a part of the calls.
     pairs = {
         kind: [label for i, label in enumerate(CALLS) if (i + index // 4) % _ONE_IN == 0]
         for index, kind in enumerate(MODELS)
@@ -100,6 +101,7 @@ NESTED = {
     "unknown objects nested",
 }  # the slower of two parsers reads them from 10,000 bytes on
 _SKIPPING = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
+TEXT_SIZES = (200, 1_000, 10_000) if IS_LONG else (200, 800, 3_000)
 BATCHES = [
     ("model", KNOWN, (500, 2_000, 16_000)),
     ("model", WRITERS, (100, 300, 1_500)),
