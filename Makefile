@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 EDITABLE := $(PIP) install --no-build-isolation -e
 # Without bytecode each command that a test starts compiles all its modules, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,11 +50,11 @@ demo: $(VENV)/compiled $(VENV)/installed  ## install, and look into a small real
 	$(BIN)/onnxwire info build/big_model.onnx
 
 test: $(VENV)/compiled $(VENV)/tested  ## install with what the tests need, and run all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-long: $(VENV)/compiled $(VENV)/tested  ## all tests, with ten times as many random examples, PyTorch, Ray and dask
 	$(EDITABLE) '.[test,test-long]'
-	$(BIN)/python -m pytest --long -n auto --dist loadfile
+	$(BIN)/python -m pytest --long $(PARALLEL)
 
 lint: $(VENV)/compiled $(VENV)/linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .

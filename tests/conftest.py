@@ -6,6 +6,8 @@ import budget
 import pytest
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
+# Files that take long begin first, so that no worker is left alone with one at the end.
+FIRST = ("test_hostile.py", "test_crashes.py", "test_growth.py", "test_view_browser.py", "test_catalog.py")
 LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
 
 
@@ -25,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in FIRST)
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
