@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from foreign_arguments import extension_modules
 from partial import Source, partial_document
 
 import onnxwire
@@ -114,3 +115,21 @@ def test_the_fault_at_a_byte_is_looked_for_in_the_document_alone() -> None:
 def test_copies_of_views_still_work() -> None:
     node = NodeProto(name="a")
     assert copy.copy(node) == copy.deepcopy(node) == node
+
+
+def test_no_python_class_gets_objects_that_were_not_initialized() -> None:
+    # Its `__del__` would run on an object whose C fields are not set.
+    finalized = []
+    with pytest.raises(TypeError):
+
+        class Mine(onnxwire.Message):
+            def __del__(self) -> None:
+                finalized.append(repr(self))
+
+        Mine.__new__(Mine)
+    assert finalized == []
+    for module in extension_modules():
+        for cls in vars(module).values():
+            if isinstance(cls, type) and cls.__module__ == module.__name__ and not issubclass(cls, Exception):
+                with pytest.raises(TypeError):
+                    type("Mine", (cls,), {}).__new__(type("Mine", (cls,), {}))

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The program of a walk: which fields of which messages it follows, and which columns a row fills."""
+from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from onnxwire.engine.table cimport Field, Table, TableOwner
@@ -88,6 +89,7 @@ cdef struct Known:
     Field* value
 
 
+@final
 cdef class Program:
     cdef TableOwner owner            # of the C tables
     cdef Known known

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The program of a walk: made once of a class and a table, from what `TableSpec` says in words."""
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport uint32_t, uint64_t
 
 from onnxwire.engine.memory cimport calloc, free
@@ -33,6 +33,7 @@ cdef const char* field_name(const Field* field) except NULL:
     return PyUnicode_AsUTF8((<object>field.descriptor).name)
 
 
+@final
 cdef class Program:
     """The program of a walk from messages of a class that fills a table; made once of each class and table."""
 

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The rows of a table: a walk from message to message as a `TableSpec` says, and what each row adds to the columns."""
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -32,6 +32,7 @@ cdef enum:
     MANY = 256               # rows whose number is told before
 
 
+@final
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 

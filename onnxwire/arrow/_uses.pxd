@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The names that nodes read and make, and the scopes that define them."""
+from cython cimport final
 from libc.stdint cimport int32_t, int64_t
 
 from onnxwire.arrow._columns cimport Column, View
@@ -8,6 +9,7 @@ from onnxwire.engine.table cimport Slot, Table
 from onnxwire.index.names cimport TextNames
 
 
+@final
 cdef class Scope:
     cdef Message message
     cdef Table* table

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The names that nodes read and make, and the scopes that define them."""
+from cython cimport final
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport Record
@@ -15,6 +16,7 @@ cdef const char* READ = "input"
 cdef const char* MADE = "output"
 
 
+@final
 cdef class Scope:
     """A graph or function whose nodes are gone through, for `uses`."""
 

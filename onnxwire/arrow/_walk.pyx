@@ -9,6 +9,7 @@ from cython cimport critical_section
 from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
+from onnxwire.engine.instances cimport close_base
 from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport field_name
@@ -158,3 +159,6 @@ cdef class Walk:
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:
         return add_null(values) if number < 0 else add_number(values, number)
+
+
+close_base(Walk)

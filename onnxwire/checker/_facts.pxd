@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A whole document as columns of numbers: one sheet a message type, one row a message."""
+from cython cimport final
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from onnxwire.checker._texts cimport Texts, is_utf8
@@ -88,6 +89,7 @@ cdef struct Waiting:
     int32_t at           # the row, or that of the field's list
 
 
+@final
 cdef class Facts:
     cdef Document document
     cdef readonly object root           # class of the root message

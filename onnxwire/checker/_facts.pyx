@@ -8,7 +8,7 @@ of what it says: equal names have equal ids. Knows tables, not what they are tab
 The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, a singular
 message that stands twice is one row.
 """
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
@@ -443,6 +443,7 @@ cdef bint is_listed(const Field* field, void* facts) noexcept:
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
+@final
 cdef class Facts:
     """The columns of a document.
 

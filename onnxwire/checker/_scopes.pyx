@@ -4,7 +4,7 @@
 One walk over the graphs in the order of their nodes. A name is the id of a string, so that resolving it is one lookup
 in an array.
 """
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
@@ -45,6 +45,7 @@ cdef struct NamedField:
     const int32_t* values
 
 
+@final
 cdef class Scopes:
     """The meanings of names.
 

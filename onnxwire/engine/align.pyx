@@ -6,7 +6,7 @@ length that may change is written in five bytes, which all readers of protobuf t
 from front to back knows every new offset exactly. The padding is an unknown field of zeros right before the payload.
 """
 cimport cython
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
@@ -59,6 +59,7 @@ cdef struct Aim:
     uint32_t padding
 
 
+@final
 @cython.no_gc
 cdef class Layout:
     """A document, and where its payloads go."""
@@ -311,6 +312,7 @@ cdef class Layout:
         return gatherer.pieces
 
 
+@final
 cdef class Gatherer:
     """Makes few pieces of many."""
     cdef Document document

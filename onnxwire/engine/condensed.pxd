@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The edits of a message that nobody holds, without room for the fields that it does not have."""
+from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
@@ -17,6 +18,7 @@ cdef struct Entry:
     uint8_t touched
 
 
+@final
 cdef class Condensed:
     # Made by `condense`, in one piece of memory with its entries.
     cdef Table* table

@@ -8,7 +8,7 @@ cimport cython
 from cpython.mem cimport PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
-from cython cimport critical_section
+from cython cimport critical_section, final
 
 from onnxwire.engine.document cimport EPOCH_CLOSED, files_of, part_of_bytes
 from onnxwire.engine.instances cimport make_internal
@@ -23,6 +23,7 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 
+@final
 @cython.no_gc
 cdef class Condensed:
 

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The bytes of a document and who owns them."""
+from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -31,6 +32,7 @@ cdef struct FarReads:
     int taken            # those that were
 
 
+@final
 cdef class Spans:
     """An array of spans in C memory, by ascending address."""
     cdef Span* items
@@ -48,6 +50,7 @@ cdef extern from "mapping.h" nogil:
     bint ow_is_at(const char* path, const OwFileState* state)
 
 
+@final
 cdef class Backing:
     """The memory behind one or more documents, and who owns it."""
     cdef Py_buffer buffer
@@ -65,6 +68,7 @@ cdef class Backing:
     cdef void release(self) noexcept
 
 
+@final
 cdef class Document:
     cdef Backing backing
     cdef const uint8_t* start

@@ -4,7 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
-from cython cimport critical_section
+from cython cimport critical_section, final
 
 
 cdef extern from *:
@@ -49,6 +49,7 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
             far.left = 0
 
 
+@final
 cdef class Spans:
 
     cdef int append(self, const uint8_t* p, uint64_t n) except -1:
@@ -87,6 +88,7 @@ cdef class Spans:
 cdef PyObject* FILES = NULL
 
 
+@final
 @cython.no_gc
 cdef class Backing:
 
@@ -135,6 +137,7 @@ cdef class Backing:
             self.descriptor = -1
 
 
+@final
 @cython.no_gc
 @cython.freelist(32)
 cdef class Document:

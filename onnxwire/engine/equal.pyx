@@ -25,15 +25,22 @@ from onnxwire.engine.view cimport (
 from onnxwire.errors import DecodeError
 
 
-cdef bint equal_views(View a, View b) except -1:
-    """Compare two messages of one class by value; raises DecodeError where one is damaged or nested too deep."""
-    cdef Document ours = filled(a)
-    cdef Document theirs = filled(b)
+cdef bint equal_views(View a, View b, int depth=MAX_DEPTH + 1) except -1:
+    """Compare two messages of one class by value.
+
+    Raises DecodeError where one is damaged or nested too deep, and SourceError where its file was changed.
+    """
+    cdef Document ours
+    cdef Document theirs
+    document_of(a).check_unchanged()
+    document_of(b).check_unchanged()
+    ours = filled(a)
+    theirs = filled(b)
     # Comparing may run other code, in other threads or in finalizers, which must not close what is compared.
     ours.pins += 1
     theirs.pins += 1
     try:
-        return equal_messages(a, b, MAX_DEPTH + 1)
+        return equal_messages(a, b, depth)
     finally:
         ours.pins -= 1
         theirs.pins -= 1
@@ -136,7 +143,8 @@ cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:
         return False
     for i in range(n):
         if a.field.type == MESSAGE:
-            if not equal_messages(a.element(i), b.element(i), depth - 1):
+            # Elements that were put in may be of other files than the message.
+            if not equal_views(a.element(i), b.element(i), depth - 1):
                 return False
         elif a.element(i) != b.element(i):
             return False

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Where the bytes of a saved file go."""
+from cython cimport final
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
@@ -11,6 +12,7 @@ cdef struct Range:
     const uint8_t* p
 
 
+@final
 cdef class FileWriter:
     cdef readonly int descriptor
     cdef readonly object failure        # the OSError that writing ended with, None before; of reading it is none

@@ -2,7 +2,7 @@
 """Writing files: small pieces are gathered, large ones are copied from file to file."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.errno cimport EINTR
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -40,6 +40,7 @@ cdef enum:
     LARGEST = 0x7FFFFFFFFFFFFFFF
 
 
+@final
 cdef class FileWriter:
     """A file descriptor that is written from front to back.
 

@@ -29,11 +29,15 @@ cdef extern from *:
         return status;
     }
 
-    static inline int ow_is_open(PyObject *o) { return PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_BASETYPE); }
+    static inline void ow_close_base(PyObject *o)
+    {
+        ((PyTypeObject *)o)->tp_flags &= ~Py_TPFLAGS_BASETYPE;
+        PyType_Modified((PyTypeObject *)o);
+    }
     """
     # Have Python's ways to create objects of an extension type raise TypeError: calls, `__new__`, copies and pickles.
     # made_by: what makes them, for the message. C code in the type's own module still creates them, at no cost.
     int make_internal "ow_make_internal"(object cls, const char* made_by) except -1
-    # Whether an object is of a class that can have subclasses. For `__cinit__` of a base whose subclasses are final:
-    # then it is an object of the base itself, or of a class of the program's.
-    bint is_open "ow_is_open"(object o) noexcept
+    # Let no Python class derive from an extension type that has subclasses of its own in C. An object of such a class
+    # would be finalized by its `__del__` even where `__cinit__` refused to initialize it.
+    void close_base "ow_close_base"(object cls) noexcept

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Files mapped for reading."""
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport uint8_t
 
 import os
@@ -16,6 +16,7 @@ cdef extern from "mapping.h" nogil:
 IS_NATIVE = sys.platform != "win32"
 
 
+@final
 cdef class FileMapping:
     """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor.
 

@@ -3,6 +3,7 @@
 
 Overlays point down: to the bytes that they edit, and to the values that were put in. Views point up at them.
 """
+from cython cimport final
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -40,6 +41,7 @@ cdef struct AbsentKey:
     const Field* field
 
 
+@final
 cdef class Overlay:
     # Made by `new_overlay`, in one piece of memory with its fields; it has no methods, hence no table of them.
     # Its slots are what the views of the message read. Of each field: `held` owns the value that was put in, if that
@@ -77,6 +79,7 @@ cdef struct Element:
     PyObject* held
 
 
+@final
 cdef class Elements:
     """The elements of a repeated string, bytes or message field that was changed."""
     cdef Element* items
@@ -89,6 +92,7 @@ cdef class Elements:
     cdef int reserve(self, Py_ssize_t n) except -1
 
 
+@final
 cdef class Numbers:
     """A decoded array in C memory."""
     cdef uint8_t* items

@@ -4,7 +4,7 @@ cimport cython
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.string cimport memmove, memset
 
 cdef extern from "Python.h":
@@ -21,6 +21,7 @@ from onnxwire.errors import FieldValueError
 
 # --- one message
 
+@final
 @cython.no_gc
 cdef class Overlay:
     pass
@@ -207,6 +208,7 @@ cdef void unlist_absent(Overlay self) noexcept:
 
 # --- repeated fields
 
+@final
 @cython.no_gc
 cdef class Elements:
 
@@ -243,6 +245,7 @@ cdef class Elements:
         return 0
 
 
+@final
 @cython.no_gc
 cdef class Numbers:
 

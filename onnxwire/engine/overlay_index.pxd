@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """All overlays of a document: by the first byte of their messages, and in the order of these."""
+from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
@@ -14,6 +15,7 @@ cdef struct Pair:
     PyObject* edits              # Overlay or Condensed; NULL for a further piece of a message; borrowed
 
 
+@final
 cdef class OverlayIndex:
     """The overlays of a document by ascending address."""
     cdef Pair* pairs
@@ -28,6 +30,7 @@ cdef class OverlayIndex:
     cdef int settle(self) except -1
 
 
+@final
 cdef class Latest:
     """The addresses of overlays that were made last, in a ring."""
     cdef size_t* addresses

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """All overlays of a document: by the first byte of their messages, and in the order of these."""
+from cython cimport final
+
 cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.object cimport PyTypeObject
@@ -29,6 +31,7 @@ cdef int compare_pairs(const void* a, const void* b) noexcept nogil:
     return (ours > theirs) - (ours < theirs)
 
 
+@final
 @cython.no_gc
 cdef class OverlayIndex:
 
@@ -213,6 +216,7 @@ cdef Overlay overlay_of(Pair* pair, Document document):
 
 # --- those that nobody holds, condensed
 
+@final
 @cython.no_gc
 cdef class Latest:
 

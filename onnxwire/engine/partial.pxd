@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory of a file that is somewhere else, of which only some pages are there."""
+from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -15,6 +16,7 @@ cdef struct Walked:
     const uint8_t* end
 
 
+@final
 cdef class PartialMemory:
     cdef uint8_t* start              # NULL after it was let go of
     cdef uint64_t size               # of the file

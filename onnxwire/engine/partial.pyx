@@ -7,7 +7,7 @@ come as they are asked for, are counted in a map, and stay. What is not there ca
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.string cimport memcpy
 
 from onnxwire.engine.memory cimport calloc, free, realloc
@@ -27,6 +27,7 @@ cdef PyObject* MEMORIES = NULL
 cdef int OPEN = 0
 
 
+@final
 cdef class PartialMemory:
     """Memory for a file of some size, none of which is there yet.
 

@@ -15,7 +15,7 @@ from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
 from onnxwire.engine.fold cimport FOLD, fold_elements
-from onnxwire.engine.instances cimport is_open, make_internal
+from onnxwire.engine.instances cimport close_base, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
@@ -125,7 +125,7 @@ cdef class Repeated:
     """The common base of the two kinds of sequences: what lists can do, down to what changes elements."""
 
     def __cinit__(self):
-        if is_open(self):
+        if type(self) is Repeated:
             raise TypeError("sequences are made by reading a repeated field of a message")
 
     __class_getitem__ = classmethod(GenericAlias)
@@ -832,5 +832,6 @@ cdef class SpanIterator:
 
 # What pickles and reprs call it, wherever it is defined.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
+close_base(Repeated)
 make_internal(RepeatedSpan, b"reading a repeated field of a message")
 make_internal(SpanIterator, b"iter() of a repeated field")

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Schema rows as C structs: field number -> slot, type, sub-table. Knows rows, not what they are rows of."""
+from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -111,6 +112,7 @@ cdef inline bint has_value(const Field* field, int32_t value) noexcept nogil:
     return low < field.n_values and field.values[low] == value
 
 
+@final
 cdef class TableOwner:
     """Holds the C tables of one schema for as long as a class made from them lives."""
     cdef Table* tables

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Turns descriptors into C tables."""
-from cython cimport critical_section
+from cython cimport critical_section, final
 from cpython.mem cimport PyObject_Free
 
 from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
-from onnxwire.engine.instances cimport is_open
+from onnxwire.engine.instances cimport close_base
 from onnxwire.engine.memory cimport calloc, free
 
 cdef dict WIRES = {
@@ -94,6 +94,7 @@ cdef int set_peers(Field* field, list slots) except -1:
     return 0
 
 
+@final
 cdef class TableOwner:
 
     @critical_section
@@ -131,5 +132,8 @@ cdef class TableOwner:
 cdef class TableRef:
 
     def __cinit__(self):
-        if is_open(self):
+        if type(self) is TableRef:
             raise TypeError("the tables of message classes are made by load_schema()")
+
+
+close_base(TableRef)

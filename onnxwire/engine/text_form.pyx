@@ -15,11 +15,11 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport DEEPEST
-from onnxwire.engine.partial cimport fetch, is_there
+from onnxwire.engine.partial cimport LONG, fetch, is_there
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
 )
-from onnxwire.engine.view cimport field_value, fill
+from onnxwire.engine.view cimport document_of, field_value, fill
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -294,6 +294,10 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
         elif field.type == MESSAGE:
             put_element(text, field, field_value(self, field), indent, depth)
         elif field.type == STRING or field.type == BYTES:
+            if slot.n >= LONG:
+                document_of(self).check_unchanged()
+                fill(self)
+                slot = &self.slots[i]
             while not is_there(slot.p, slot.n):
                 # Which may let other code run, too.
                 fetch(slot.p, slot.n)
@@ -310,6 +314,7 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
 cdef str text_form(View message):
     """The text form of a message; raises DecodeError where it is damaged, or nested more than 500 deep."""
     cdef Text text = Text.__new__(Text)
+    document_of(message).check_unchanged()
     put_message(text, message, 0, 0)
     try:
         return PyUnicode_DecodeUTF8(text.start, text.p - text.start, NULL)

@@ -15,6 +15,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
+from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.living cimport (
     LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
 )
@@ -49,10 +50,6 @@ cdef extern from "thresholds.h":
 @cython.no_gc
 cdef class View:
     """The base of message classes, without their methods."""
-
-    @critical_section
-    def __cinit__(self):
-        raise TypeError("message classes are made from tables; their base has no instances of its own")
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
@@ -742,3 +739,6 @@ cdef Field* named_field(View self, name) except? NULL:
         raise FieldValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
     i = <object>index
     return &self.table.fields[i] if i >= 0 else NULL
+
+
+make_internal(View, b"the message classes of a table")

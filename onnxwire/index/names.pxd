@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Resolves names: which definition a name refers to, in graphs inside graphs."""
+from cython cimport final
 from libc.stdint cimport int32_t
 
 cdef enum Kind:
@@ -52,6 +53,7 @@ cdef class Names:
         return definition.kind != NODE or definition.node < self.levels[definition.level].position
 
 
+@final
 cdef class TextNames(Names):
     cdef dict ids            # by name; of names that are defined in open scopes
     cdef list texts          # by id; a level's owner is the first id that it brought

@@ -20,9 +20,11 @@ Models that break that have an answer too, the same for every reader:
 
 Source: onnx.proto, GraphProto and NodeProto; IR.md, "Names Within a Graph"; TrainingInfoProto.algorithm.
 """
+from cython cimport final
 from libc.stdint cimport INT32_MAX
 from libc.string cimport memset
 
+from onnxwire.engine.instances cimport close_base
 from onnxwire.engine.memory cimport free, realloc
 
 
@@ -117,6 +119,7 @@ cdef class Names:
         return 0
 
 
+@final
 cdef class TextNames(Names):
     """The definitions in a stack of scopes, of names that are str, or bytes. Memory: of the open scopes alone."""
 
@@ -178,3 +181,6 @@ def definitions_of(inputs, initializers, outputs):
         found = given if definition.kind == INPUT else constants if definition.kind == INITIALIZER else makers
         found[names.texts[definition.name]] = definition.source
     return given, constants, makers
+
+
+close_base(Names)

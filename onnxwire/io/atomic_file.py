@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from onnxwire.engine.file_writer import FileWriter, copy_range
 from onnxwire.errors import Error, SaveError
+from onnxwire.io.file_lock import lock
 from onnxwire.io.folder import LIST, Folder, find, identity_of, whole
 
 TYPE_CHECKING = False
@@ -257,7 +258,7 @@ class AtomicFile:
             os.close(descriptor)
             raise OSError
         self._descriptor = descriptor
-        _lock(descriptor)
+        lock(descriptor)
 
     def _open_named(self, mode: int) -> None:
         assert self.folder is not None
@@ -266,7 +267,7 @@ class AtomicFile:
             with suppress(FileExistsError):
                 descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
                 # Between these two another save may have found it without a lock, and removed it.
-                if _lock(descriptor) and self.folder.status(name) is not None:
+                if lock(descriptor) and self.folder.status(name) is not None:
                     self._descriptor = descriptor
                     return
                 os.close(descriptor)
@@ -454,18 +455,6 @@ def _remove_stale(folder: Folder, name: str) -> None:
                     folder.unlink(entry)
                 finally:
                     os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    """Mark a temporary file as being written; False where another save is about to remove it."""
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass  # a file system without locks: there nobody removes anything
-    return True
 
 
 def _take_over(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:

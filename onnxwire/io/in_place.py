@@ -9,6 +9,7 @@ import tempfile
 from onnxwire.engine.document import keep_bytes_of
 from onnxwire.engine.file_writer import copy_range
 from onnxwire.errors import SaveError
+from onnxwire.io.file_lock import lock
 from onnxwire.io.folder import identity_of
 
 TYPE_CHECKING = False
@@ -26,6 +27,8 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
     """
     target = folder.open(name, os.O_RDWR)
     try:
+        if not lock(target):
+            raise OSError(errno.EBUSY, "another save is writing over it; wait for its end, and save again")
         status = os.fstat(target)
         if identity_of(status) != expected:
             raise OSError(errno.EBUSY, "another file took its place meanwhile; save again")

@@ -2,7 +2,7 @@
 """Columns of a table as arrays of numbers: equal strings, or lists of strings, get the same one."""
 import os
 
-from cython cimport critical_section
+from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -60,6 +60,7 @@ cdef uint64_t hash_value(
     return hash_text(p, n, seed)
 
 
+@final
 cdef class Ids:
     """Numbers for strings, from 0 on, in the order in which they come.
 

@@ -82,6 +82,10 @@ READS: dict[str, Callable[[onnxwire.ModelProto], object]] = {
     "serialized": lambda model: model.SerializeToString(),
     "a tensor serialized": lambda model: model.graph.initializer[0].SerializeToString(),
     "deterministic": lambda model: model.SerializeToString(deterministic=True),
+    "printed": lambda model: str(model.graph.initializer[0]),
+    "printed as a whole": lambda model: str(model),
+    "compared": lambda model: model.graph == onnxwire.GraphProto(),
+    "looked for": lambda model: onnxwire.TensorProto(name="w") in model.graph.initializer,
     "copied": lambda model: onnxwire.GraphProto(initializer=[model.graph.initializer[0]]).SerializeToString(),
 }
 
@@ -105,6 +109,8 @@ def test_values_of_a_file_that_was_truncated_are_refused(path: Path) -> None:
     assert tensor.name == "w" and list(tensor.dims) == [COUNT] and tensor.data_type == TensorProto.FLOAT
     os.truncate(path, 100)
     reads: list[Callable[[], object]] = [tensor.numpy, lambda: tensor.raw_data, model.SerializeToString]
+    reads += [lambda: str(tensor), lambda: str(model), lambda: model == onnxwire.ModelProto()]
+    reads += [lambda: tensor == onnxwire.TensorProto()]
     for read in reads:
         with pytest.raises(SourceError, match=r"model.onnx: the file has 100 bytes now, and had .* load it again"):
             read()

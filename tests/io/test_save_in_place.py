@@ -15,7 +15,8 @@ from onnx import helper, numpy_helper
 import onnxwire
 from onnxwire import SaveError
 from onnxwire.io import in_place
-from onnxwire.io.folder import Folder
+from onnxwire.io.file_lock import lock
+from onnxwire.io.folder import Folder, identity_of
 
 ROOT = Path(onnxwire.__file__).parent.parent
 COUNT = 1 << 20
@@ -221,3 +222,14 @@ def test_external_data_goes_beside_a_model_that_can_not_be_replaced(fixed: Path)
         onnxwire.save(model, fixed, external="w.data")
     assert onnxwire.load(fixed).graph.initializer[0].numpy()[-1] == 1
     assert left(fixed) == ["model.onnx", "w.data"]
+
+
+def test_a_second_save_over_the_same_file_at_once_is_refused(tmp_path: Path) -> None:
+    path, source = tmp_path / "model.onnx", tmp_path / "new"
+    path.write_bytes(b"old")
+    source.write_bytes(b"new")
+    with path.open("r+b") as writing, source.open("rb") as file:
+        assert lock(writing.fileno())
+        with pytest.raises(OSError, match="another save is writing over it"):
+            in_place.write_over(Folder.at(str(tmp_path)), path.name, identity_of(path.stat()), file.fileno(), str(path))
+    assert path.read_bytes() == b"old"
