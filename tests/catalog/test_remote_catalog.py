@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import urllib.request
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import onnxwire
 from onnxwire import catalog
 from onnxwire.catalog.dataset import files_of
+from onnxwire.io.remote.listing import find
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
@@ -248,6 +250,26 @@ def test_a_folder_of_a_server_that_lists_it(tmp_path):
             assert not summary.failures
             names = [row["model"] for row in rows(tmp_path / str(number), "models")]
             assert names == [f"{server.url}/zoo/a%20b.onnx", f"{server.url}/zoo/below/c.onnx"]
+
+
+def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
+    """A server that lists a path of so many folders that a search which calls itself for each would not end well."""
+    data = whole(model([100]))
+    with ObjectServer({"zoo/a/m.onnx": data, "zoo/x/x/m.onnx": data}) as server:
+        deep = [("/zoo/" + "x/" * 20_000 + "t.txt", 5), ("/zoo/" + "x/" * 200 + "a.o", 5)]
+        server.state.folder_list = multistatus(*deep, ("/zoo/a/m.onnx", len(data)), ("/zoo/x/x/m.onnx", len(data)))
+        start = f"{server.url}/zoo"
+        both = [f"{start}/a/m.onnx", f"{start}/x/x/m.onnx"]
+        patterns = {"**/*.onnx": both, "**/**/**/**/**/**/**/*.onnx": both, "**/x/**/x/**/*.onnx": both[1:]}
+        patterns |= {"*/*.onnx": both[:1], "[a]/m.onnx/**": both[:1], "**/x/**": both[1:], "a/**/m.onnx": both[:1]}
+        for pattern, wanted in patterns.items():
+            tracemalloc.start()
+            found = find([f"{start}/{pattern}"])[0]
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            names = [] if isinstance(found, onnxwire.SourceError) else [name for name, _ in found]
+            assert [name for name in names if name.endswith(".onnx")] == wanted, pattern
+            assert peak < 20 * MIB, (pattern, peak)
 
 
 def test_a_list_leads_to_no_other_folder_or_host(tmp_path):

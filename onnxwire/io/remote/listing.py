@@ -150,8 +150,25 @@ async def _list(folder: str, pattern: list[str] | None, options: Options) -> lis
 
 def _fits(names: list[str], pattern: list[str]) -> bool:
     """Whether the names of a path fit those of a pattern."""
-    if not pattern or not names:
-        return not names and all(name == "**" for name in pattern)
-    if pattern[0] == "**":
-        return _fits(names, pattern[1:]) or _fits(names[1:], pattern)
-    return fnmatchcase(names[0], pattern[0]) and _fits(names[1:], pattern[1:])
+    # The positions in the pattern that the names so far can lead to: time is at most names times pattern.
+    positions = _with_skipped({0}, pattern)
+    for name in names:
+        after = {
+            i if pattern[i] == "**" else i + 1 for i in positions if i < len(pattern) and _fits_name(name, pattern[i])
+        }
+        positions = _with_skipped(after, pattern)
+        if not positions:
+            return False
+    return len(pattern) in positions
+
+
+def _fits_name(name: str, part: str) -> bool:
+    return part == "**" or fnmatchcase(name, part)
+
+
+def _with_skipped(positions: set[int], pattern: list[str]) -> set[int]:
+    """Add the positions after each ** at one of these: ** stands for no folder, too."""
+    for i, part in enumerate(pattern):
+        if part == "**" and i in positions:
+            positions.add(i + 1)
+    return positions
