@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from onnxwire.arrow.table import to_arrow
 from onnxwire.arrow.tables import TABLES
 from onnxwire.errors import FieldValueError
@@ -9,6 +11,9 @@ from onnxwire.errors import FieldValueError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ESCAPED = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
+"""What `model_text` escapes: surrogates, and backslashes that would be read as the start of an escape."""
 
 
 def check_table(table: str) -> None:
@@ -35,8 +40,24 @@ def with_model(model: str, table: pa.Table) -> pa.Table:
     """A table with the model in each row, and no metadata."""
     import pyarrow as pa
 
-    column = pa.repeat(pa.scalar(plain_text(model), pa.string()), table.num_rows)
+    column = pa.repeat(pa.scalar(model_text(model), pa.string()), table.num_rows)
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
+
+
+def model_text(name: str) -> str:
+    r"""Return the name of a model as the column `model` has it. Two names never have the same text.
+
+    A byte that is not UTF-8 is written as \xNN, another surrogate as \uNNNN. A backslash that is followed by what
+    looks like the rest of such an escape is written as \x5c.
+    """
+    return name if name.isascii() and "\\" not in name else _ESCAPED.sub(_escape, name)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def plain_text(text: str) -> str:

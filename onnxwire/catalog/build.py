@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from onnxwire.arrow.many import plain_text
+from onnxwire.arrow.many import model_text
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.engines import run_tasks
 from onnxwire.catalog.models import Failure, State, file_states, find_models
@@ -108,7 +108,7 @@ def build(
         for name, error in faults.items():
             if name not in gone:
                 failure = Failure.of(error)
-                summary.failures[plain_text(name)] = failure.reason
+                summary.failures[model_text(name)] = failure.reason
                 changes.put({name: failure}, Result({}, {}))
         # Models that are stored together come together, so that their files are replaced once.
         names = [name for name in known if name in found] + [name for name in found if name not in known]
@@ -123,7 +123,7 @@ def build(
                 size, mark = found[name][1]
                 entries[name] = read if isinstance(read, Failure) else State(size, mark, hash, check, read)
                 done += size
-            failures = {plain_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)}
+            failures = {model_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)}
             summary.failures |= failures
             summary.read += len(entries) - len(failures)
             changes.put(entries, result)

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from onnxwire.arrow.many import plain_text
+from onnxwire.arrow.many import model_text
 from onnxwire.catalog.journal import HEADER, Contents, JournalError, read_journal
 from onnxwire.catalog.models import Failure
 from onnxwire.catalog.read import NAMES, failures_table
@@ -138,7 +138,7 @@ class Dataset:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        names = pa.array(sorted(map(plain_text, models)), pa.string())
+        names = pa.array(sorted(map(model_text, models)), pa.string())
         tables = {}
         file_name = _file_name(id)
         for name in self._contents.groups[id].rows:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.many import plain_text
 from onnxwire.errors import SourceError
+from onnxwire.io.folder import match_pattern
 from onnxwire.io.remote.address import is_address, parse_address, shown_source
 from onnxwire.tensor.external_data import fault_of
 
@@ -64,11 +65,6 @@ class Failure(namedtuple("Failure", ("error", "reason"))):
 def name_of(source: str) -> str:
     """The name of a model in a catalog: its whole path, or its address without what may be somebody's credentials."""
     return shown_source(source)
-
-
-def column_text(source: str) -> str:
-    """The name of a model as the column `model` has it."""
-    return plain_text(name_of(source))
 
 
 def find_models(
@@ -134,14 +130,10 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
 def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
     """The whole paths of files that a path, pattern or folder names; folders that can't be read are faults."""
     if os.path.isdir(word):
-        matches = []
-        for folder, below, names in os.walk(word, onerror=lambda error: _note(faults, error)):
-            # As patterns do, and as one expects who has copies and caches beside his models.
-            below[:] = [name for name in below if not name.startswith(".")]
-            matches += [os.path.join(folder, name) for name in names if name.endswith(".onnx") and name[0] != "."]
+        matches = _models_below(word, faults)
         reason = "there is no .onnx file in this folder"
     else:
-        matches = [word] if os.path.lexists(word) else glob.glob(word, recursive=True)
+        matches = [word] if os.path.lexists(word) else match_pattern(word)
         reason = "no file fits the pattern" if glob.has_magic(word) else os.strerror(errno.ENOENT)
     paths = [os.path.abspath(match) for match in matches if not os.path.isdir(match)]
     if not paths:
@@ -149,9 +141,29 @@ def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
     return paths
 
 
-def _note(faults: dict[str, SourceError], error: OSError) -> None:
-    path = os.path.abspath(error.filename)
-    faults[path] = SourceError.from_os_error(error, path)
+def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
+    """The paths of the .onnx files in a folder and those below it; links to folders are not followed.
+
+    Hidden files and folders are left out, as patterns do: they are copies and caches.
+    os.walk of Python 3.11 calls itself for each folder, and fails for 1,000 in one another.
+    """
+    matches = []
+    folders = [word]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.name.endswith(".onnx"):
+                        matches.append(entry.path)
+        except OSError as error:
+            path = os.path.abspath(folder)
+            faults[path] = SourceError.from_os_error(error, path)
+    return matches
 
 
 def _path_state(path: str) -> FileState:

@@ -6,10 +6,10 @@ from collections import Counter, namedtuple
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.arrow.many import plain_text, with_model
+from onnxwire.arrow.many import model_text, plain_text, with_model
 from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
-from onnxwire.catalog.models import Failure, column_text, file_states
+from onnxwire.catalog.models import Failure, file_states, name_of
 from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.address import is_address
 
@@ -106,7 +106,7 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.string()) for column, _ in columns_of_table("failures")])
-    rows = [{"model": plain_text(name), **failure._asdict()} for name, failure in failures.items()]
+    rows = [{"model": model_text(name), **failure._asdict()} for name, failure in failures.items()]
     return pa.Table.from_pylist(rows, schema)
 
 
@@ -138,8 +138,8 @@ def _read(model: str, task: Task) -> Result:
             keys = [name for name, _ in _OF_A_MODEL["problems"]]
             rows = ({key: getattr(problem, key) for key in keys} for problem in check(message, limit=KEPT_OF_A_RULE))
             tables["problems"] = _table("problems", rows)
-    text = column_text(model)
-    return Result({name: with_model(text, table) for name, table in tables.items() if len(table)}, {model: files})
+    name = name_of(model)
+    return Result({key: with_model(name, table) for key, table in tables.items() if len(table)}, {model: files})
 
 
 def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import glob
 import os
 import stat
 import sys
@@ -16,6 +15,7 @@ from onnxwire.cli.options import add_command, add_progress, add_type, refuse_ter
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SourceError
+from onnxwire.io.folder import match_pattern
 from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import SCHEMA
 
@@ -112,8 +112,10 @@ def run(options: argparse.Namespace) -> int:
         "limit": KEPT_OF_A_RULE if options.limit is None else options.limit or None,
     }
     status = 0
-    for path in paths:
+    for path, fault in paths.items():
         try:
+            if fault is not None:
+                raise fault
             if len(paths) > 1 or path not in options.files:
                 _refuse_stream(path)
             status = max(status, _check(path, options, limits, reporter))
@@ -205,11 +207,18 @@ def _words(lists: list[str] | None) -> list[str] | None:
     return None if lists is None else [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 
-def _paths(words: list[str]) -> list[str]:
-    """The files that words name, each once; a pattern that matches nothing is taken for a name."""
-    paths: dict[str, None] = {}
+def _paths(words: list[str]) -> dict[str, SourceError | None]:
+    """The files that words name, each once; a pattern that matches nothing is taken for a name.
+
+    A pattern that can't be matched has its error as the value.
+    """
+    paths: dict[str, SourceError | None] = {}
     for word in words:
         is_name = word == "-" or "://" in word or os.path.exists(word)
-        found = [] if is_name else sorted(glob.glob(word, recursive=True))
-        paths.update(dict.fromkeys(found or [word]))
-    return list(paths)
+        try:
+            found = [] if is_name else sorted(match_pattern(word))
+        except SourceError as error:
+            paths[word] = error
+        else:
+            paths.update(dict.fromkeys(found or [word]))
+    return paths

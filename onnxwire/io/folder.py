@@ -11,6 +11,8 @@ import os
 import stat
 from contextlib import suppress
 
+from onnxwire.errors import SourceError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
@@ -31,6 +33,20 @@ _MAX_LINKS = 40  # as in Linux
 def identity_of(status: os.stat_result) -> Identity:
     """The identity of a file or folder, whatever its path."""
     return status.st_dev, status.st_ino
+
+
+def match_pattern(pattern: str) -> list[str]:
+    """Return the paths that a pattern matches, in no order; ** matches any folders.
+
+    Raises SourceError where the pattern, or the folders that it matches, are nested deeper than Python's calls may be.
+    """
+    import glob
+
+    try:
+        return glob.glob(pattern, recursive=True)
+    except RecursionError:
+        reason = "the folders are nested too deeply for the pattern; start it in a folder nearer to the files"
+        raise SourceError(errno.ENAMETOOLONG, reason, pattern) from None
 
 
 def whole(path: str) -> str:

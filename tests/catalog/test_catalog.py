@@ -161,6 +161,27 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     assert summary.unchanged == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
+def test_two_names_never_share_their_rows(tmp_path):
+    # The literal names are those that the escapes of the other names look like.
+    folder = tmp_path / "zoo"
+    folder.mkdir()
+    names = [b"x\x80.onnx", rb"x\x80.onnx", rb"x\x5cx80.onnx", rb"x\x5cx5cx80.onnx", b"x\\\x80.onnx", rb"x\\x80.onnx"]
+    names += ["x\x80.onnx".encode(), rb"x\ud800.onnx", rb"a\b.onnx"]
+    paths = [os.path.join(os.fsencode(folder), name) for name in names]
+    for number, path in enumerate(paths):
+        with open(path, "wb") as file:
+            file.write(simple_model(number).SerializeToString())
+    catalog.build([folder], tmp_path / "out", workers=1)
+    before = rows(tmp_path / "out", "models")
+    assert len({row["model"] for row in before}) == len(names)
+    assert str(folder / r"a\b.onnx") in {row["model"] for row in before}  # as it is
+    for path in paths:
+        os.utime(path, (1, 1))
+        assert catalog.build([folder], tmp_path / "out", workers=1).read == 1
+        assert rows(tmp_path / "out", "models") == before
+
+
 # --- the second run
 
 
@@ -209,6 +230,38 @@ def test_what_names_nothing_is_refused(tmp_path):
     with pytest.raises(onnxwire.SourceError, match=r"no \.onnx file"):
         catalog.build([tmp_path], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "zoo"
+    folder.mkdir()
+    (folder / "top.onnx").write_bytes(simple_model(0).SerializeToString())
+    monkeypatch.chdir(folder)
+    for _ in range(1500):  # a path of 3,000 bytes: systems allow 4,096
+        os.mkdir("a")
+        os.chdir("a")
+    Path("m.onnx").write_bytes(simple_model(1).SerializeToString())
+    os.chdir(folder)
+    try:
+        assert catalog.build([folder], tmp_path / "out", workers=1).read == 2
+        # A pattern is a failure with what to do, and the other models are read.
+        pattern = os.path.join(folder, "**", "*.onnx")
+        summary = catalog.build([pattern, folder / "top.onnx"], tmp_path / "two", workers=1)
+        assert summary.read == 1
+        assert list(summary.failures) == [pattern]
+        assert "start it in a folder nearer" in summary.failures[pattern]
+        with pytest.raises(onnxwire.SourceError, match="nested too deeply"):
+            catalog.build([pattern], tmp_path / "three", workers=1)
+        assert main(["check", pattern, str(folder / "top.onnx")]) == 2
+        assert "nested too deeply" in capfd.readouterr().err
+    finally:
+        # shutil.rmtree of Python 3.11 calls itself for each folder, too.
+        for _ in range(1500):
+            os.chdir("a")
+        Path("m.onnx").unlink()
+        for _ in range(1500):
+            os.chdir("..")
+            os.rmdir("a")
 
 
 # --- engines
