@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import re
+import unicodedata
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What spreadsheets take for the beginning of a formula, of any width, and what they may remove before it.
-# Source: OWASP, CSV Injection.
-_FORMULA = re.compile("[\\s\0\ufeff]*[=+@\uff1d\uff0b\uff20\uff0d-]|[\t\r\n]")
+# What spreadsheets take for the beginning of a formula, of any width, and the categories of Unicode that they may remove
+# before it, besides spaces: controls, and characters that do not show. Source: OWASP, CSV Injection.
+_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+_INVISIBLE = ("Cc", "Cf")
 
 
 def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
@@ -25,7 +26,18 @@ def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
 
 
 def _plain(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+    return f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell
+
+
+def _is_formula(text: str) -> bool:
+    if text.startswith(("\t", "\r", "\n")):
+        return True
+    for letter in text:
+        if letter in _SIGNS:
+            return True
+        if not letter.isspace() and unicodedata.category(letter) not in _INVISIBLE:
+            return False
+    return False
 
 
 class _Lines:
