@@ -137,7 +137,11 @@ def json_numbers(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {key: json_numbers(entry) for key, entry in value.items()}
+        # Keys of a map may be of any type, such as a date.
+        return {
+            key if isinstance(key, str | int | None) else str(json_numbers(key)): json_numbers(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, list | tuple):
         return [json_numbers(entry) for entry in value]
     return value
