@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.csv_writer import write_csv
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.output import open_text_output, refuse_same
+from onnxwire.cli.output import open_output, open_text_output, refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
-from onnxwire.errors import QueryError, SaveError
+from onnxwire.errors import Error, QueryError, SaveError
 from onnxwire.io.load import load
 from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA
@@ -145,13 +145,17 @@ def run(options: argparse.Namespace) -> int:
 
 def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
     """Write the answer; an older file is there until the new one is whole."""
+    import shutil
     import tempfile
 
     try:
-        with tempfile.TemporaryDirectory(prefix=".onnxwire-", dir=os.path.dirname(os.path.abspath(path))) as folder:
+        with open_output(path) as out, tempfile.TemporaryDirectory(prefix="onnxwire-") as folder:
             unfinished = os.path.join(folder, "answer.parquet")
             found.write_parquet(unfinished)
-            os.replace(unfinished, path)
+            with open(unfinished, "rb") as file:
+                shutil.copyfileobj(file, out, 1 << 20)
+    except Error:
+        raise
     except OSError as error:
         raise SaveError.from_os_error(error, path) from None
 

@@ -6,6 +6,8 @@ import csv
 import gc
 import io
 import json
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +147,28 @@ def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
     assert line[2] == ""
 
 
+KEYS = {
+    "date '2020-01-01'": "2020-01-01",
+    "'ab'::blob": "b'ab'",
+    "1.5::decimal(3, 1)": "1.5",
+    "'5bc1ff76-0a3e-4d34-8c63-3c1ab1ac6a4e'::uuid": "5bc1ff76-0a3e-4d34-8c63-3c1ab1ac6a4e",
+    "interval 1 day": "1 day, 0:00:00",
+    "'nan'::double": "NaN",
+    "true": "true",
+    "3": "3",
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_of_maps_of_every_type_are_text_in_json_and_csv(key, capsys):
+    query = f"select map {{{key}: 1}} as m"
+    assert main(["sql", str(DIGITS), query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"m": {KEYS[key]: 1}}]
+    assert main(["sql", str(DIGITS), query, "--csv"]) == 0
+    _, (cell,) = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert json.loads(cell) == {KEYS[key]: 1}
+
+
 FORMULAS = [
     "=1+1",
     "+1",
@@ -155,6 +179,9 @@ FORMULAS = [
     "\n=1",
     "  =cmd|' /C calc'!A0",
     "\ufeff=1",
+    "\u200b=1",
+    "\u202e \u00ad\x01=1",
+    "\x7f\u2066+1",
     "\uff1d1",
     '=1"',
     "-",
@@ -195,6 +222,35 @@ def test_answers_are_written_to_files(tmp_path, capsys):
     assert "no" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["sql", str(DIGITS), "select 1", "-o", "answer.txt"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_an_answer_keeps_the_mode_and_the_link_of_the_file_it_replaces(ending, tmp_path):
+    out, link = tmp_path / f"answer.{ending}", tmp_path / f"link.{ending}"
+    out.write_text("old")
+    out.chmod(0o600)
+    link.symlink_to(out.name)
+    assert main(["sql", str(DIGITS), "select 1 as a", "-o", str(link)]) == 0
+    assert link.is_symlink()
+    assert out.read_bytes() != b"old"
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, link.name]
+
+
+def test_an_answer_as_parquet_goes_through_a_named_pipe(tmp_path):
+    import pyarrow.parquet
+
+    pipe = tmp_path / "pipe.parquet"
+    os.mkfifo(pipe)
+    # Opened for both, so that neither side waits for the other; the answer is shorter than what a pipe holds.
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        assert main(["sql", str(DIGITS), "select 7 as a", "-o", str(pipe)]) == 0
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        data = os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
+    assert pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist() == [{"a": 7}]
 
 
 @pytest.mark.parametrize("ending", ["json", "csv", "parquet", "txt"])
