@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What spreadsheets take for the beginning of a formula, of any width, and the categories of Unicode that they may remove
-# before it, besides spaces: controls, and characters that do not show. Source: OWASP, CSV Injection.
+# What spreadsheets take for the beginning of a formula, of any width, and the categories of Unicode that they may
+# remove before it, besides spaces: controls, and characters that do not show. Source: OWASP, CSV Injection.
 _SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 _INVISIBLE = ("Cc", "Cf")
 

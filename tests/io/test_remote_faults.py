@@ -215,6 +215,48 @@ RAW = {
 }  # fmt: skip
 
 
+DRIPS = {
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
+    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
+    "digits of the size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "a body of no length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a"),
+}
+
+
+@pytest.mark.parametrize("name", DRIPS)
+def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None:
+    """Answers that go on slowly, each piece within the timeout, until the client closes the connection."""
+    head, more = DRIPS[name]
+    options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "400ms"}}
+    stop = threading.Event()
+    pieces = 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            nonlocal pieces
+            with contextlib.suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.recv(1 << 20)
+                    client.sendall(head)
+                    # Ends by itself some time, so that a client that would wait for ever fails below.
+                    while pieces < 100 and not stop.wait(0.05):
+                        client.sendall(more)
+                        pieces += 1
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/m.onnx"
+        try:
+            with pytest.raises(ow.SaveError, match="took too long to answer"):
+                ow.save(ow.ModelProto(ir_version=9), url, storage_options=options)
+        finally:
+            stop.set()
+            thread.join()
+    assert 0 < pieces < 100
+
+
 @pytest.mark.parametrize("name", RAW)
 def test_what_is_hardly_http_is_an_error_in_time_and_memory(name) -> None:
     """Answers by hand, some of which go on until the client closes the connection."""

@@ -93,7 +93,9 @@ class _Job:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._timer: threading.Timer | None = None
         self.is_cancelled = False
+        self.is_late = False
 
     def watch(self, waiting: socket.socket | None) -> None:
         """Shut this socket down when the job is cancelled; raise OSError where it was."""
@@ -106,6 +108,22 @@ class _Job:
         """Shut no socket down any more."""
         with self._lock:
             self._socket = None
+
+    def expire_in(self, seconds: float) -> None:
+        """Cancel the job after a time, unless `keep` is called before."""
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def keep(self) -> None:
+        """Have the job take as long as it does."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self.is_late = True
+        self.cancel()
 
     def cancel(self) -> None:
         """Have the thread end soon."""
@@ -178,10 +196,10 @@ class HttpClient:
 
     async def _send_once(self, request: Request) -> Answer:
         job = _Job()
-        # What is sent may take long; the socket's own timeout holds for it.
+        # What is sent may take long; the socket's own timeout holds for it, and this one for the answer to it.
         timeout = self._timeout if request.content is None else None
         try:
-            return await asyncio.wait_for(asyncio.to_thread(self._run, job, request), timeout)
+            return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
         except TimeoutError:
             raise RequestError("the server took too long to answer", is_passing=True) from None
         except socket.gaierror as error:
@@ -204,6 +222,20 @@ class HttpClient:
 
     # In a thread.
 
+    def _run_in_time(self, job: _Job, request: Request) -> Answer:
+        """As `_run`. Raises TimeoutError where the answer to what was sent took too long."""
+        try:
+            answer = self._run(job, request)
+        except Exception:
+            if job.is_late:
+                raise TimeoutError from None
+            raise
+        finally:
+            job.keep()
+        if job.is_late:
+            raise TimeoutError  # its socket was shut down, at which a body of no length ends
+        return answer
+
     def _run(self, job: _Job, request: Request) -> Answer:
         """Send a request and follow redirects."""
         address, hosts = request.address, request.hosts
@@ -220,6 +252,7 @@ class HttpClient:
                 if request.is_model and answer.status in (200, 206):
                     hosts.add_redirects(passed)
                 return answer
+            job.keep()
             response.close()
             connection.http.close()
             if request.method == "PUT":
@@ -252,8 +285,11 @@ class HttpClient:
                 for name, value in self._headers_of(request, site, is_own).items():
                     connection.http.putheader(name, value)
                 connection.http.endheaders(_steps_of(request.content))
+                if request.content is not None:
+                    job.expire_in(self._timeout)
                 return connection, connection.http.getresponse()
             except BaseException as error:
+                job.keep()
                 connection.http.close()
                 # A server may close a connection that it kept at any moment.
                 is_stale = connection.is_used and isinstance(error, http.client.RemoteDisconnected | ConnectionError)
