@@ -15,6 +15,7 @@ from onnxwire.cli.commands import GROUPS, SUMMARIES, WIDTH
 from onnxwire.cli.options import CommandParser, Parser, server_settings
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
 from onnxwire.errors import Error, FileError, did_you_mean
+from onnxwire.io.remote.address import without_credentials
 
 _EXAMPLES = """\
 examples:
@@ -138,9 +139,13 @@ def _abandon(stream: IO[str]) -> None:
 
 
 def _complain(text: str) -> None:
-    """Print a line on stderr; one, whatever is in a name. A progress bar may have stderr, so it is clean before."""
+    """Print a line on stderr; one, whatever is in a name, and without the passwords of addresses.
+
+    A progress bar may have stderr, so it is clean before.
+    """
     for ours, shell in _ADVICE.items():
         text = text.replace(ours, shell)
+    text = without_credentials(text)
     line = safe_text(text) if sys.stderr.isatty() else text.replace("\n", "\\n")
     try:
         print("onnxwire:", line, file=sys.stderr)

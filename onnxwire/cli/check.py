@@ -16,7 +16,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SourceError
 from onnxwire.io.folder import match_pattern
-from onnxwire.io.remote.address import shown_source
+from onnxwire.io.remote.address import shown_source, without_credentials
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -121,9 +121,10 @@ def run(options: argparse.Namespace) -> int:
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
             # The other files are checked all the same.
-            reporter.fault(shown_source(path), str(error))
+            fault = without_credentials(str(error))
+            reporter.fault(shown_source(path), fault)
             sys.stdout.flush()
-            print("onnxwire:", str(error).replace("\n", "\\n"), file=sys.stderr)
+            print("onnxwire:", fault.replace("\n", "\\n"), file=sys.stderr)
             status = 2
     reporter.finish()
     return status

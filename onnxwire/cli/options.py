@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SaveError
+from onnxwire.io.remote.address import without_credentials
 from onnxwire.messages import SCHEMA
 
 _LOCAL_COMMANDS = ("completion", "encode")  # which take no address
@@ -22,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line, where argparse's has the usage before it."""
-        text = f"onnxwire: {message}; see `{self.prog} --help`"
+        text = f"onnxwire: {without_credentials(message)}; see `{self.prog} --help`"
         self.exit(2, text.replace("\n", "\\n") + "\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from wire import varint
 import onnxwire
 from onnxwire.cli import main
 from onnxwire.cli.commands import SUMMARIES, WIDTH
+from onnxwire.io.remote.address import without_credentials
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
@@ -364,6 +366,55 @@ def test_a_path_that_leads_nowhere_is_one_line(arguments: list[object]) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("onnxwire: ")
+
+
+MIB = 1 << 20
+ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"
+
+
+@pytest.mark.parametrize("secret", ["SECRET", "SEC/RET", "SEC@RET", "SEC:RET", "S?SEC#RET", "SEC'RET"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["catalog", "examples", "-o", "ADDRESS"],
+        ["stats", DIGITS, "--csv", "-o", "ADDRESS"],
+        ["stats", DIGITS, "--parquet", "ADDRESS"],
+        ["stats", DIGITS, "--external-root", "ADDRESS"],
+        ["dump", DIGITS, "-o", "ADDRESS"],
+        ["encode", "ADDRESS"],
+        ["check", DIGITS, "--operators", "ADDRESS"],
+        ["sql", DIGITS, "select 1", "-o", "ADDRESS"],
+        ["sql", DIGITS, "select 1", "-o", "ADDRESS.parquet"],
+        ["info", DIGITS, "ADDRESS"],
+        ["info", "ADDRESS"],
+        ["stats", DIGITS, "--bins=ADDRESS"],
+        ["check", DIGITS, "--type", "ADDRESS"],
+        ["ADDRESS"],
+    ],
+)
+def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
+    """Options that take a path or a number, given an address with a password and a signature."""
+    address = ADDRESS.format(secret, secret)
+    with contextlib.suppress(SystemExit):
+        main([str(word).replace("ADDRESS", address) for word in words])
+    done = capsys.readouterr()
+    assert "onnxwire: " in done.err
+    assert not {"SEC", "RET", "user"} & set(re.findall("SEC|RET|user", done.out + done.err))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("'https://u:p@h/x': no", "'https://h/x': no"),
+        ("/w/https:/u:p@h/x: no; https://h/x?s=1, https://[::1]", "/w/https://h/x: no; https://h/x, https://[::1]"),
+        ("https://a/x,https://u:p@h/x 1http://u:p@h/x", "https://... 1http://h/x"),
+        pytest.param("a" * MIB + " a://" + "[" * MIB, "a" * MIB + " a://" + "[" * MIB, id="no address, long"),
+        pytest.param("a" * MIB + " ab://" + "[" * MIB, "a" * MIB + " ab://...", id="long"),
+        ("s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://", "s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://"),
+    ],
+)
+def test_a_line_keeps_all_of_an_address_but_its_credentials(line: str, shown: str) -> None:
+    assert without_credentials(line) == shown
 
 
 def test_no_command_of_that_name_is_one_line_with_the_nearest() -> None:

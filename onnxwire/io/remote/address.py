@@ -16,6 +16,9 @@ BUCKET_HOSTS = (
 WEB_SCHEMES = ("http", "https")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# A scheme of one letter is a drive of Windows.
+_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
+_LONGEST_IN_LINE = 8192
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
 _ENDS_WITH_FILE = "the address names no file; it is to end with the name of the .onnx file"
@@ -146,6 +149,25 @@ def shown_address(text: str) -> str:
 def shown_source(source: str) -> str:
     """What errors and reports show of a path or address."""
     return shown_address(source) if is_address(source) else source
+
+
+def without_credentials(line: str) -> str:
+    """A line of text whose addresses are without their users, passwords and queries.
+
+    An address ends at a space. As what a path was made of, it may have lost one of its slashes.
+    """
+    return _IN_LINE.sub(_shown_match, line) if ":/" in line else line
+
+
+def _shown_match(found: re.Match[str]) -> str:
+    scheme, slashes, word = found.groups()
+    # The quotes and punctuation at the end are those of the line.
+    rest = word.rstrip("'\"`:;,.)}>")
+    if not rest or (slashes == "/" and "@" not in rest):
+        return found[0]
+    if len(rest) > _LONGEST_IN_LINE or (":/" in rest and "@" in rest):
+        return f"{scheme}://..."
+    return shown_address(f"{scheme}://{rest}") + word[len(rest) :]
 
 
 def _split(text: str) -> tuple[str, str, str, str, str]:
