@@ -121,10 +121,10 @@ def run(options: argparse.Namespace) -> int:
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
             # The other files are checked all the same.
-            fault = without_credentials(str(error))
-            reporter.fault(shown_source(path), fault)
+            line = without_credentials(str(error))
+            reporter.fault(shown_source(path), line)
             sys.stdout.flush()
-            print("onnxwire:", fault.replace("\n", "\\n"), file=sys.stderr)
+            print("onnxwire:", line.replace("\n", "\\n"), file=sys.stderr)
             status = 2
     reporter.finish()
     return status
