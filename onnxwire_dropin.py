@@ -36,7 +36,7 @@ _switch: "LazySwitch | None" = None
 
 
 def arm() -> None:
-    """Have the first `import onnx` install the switch; a second call does nothing."""
+    """Make the first `import onnx` install the switch. No-op if called again."""
     global _switch
     if _switch is None:
         # It stays in the list: to remove it would have other threads that import modules skip a finder.

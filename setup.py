@@ -122,7 +122,7 @@ class BuildFromCython(build_ext):
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
         self.find_compiler()
-        # Cython compares the sources alone; what this file tells it counts, too.
+        # Cython compares the sources alone; the settings in this file count, too.
         translations = [path.with_suffix(".c") for path in MODULES]
         is_stale = any(
             path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime for path in translations

@@ -15,7 +15,7 @@ IS_LONG = False
 
 
 def choose(is_long: bool) -> None:
-    """Choose between the two, before any module of tests is imported."""
+    """Choose the short or the long run. Call it before any test module is imported."""
     global IS_LONG
     IS_LONG = is_long
     settings.load_profile("long" if is_long else "short")

@@ -174,7 +174,7 @@ class Dataset:
                 sync_folder(folder)
 
     def _note(self, line: dict[str, Any]) -> None:
-        """Write a line to the journal, and do what it says."""
+        """Append a line to the journal and apply it."""
         data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         self._append(data)
         self._contents.apply(json.loads(data))

@@ -1,4 +1,4 @@
-"""The journal of a catalog: what it says is in, read from its lines and checked, as anybody may have written them.
+"""The journal of a catalog: its entries, read line by line and validated, since they may come from an attacker.
 
 The journal is a file of JSON objects, one a line. A line takes effect whole, once its newline is on the disk:
 

@@ -63,7 +63,7 @@ class Failure(namedtuple("Failure", ("error", "reason"))):
 
 
 def name_of(source: str) -> str:
-    """The name of a model in a catalog: its whole path, or its address without what may be somebody's credentials."""
+    """The name of a model in a catalog: its whole path, or its address without user, password and query."""
     return shown_source(source)
 
 

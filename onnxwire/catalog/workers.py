@@ -1,6 +1,6 @@
 """Processes on this machine that read models for this one.
 
-A process of multiprocessing would import from the working directory, which may be a folder of models from anybody, and
+A process of multiprocessing would import from the working directory, which may be a folder of untrusted models, and
 run the program's main module again. These do neither: they are started in Python's isolated mode, are told where to
 import from, and end when their standard input does, by whatever way this process ends.
 """
@@ -85,7 +85,7 @@ class Worker:
         return found
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
@@ -119,7 +119,7 @@ class WorkerPool:
         self._threads.shutdown()
 
     def submit(self, function: Callable[[Any], Any], argument: object) -> Future[Any]:
-        """Have a call made; returns its future result."""
+        """Submit a call to the pool; returns a Future of its result."""
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:

@@ -1,4 +1,4 @@
-"""Files that models are read from under the switch, and what is done before the program writes over them."""
+"""Files of models under the switch, and how their bytes are kept when the program writes over them."""
 
 from __future__ import annotations
 

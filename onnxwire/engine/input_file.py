@@ -1,4 +1,4 @@
-"""Opening what is at a path for reading without waiting for it, and reading what is not a regular file."""
+"""Opening a path for reading without blocking, and reading pipes and devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
 
 
 def open_input(path: str) -> int:
-    """Open what is at a path for reading; returns the descriptor, which does not wait for a stream's bytes.
+    """Open a path for reading; returns the descriptor, which is non-blocking for streams.
 
     Raises OSError, and ValueError for what is no path.
     """

@@ -60,7 +60,7 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
 
 
 def _make_room(target: int, old_size: int, size: int) -> None:
-    """Have the disk set aside what an open file is to grow by; where there is no room, it is as it was."""
+    """Reserve disk space for the growth of an open file. Leave the file unchanged if there is no room."""
     if size <= old_size or not hasattr(os, "posix_fallocate"):
         return
     try:

@@ -211,7 +211,7 @@ class Server(ThreadingHTTPServer):
                 self._close(connection)
 
     def _close(self, connection: socket.socket) -> None:
-        """Have the thread of a connection read its end. The caller has the lock."""
+        """Shut a connection down, so that its thread reads the end. The caller holds the lock."""
         del self._deadlines[connection]
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Requests by HTTP whose redirects are checked one by one: connections that are kept, retries, and what is sent where.
+"""HTTP requests whose redirects are checked one by one: kept connections, retries, and the headers each server gets.
 
 The requests run in threads of the loop's executor, one at a time in each; cancelling one shuts its socket down. To the
 server of the address go the credentials in it and the caller's headers; after a redirect to another server none of them
@@ -116,7 +116,7 @@ class _Job:
         self._timer.start()
 
     def keep(self) -> None:
-        """Have the job take as long as it does."""
+        """Remove the time limit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +126,7 @@ class _Job:
         self.cancel()
 
     def cancel(self) -> None:
-        """Have the thread end soon."""
+        """Shut down the socket that the thread waits for."""
         with self._lock:
             self.is_cancelled = True
             if self._socket is not None:
@@ -139,7 +139,7 @@ class _Connection:
     """A connection to a server: its socket, how far the server's address reaches, whether a proxy is between."""
 
     def __init__(self, connection: HTTPConnection, reach: int, *, by_proxy: bool = False) -> None:
-        # Else a connection that the server closed would be opened again, to an address that nobody checked.
+        # Else a connection that the server closed would be opened again, to an unchecked address.
         connection.auto_open = 0
         self.http = connection
         self.socket = connection.sock

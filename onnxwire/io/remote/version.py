@@ -1,4 +1,4 @@
-"""The version of a file on a server, by what the server tells of it."""
+"""The version of a file on a server, as the server reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
-    """The version of a file, as a server tells it: size, ETag, time of the last change, version number."""
+    """The version of a file, as a server reports it: size, ETag, time of the last change, version number."""
 
     __slots__ = ()
     size: int
@@ -26,11 +26,11 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
     @property
     def is_known(self) -> bool:
-        """Whether the server tells anything by which a change of the same size shows."""
+        """Whether the server reports a validator that reveals a change of the same size."""
         return self.etag is not None or self.modified is not None or self.version is not None
 
     def is_same(self, other: Version) -> bool:
-        """Whether both are of the same bytes, as far as the server tells: by a strong ETag, else by all there is."""
+        """Whether both are of the same bytes, as far as the server reports: by strong ETag, else all validators."""
         if self.size != other.size:
             return False
         if self.is_strong and other.is_strong:
@@ -39,5 +39,5 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
 
 def version_of(meta: Mapping[str, Any]) -> Version:
-    """The version that a store's description of a file tells."""
+    """The version in a store's description of a file."""
     return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
