@@ -21,7 +21,7 @@ import numpy as np
 import onnxwire
 from benchmarks.data import FOLDER, make_once, write_decoder
 from onnxwire.viewer.graph_layout import Layout, lay_out
-from onnxwire.viewer.map import ModelMap
+from onnxwire.viewer.graph_map import ModelMap
 
 Graph = dict[str, list[Any]]
 Line = list[tuple[float, float]]

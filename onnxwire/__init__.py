@@ -25,7 +25,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.analysis.diff": ("Difference", "diff"),
     "onnxwire.analysis.statistics": ("Histogram", "Statistics", "TensorStatistics", "measure", "measure_all"),
     "onnxwire.catalog.sql": ("sql",),
-    "onnxwire.arrow.table": ("ArrowTable", "to_arrow"),
+    "onnxwire.arrow.arrow_table": ("ArrowTable", "to_arrow"),
     "onnxwire.bridges.npy": ("to_npy", "to_npz"),
     "onnxwire.bridges.onnx": ("apply", "from_onnx", "to_onnx"),
     "onnxwire.bridges.onnx_tools": ("check_official", "convert_version", "infer_shapes"),
@@ -34,12 +34,12 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
-    "onnxwire.io.index": ("TensorInfo", "tensors"),
+    "onnxwire.io.tensor_list": ("TensorInfo", "tensors"),
     "onnxwire.io.prefetch": ("prefetch",),
     "onnxwire.io.save": ("ExternalDataWarning", "LargeFileWarning", "save"),
-    "onnxwire.io.verify": ("verify",),
+    "onnxwire.io.verify_file": ("verify",),
     "onnxwire.messages.constructors": ("from_array", "from_coo", "from_dense"),
-    "onnxwire.tensor.tensor": ("join_segments",),
+    "onnxwire.tensor.numpy_conversion": ("join_segments",),
     "onnxwire.text.json_reader": ("from_json",),
     "onnxwire.text.json_writer": ("to_json",),
     "onnxwire.text.text_reader": ("RetiredFieldWarning", "from_text"),
@@ -117,7 +117,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.analysis.diff import Difference, diff
     from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics, measure, measure_all
-    from onnxwire.arrow.table import ArrowTable, to_arrow
+    from onnxwire.arrow.arrow_table import ArrowTable, to_arrow
     from onnxwire.bridges.npy import to_npy, to_npz
     from onnxwire.bridges.onnx import apply, from_onnx, to_onnx
     from onnxwire.bridges.onnx_tools import check_official, convert_version, infer_shapes
@@ -127,12 +127,12 @@ if TYPE_CHECKING:
     from onnxwire.bridges.torch import to_torch
     from onnxwire.catalog.sql import sql
     from onnxwire.checker import Problem, check
-    from onnxwire.io.index import TensorInfo, tensors
     from onnxwire.io.prefetch import prefetch
     from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save
-    from onnxwire.io.verify import verify
+    from onnxwire.io.tensor_list import TensorInfo, tensors
+    from onnxwire.io.verify_file import verify
     from onnxwire.messages.constructors import from_array, from_coo, from_dense
-    from onnxwire.tensor.tensor import join_segments
+    from onnxwire.tensor.numpy_conversion import join_segments
     from onnxwire.text.json_reader import from_json
     from onnxwire.text.json_writer import to_json
     from onnxwire.text.text_reader import RetiredFieldWarning, from_text

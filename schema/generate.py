@@ -19,7 +19,7 @@ _TYPES = {
 _INT = ("int", "SupportsIndex")
 # The bases of a message's class, which have what it has beside its fields.
 _BASES = {
-    "TensorProto": "onnxwire.tensor.tensor.Tensor",
+    "TensorProto": "onnxwire.tensor.numpy_conversion.Tensor",
     "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
 }
 

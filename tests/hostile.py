@@ -40,7 +40,7 @@ from onnxwire.arrow.tables import TABLES
 from onnxwire.catalog.read import Task, read_models
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import Error
-from onnxwire.io.index import find_tensors
+from onnxwire.io.tensor_list import find_tensors
 from onnxwire.viewer.queries import Queries
 
 MEGABYTE = 1 << 20

@@ -24,7 +24,7 @@ class Source:
             self.asked.append((start, end))
             memory.put(start, self.data[start:end])
 
-    def land(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
+    def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
         self.fetch(memory, [(start, end)])
 
     def stepped(self, start: int, end: int, record: int) -> None:

@@ -73,7 +73,7 @@ def test_no_module_has_the_name_of_something_public(name: str) -> None:
 
 
 def test_a_lazy_object_knows_its_public_class_before_it_is_asked_for() -> None:
-    from onnxwire.io.index import TensorInfo  # not by its public name
+    from onnxwire.io.tensor_list import TensorInfo  # not by its public name
 
     assert TensorInfo.__module__ == "onnxwire"
 

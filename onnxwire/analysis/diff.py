@@ -12,7 +12,7 @@ from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.message import Message
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import FieldTypeError, TensorError
-from onnxwire.io.index import find_tensors, is_external, tensor_bytes
+from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     GraphProto,

@@ -13,12 +13,12 @@ from typing import Any
 from onnxwire.analysis.describe import describe_type
 from onnxwire.analysis.sizes import parse_size
 from onnxwire.arrow._columns import Columns
-from onnxwire.arrow.table import columns_of
+from onnxwire.arrow.arrow_table import columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
-from onnxwire.io.index import describe, find_tensors, is_external
+from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.messages import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 

@@ -39,7 +39,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Resolved:
     """The value that a path leads to.
 
     path: the way there in fields and indexes, whatever name was asked for. value: a message, a repeated field or a list
@@ -63,7 +63,7 @@ class Found:
         return self.parent.HasField(self.field.name)
 
 
-def resolve(message: Message, path: str) -> Found:
+def resolve(message: Message, path: str) -> Resolved:
     """Follow a path, as the head of this module describes them.
 
     message: the root, mostly a model. path: a path, or kind:name and a path from there on. Nothing but what lies on the
@@ -77,7 +77,7 @@ def resolve(message: Message, path: str) -> Found:
         known = ", ".join(f"{known}:" for known in _KINDS)
         raise _error(message, path, f"there is no {kind}: before a name; there are {known}")
     else:
-        found, rest = Found("", message), path
+        found, rest = Resolved("", message), path
     while rest:
         if found.index is not None:
             raise _error(message, path, f"nothing can come after the elements of a tensor, and {rest!r} does")
@@ -98,7 +98,7 @@ def _error(root: Message, path: str, reason: str) -> PathError:
     return PathError(reason, path, root._document.name)
 
 
-def _refuse_name(root: Message, path: str, found: Found) -> None:
+def _refuse_name(root: Message, path: str, found: Resolved) -> None:
     """Raise PathError where a whole path is a name of something, and says so."""
     if found.path:
         return
@@ -113,7 +113,7 @@ def _refuse_name(root: Message, path: str, found: Found) -> None:
         raise _error(root, path, f"this is a name; write {' or '.join(kinds)}")
 
 
-def _field(root: Message, path: str, found: Found, name: str) -> Found:
+def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
     """Step into a field."""
     message = found.value
     if not isinstance(message, Message):
@@ -138,7 +138,7 @@ def _field(root: Message, path: str, found: Found, name: str) -> Found:
         value = b"" if value is None else value
     else:
         value = getattr(message, name)
-    return Found(here, value, message, field)
+    return Resolved(here, value, message, field)
 
 
 def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
@@ -181,7 +181,7 @@ def parse_index(text: str) -> tuple[IndexItem, ...] | None:
     return tuple(parts)
 
 
-def _element(root: Message, path: str, found: Found, content: str | tuple[IndexItem, ...]) -> Found:
+def _element(root: Message, path: str, found: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
     """Step to an element, or several."""
     value = found.value
     if isinstance(value, TensorProto):
@@ -203,7 +203,7 @@ def _element(root: Message, path: str, found: Found, content: str | tuple[IndexI
             raise _error(root, path, f"{found.path}[{index}] is not there; {there}")
         index %= count
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
-        return Found(f"{found.path}[{index}]", element, found.parent, found.field, index)
+        return Resolved(f"{found.path}[{index}]", element, found.parent, found.field, index)
     if isinstance(value, Message):
         of = ", a SparseTensorProto; its parts are .values and .indices" if "values" in _names(value) else ""
         raise _error(root, path, f"{found.path or 'the root'} is one message{of}, and has no elements to choose from")
@@ -214,7 +214,7 @@ def _names(message: Message) -> Iterable[str]:
     return message.DESCRIPTOR.fields_by_name
 
 
-def _slice(root: Message, path: str, found: Found, part: slice) -> Found:
+def _slice(root: Message, path: str, found: Resolved, part: slice) -> Resolved:
     if part.step == 0:
         raise _error(root, path, "the step of a slice can't be 0")
     value = found.value
@@ -222,10 +222,10 @@ def _slice(root: Message, path: str, found: Found, part: slice) -> Found:
     values = memoryview(value)[part] if isinstance(value, Payload) else value[part]
     ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
     step = f":{ends[2]}" if ends[2] else ""
-    return Found(f"{found.path}[{ends[0]}:{ends[1]}{step}]", values, found.parent, found.field)
+    return Resolved(f"{found.path}[{ends[0]}:{ends[1]}{step}]", values, found.parent, found.field)
 
 
-def _index_of(root: Message, path: str, found: Found, name: str) -> int:
+def _index_of(root: Message, path: str, found: Resolved, name: str) -> int:
     """The index of the element that is called so."""
     descriptor = found.field.message_type if found.field is not None else None
     if descriptor is None:
@@ -263,7 +263,7 @@ Named = tuple[str, Any, list[str]]
 _Stages = list[Callable[[], Iterator[Named]]]
 
 
-def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str]:
+def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
     """The message that a text names, and what of the text is after its name.
 
     The main graph comes first: what has the name elsewhere too is found by its path.
@@ -276,7 +276,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
         ends = {text[:end]: end for end in [*(m.start() for m in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
-        best, found = "", list[Found]()
+        best, found = "", list[Resolved]()
         for where, message, names in stage():
             for known in names:
                 if known in ends and len(known) >= len(best):
@@ -295,14 +295,14 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Found, str
     )
 
 
-def _found(root: Message, path: str, value: Any) -> Found:
+def _found(root: Message, path: str, value: Any) -> Resolved:
     """The value that a path of fields and indexes leads to, with the message and field that it is in."""
     outer, _, last = path.rpartition(".")
     name, _, index = last.rstrip("]").partition("[")
     parent: Any = root
     for step in re.findall(r"[^.\[\]]+", outer):
         parent = parent[int(step)] if step.isdigit() else getattr(parent, step)
-    return Found(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(index) if index else None)
+    return Resolved(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(index) if index else None)
 
 
 def _in_field(root: Message, *fields: str) -> Iterator[Named]:

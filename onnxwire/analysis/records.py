@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxwire.analysis.describe import describe_bytes, describe_number, describe_numbers, printable_text
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
+from onnxwire.engine.record_reader import bytes_at, read_record, read_varint_at
 from onnxwire.engine.record_walk import walk_records
-from onnxwire.engine.records import bytes_at, read_record, read_varint_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

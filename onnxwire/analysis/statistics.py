@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
-from onnxwire.io.index import TensorInfo, describe, find_tensors
+from onnxwire.io.tensor_list import TensorInfo, describe, find_tensors
 from onnxwire.tensor.block_reader import BlockReader
 from onnxwire.tensor.dtypes import STRING, DataType
 from onnxwire.tensor.error import tensor_error

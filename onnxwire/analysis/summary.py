@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnxwire.analysis.describe import describe_type
-from onnxwire.io.index import tensor_bytes
+from onnxwire.io.tensor_list import tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     GraphProto,

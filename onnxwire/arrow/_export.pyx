@@ -71,7 +71,7 @@ cdef const char* SCHEMA = "arrow_schema"
 cdef const char* STREAM = "arrow_array_stream"
 
 
-cdef struct Held:
+cdef struct ExportedBlock:
     # What a stream holds.
     PyObject* owner              # the Columns that the block is of
     const Block* block
@@ -258,11 +258,11 @@ cdef int fill_array(PyObject* owner, const Block* block, ArrowArray* out) noexce
 # --- streams
 
 cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
-    return make_schema((<Held*>self.private_data).block, out)
+    return make_schema((<ExportedBlock*>self.private_data).block, out)
 
 
 cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
-    cdef Held* held = <Held*>self.private_data
+    cdef ExportedBlock* held = <ExportedBlock*>self.private_data
     cdef int fault
     if held.is_done:
         out.release = NULL
@@ -280,7 +280,7 @@ cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
 
 
 cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
-    cdef Held* held = <Held*>self.private_data
+    cdef ExportedBlock* held = <ExportedBlock*>self.private_data
     if Py_IsInitialized():
         with gil:
             Py_DECREF(held.owner)
@@ -325,7 +325,7 @@ def export_stream(Columns columns not None, requested_schema=None):
     """
     cdef ArrowArrayStream* stream
     cdef ArrowSchema* wanted
-    cdef Held* held
+    cdef ExportedBlock* held
     if requested_schema is not None:
         wanted = <ArrowSchema*>PyCapsule_GetPointer(<PyObject*>requested_schema, SCHEMA)
         if wanted == NULL or wanted.n_children != columns.block.n_columns:
@@ -334,7 +334,7 @@ def export_stream(Columns columns not None, requested_schema=None):
     if stream == NULL:
         raise MemoryError
     capsule = make_capsule(stream, STREAM, discard_stream)
-    held = <Held*>malloc(sizeof(Held))
+    held = <ExportedBlock*>malloc(sizeof(ExportedBlock))
     if held == NULL:
         raise MemoryError
     held.owner = <PyObject*>columns

@@ -20,7 +20,7 @@ from onnxwire.arrow._walk cimport Frame, Message, Texts, Walk, next_element, sta
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.partial cimport LONG, need
-from onnxwire.engine.skeleton cimport WHOLE, see_all
+from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, next_usable, table_of
 from onnxwire.index.names cimport TextNames
@@ -73,7 +73,7 @@ cdef class Rows(Walk):
         message.p = self.document.start + start
         message.end = self.document.start + end
         message.parts = NULL
-        see_all(self.document, table, WHOLE, LONG, NULL, NULL)
+        fetch_structure(self.document, table, WHOLE, LONG, NULL, NULL)
         self.document.check_open()
         self.visit(table, &message, NULL, 0, table == self.wanted)
 

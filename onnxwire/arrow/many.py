@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnxwire.arrow.table import to_arrow
+from onnxwire.arrow.arrow_table import to_arrow
 from onnxwire.arrow.tables import TABLES
 from onnxwire.errors import FieldValueError
 

@@ -6,8 +6,8 @@ import secrets
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, MissingPackageError, TensorError
-from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
+from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 from onnxwire.tensor.external_data import locations_of
@@ -129,11 +129,11 @@ class Frame:
         token = secrets.token_hex(16)  # what no model can have written down before
         empty: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(self.before), find_tensors(self.copy), strict=True):
-            is_remote = is_external(source)
-            if is_remote and not takes_external and path not in paths:
+            is_outside = is_external(source)
+            if is_outside and not takes_external and path not in paths:
                 continue
             stays_in = path in paths or _size(source) < threshold
-            if stays_in and is_remote:
+            if stays_in and is_outside:
                 # What can't be had is left as it is, for the function to judge.
                 with suppress(Error):
                     take_in(tensor)

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnxwire.errors import FieldTypeError, MissingPackageError
 from onnxwire.io.external_files import ExternalFiles
-from onnxwire.io.index import find_tensors, is_external
+from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, StringStringEntryProto, TensorProto
 from onnxwire.tensor.placement import clear_elements
 from onnxwire.tensor.storage import Storage

@@ -7,7 +7,7 @@ from functools import partial
 from onnxwire.bridges.onnx import MARK, Frame, apply_keeping, official
 from onnxwire.bridges.shape_values import read_tensors
 from onnxwire.errors import FieldValueError, TensorError
-from onnxwire.io.index import find_tensors, is_external
+from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import payload

@@ -11,8 +11,8 @@ from pathlib import PurePath
 
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, TensorError
-from onnxwire.io.index import find_tensors, is_external, tensor_bytes
 from onnxwire.io.save import INLINE_LIMIT
+from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import ModelProto, NodeProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
@@ -119,7 +119,7 @@ class _Frame:
 
     def _source(self, storage: Storage) -> tuple[str, int]:
         """The location and offset of a payload that is in a file, or "" and 0."""
-        source = None if storage.is_remote or storage.is_fetched else storage.source
+        source = None if storage.is_unmapped or storage.is_fetched else storage.source
         return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
 
     def _locate(self, descriptor: int, name: str) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from onnxwire.engine.records import payload_at
+from onnxwire.engine.record_reader import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.save import refuse_weights

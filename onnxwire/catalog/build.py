@@ -190,7 +190,7 @@ def _gone(names: Collection[str], servers: Collection[str | None], options: Mapp
                 remote[name] = parse_address(name)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
-        from onnxwire.io.remote.listing import look
+        from onnxwire.io.remote.address_listing import look
 
         versions = look(list(remote.values()), options)
         pairs = zip(remote, versions, strict=True)

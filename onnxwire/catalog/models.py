@@ -114,7 +114,7 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
             except OSError:
                 states[source, location] = None
     if remote:
-        from onnxwire.io.remote.listing import look
+        from onnxwire.io.remote.address_listing import look
 
         models = [parse_address(source) for source, _ in remote]
         external = [model.beside(location) for model, (_, location) in zip(models, remote, strict=True)]
@@ -185,7 +185,7 @@ def _add_addresses(
 ) -> None:
     if not addresses:
         return
-    from onnxwire.io.remote.listing import find
+    from onnxwire.io.remote.address_listing import find
 
     for files in find(addresses, options):
         if isinstance(files, SourceError):

@@ -6,8 +6,8 @@ from collections import Counter, namedtuple
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.arrow.arrow_table import ArrowTable, columns_of
 from onnxwire.arrow.many import model_text, plain_text, with_model
-from onnxwire.arrow.table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.catalog.models import Failure, file_states, name_of
 from onnxwire.errors import Error, SourceError
@@ -189,7 +189,7 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
     missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
-        from onnxwire.io.index import find_tensors
+        from onnxwire.io.tensor_list import find_tensors
 
         digests = pa.array([_hash(tensor) for _, tensor in find_tensors(message)], pa.string())
     is_missing = pa.array(map(missing.get, locations), pa.bool_()) if missing else pa.nulls(len(table), pa.bool_())

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-from onnxwire.arrow.table import ArrowTable, columns_of
+from onnxwire.arrow.arrow_table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.engine.message import Message
 from onnxwire.errors import MissingPackageError, QueryError, SourceError

@@ -19,7 +19,7 @@ from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR, advise_far
 from onnxwire.engine.memory cimport calloc, free, malloc
 from onnxwire.engine.partial cimport LONG
-from onnxwire.engine.skeleton cimport WHOLE, see_all
+from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
 from onnxwire.engine.view cimport table_of
@@ -230,10 +230,10 @@ cdef Outcome add_numbers(
     return SOUND
 
 
-cdef Outcome take_text(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
+cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
     """Put a string's id into its column a few strings later, when its place in the table has come from memory."""
     cdef Waiting* waiting = &self.waiting[self.n_taken % WAITING]
-    if self.n_taken - self.n_settled == WAITING and settle_text(self):
+    if self.n_taken - self.n_settled == WAITING and intern_queued(self):
         return TOO_MUCH
     waiting.p = record.value
     waiting.n = record.n
@@ -245,7 +245,7 @@ cdef Outcome take_text(Facts self, Sheet* sheet, uint32_t slot, int32_t at, cons
     return SOUND
 
 
-cdef int settle_text(Facts self) noexcept nogil:
+cdef int intern_queued(Facts self) noexcept nogil:
     """Put the id of the string that waits longest into its column; -1 where there is no room."""
     cdef Waiting* waiting = &self.waiting[self.n_settled % WAITING]
     cdef int32_t id = intern(&self.texts, waiting.p, waiting.n, waiting.hash)
@@ -260,7 +260,7 @@ cdef int settle_text(Facts self) noexcept nogil:
 cdef int settle_texts(Facts self) noexcept nogil:
     """Put the ids of all strings so far into their columns."""
     while self.n_settled != self.n_taken:
-        if settle_text(self):
+        if intern_queued(self):
             return -1
     return 0
 
@@ -273,7 +273,7 @@ cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, cons
     if add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, 0):
         return TOO_MUCH
     run.n += 1
-    return take_text(self, sheet, slot, run.first + run.n - 1, record)
+    return queue_string(self, sheet, slot, run.first + run.n - 1, record)
 
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
@@ -333,7 +333,7 @@ cdef Outcome store_value(
         else:
             (<int64_t*>sheet.columns[slot])[row] = <int64_t>record.n
     elif kind == TEXT:
-        return take_text(self, sheet, slot, row, record)
+        return queue_string(self, sheet, slot, row, record)
     elif kind == SPAN:
         (<Slot*>sheet.columns[slot])[row].p = <const uint8_t*>(record.value - self.document.start)
         (<Slot*>sheet.columns[slot])[row].n = record.n
@@ -503,7 +503,7 @@ cdef class Facts:
                     self.edge_owners.append((i, k))
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
-        see_all(document, table, WHOLE, LONG, is_listed, <void*>self)
+        fetch_structure(document, table, WHOLE, LONG, is_listed, <void*>self)
         document.check_open()
         document.pins += 1
         with nogil:

@@ -74,7 +74,7 @@ cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int3
     return kind < tables.width and tables.sets[<Py_ssize_t>parameter.types * tables.width + kind]
 
 
-cdef inline uint8_t hold_type(const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
+cdef inline uint8_t check_type(const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
                               ) noexcept nogil:
     """The fault of a type that is known; a variable that is not bound yet is bound to it."""
     if not has_type(tables, parameter, kind):
@@ -209,7 +209,7 @@ def hold(
                     continue
                 kind = known[of[k]] if of[k] >= 0 else 0
                 if kind:
-                    wrong_inputs[k] |= hold_type(&tables, parameter, kind, bound)
+                    wrong_inputs[k] |= check_type(&tables, parameter, kind, bound)
             parameter = &tables.parameters[signature.outputs]
             for i in range(outputs[node].n):
                 k = outputs[node].first + i
@@ -221,7 +221,7 @@ def hold(
                     if parameter.option == SINGLE:
                         wrong_outputs[k] |= OMITTED
                 elif known[k]:
-                    wrong_outputs[k] |= hold_type(&tables, parameter, known[k], bound)
+                    wrong_outputs[k] |= check_type(&tables, parameter, known[k], bound)
                 elif parameter.variable >= 0 and bound[parameter.variable]:
                     known[k] = bound[parameter.variable]
                 else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from onnxwire.checker._facts import Facts as Columns
+from onnxwire.checker._facts import Facts as Sheets
 from onnxwire.checker.operators import operators as standard_operators
 from onnxwire.messages import Version
 
@@ -47,7 +47,7 @@ _UNKNOWN = np.dtype(
 )
 
 
-class Found:
+class Finding:
     """Rows that break a rule, and what is said of each; a rule yields these.
 
     table: the sheet or list; rows: which rows of it; template, columns: the message is the template, filled with what
@@ -107,17 +107,17 @@ class Table:
     type_name: str
     n: int
 
-    def at(self, rows: Rows | Iterable[int], template: str, *columns: Any) -> Found:
+    def at(self, rows: Rows | Iterable[int], template: str, *columns: Any) -> Finding:
         """The findings of a rule here.
 
-        rows: a bool array over all rows, or the numbers of some; template, columns: as of `Found`.
+        rows: a bool array over all rows, or the numbers of some; template, columns: as of `Finding`.
         """
         array = rows if isinstance(rows, np.ndarray) else np.array(sorted(rows), np.int64)
         if array.dtype == bool:
             array = np.flatnonzero(array)
-        return Found(self, array, template, columns)
+        return Finding(self, array, template, columns)
 
-    def each(self, messages: dict[int, str]) -> Found:
+    def each(self, messages: dict[int, str]) -> Finding:
         """The same where every row has a message of its own."""
         return self.at(messages, "{0}", messages)
 
@@ -364,7 +364,7 @@ class Facts:
         beside it are, if not `document` itself. operators: what nodes are held against, if not only ONNX's own. Raises
         DecodeError where bytes are damaged.
         """
-        self.columns = Columns(document, root, is_placed)
+        self.columns = Sheets(document, root, is_placed)
         self.checksums = checksums
         self.operators = operators or standard_operators()
         self.home = document if home is None else home
@@ -380,7 +380,7 @@ class Facts:
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
 
     def forget(self) -> None:
-        """Let go of what was derived, and of the documents. Each `Found` has its own table, and that its columns."""
+        """Let go of what was derived, and of the documents. Each `Finding` has its own table, and that its columns."""
         for name in self._sheets:
             self.__dict__.pop(name, None)
         for derived in (self._sheets, self._lists, self._derived):

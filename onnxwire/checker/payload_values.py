@@ -12,7 +12,7 @@ import numpy as np
 from onnxwire._varint import decode_packed
 from onnxwire.checker.facts import MERGED
 from onnxwire.checker.limits import READ, READ_IN_ALL, READ_RECORDS
-from onnxwire.engine.records import bytes_at, payload_at, read_record
+from onnxwire.engine.record_reader import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.payload_layout import element_column
 

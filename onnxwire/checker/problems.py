@@ -15,7 +15,7 @@ from onnxwire.checker.registry import SEVERITIES, rules
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from onnxwire.checker.facts import Found, Table
+    from onnxwire.checker.facts import Finding, Table
     from onnxwire.checker.registry import Rule
 
 _BATCH = 4096  # problems whose offsets are looked up at a time
@@ -26,7 +26,7 @@ class _Group:
     """Some of what one rule found. rows: int32, those of `found.table` that are within the limit."""
 
     rule: Rule
-    found: Found
+    found: Finding
     rows: NDArray[np.int32]
     is_placed: bool
 
@@ -53,7 +53,7 @@ class Problems(Sequence[Problem]):
         self.omitted: dict[str, int] = {}
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
-    def add(self, rule: Rule, found: Iterable[Found], limit: int | None, is_placed: bool) -> None:
+    def add(self, rule: Rule, found: Iterable[Finding], limit: int | None, is_placed: bool) -> None:
         """Append what a rule found, up to the limit, and count the rest."""
         self.checked["rules"] += 1
         left = limit

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onnxwire.checker.facts import Facts, Found
+    from onnxwire.checker.facts import Facts, Finding
 
-    Check = Callable[[Facts], Iterable[Found]]
+    Check = Callable[[Facts], Iterable[Finding]]
 
 SEVERITIES = ("error", "warning", "note")
 

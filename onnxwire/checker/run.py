@@ -13,7 +13,7 @@ from onnxwire.checker.payloads import is_looked_at
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
 from onnxwire.engine.message import Message
-from onnxwire.engine.records import payload_at
+from onnxwire.engine.record_reader import payload_at
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
 from onnxwire.io.load import load

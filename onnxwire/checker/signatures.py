@@ -151,8 +151,8 @@ def _plain(elements: Column) -> Column:
     return np.where((elements > 0) & (elements < 256), elements, 0)
 
 
-class Held:
-    """The findings of the pass over the nodes; take it with `facts.derive(Held)`.
+class SignatureCheck:
+    """The findings of the pass over the nodes; take it with `facts.derive(SignatureCheck)`.
 
     chosen: of each node, an index of `signatures`; below 0 where its operator is not judged, -1 where it is not there.
     nodes, inputs, outputs, attributes: faults, of the rows of NodeProto, NodeProto.input, NodeProto.output and

@@ -75,7 +75,7 @@ def make_parser(names: Iterable[str]) -> Parser:
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="onnxwire", parser_class=CommandParser)
     for name in names:
-        import_module(f"onnxwire.cli.{name.replace('-', '_')}").add_parser(commands)
+        import_module(f"onnxwire.cli.cmd_{name.replace('-', '_')}").add_parser(commands)
     return parser
 
 

@@ -9,7 +9,7 @@ from functools import wraps
 from onnxwire.dropin.mapped import files_open_for_writing, open_file
 from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.message import Message, root_view
-from onnxwire.engine.records import payload_at
+from onnxwire.engine.record_reader import payload_at
 from onnxwire.engine.write import encode_pieces, write_pieces
 from onnxwire.io.load import files_beside
 from onnxwire.messages import ModelProto, TensorProto

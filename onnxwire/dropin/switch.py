@@ -14,8 +14,8 @@ from onnxwire.engine.numbers import copy_to_arrays
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import DecodeError, Error
 from onnxwire.messages import SCHEMA
+from onnxwire.tensor.numpy_conversion import TensorReader
 from onnxwire.tensor.sparse_tensor import SparseTensorReader
-from onnxwire.tensor.tensor import TensorReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

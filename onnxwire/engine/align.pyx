@@ -20,7 +20,7 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport LONG, is_there
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.skeleton cimport see_all
+from onnxwire.engine.fetch_structure cimport fetch_structure
 from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
 from onnxwire.engine.view cimport table_of
 
@@ -399,7 +399,7 @@ cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64
     cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
     document.check_open()
     document.set_root(cls)
-    see_all(document, table_of(cls), LONG, LONG, NULL, NULL)
+    fetch_structure(document, table_of(cls), LONG, LONG, NULL, NULL)
     document.check_open()
     # An empty document may have no address at all.
     if document.start < document.end:

@@ -84,7 +84,7 @@ cdef class Document:
     cdef uint8_t n_texts                # those that were made until then
     cdef uint64_t wide                  # bits (`bit_of`) of the tables of messages whose slots are kept
     cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
-    # The edits: start of a message -> its Overlay, or Condensed. A message's first byte is no other's, so it tells
+    # The edits: start of a message -> its Overlay, or CompactOverlay. A message's first byte is no other's, so it tells
     # which one it is; that of a further piece of a message leads to the address at which the piece ends.
     cdef dict overlays                  # None until there is one
     cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew

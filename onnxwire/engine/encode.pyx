@@ -22,7 +22,7 @@ from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overla
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
 from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.skeleton cimport see_span
+from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.table cimport (
     MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
 )
@@ -183,7 +183,7 @@ cdef int fetch_for(Encoder self, error) except -1:
     document = owner
     if table is None:
         return fetch(<const uint8_t*><size_t>start, <uint64_t>(end - start))
-    return see_span(
+    return fetch_span(
         document, <const Table*><size_t>table, <const uint8_t*><size_t>start, <const uint8_t*><size_t>end
     )
 

@@ -86,7 +86,7 @@ cdef class Elements:
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef const uint8_t* origin   # the first record of what they were at first, or NULL
-    cdef Py_ssize_t folded       # for how many of the first it was tried to make bytes of them; see engine/fold.pyx
+    cdef Py_ssize_t folded       # for how many of the first it was tried to make bytes of them; see engine/freeze.pyx
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1

@@ -14,7 +14,7 @@ from onnxwire.engine.advise cimport ow_enlarge
 from onnxwire.engine.document cimport EMPTY
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc
-from onnxwire.engine.section cimport may_be_taken, take_if_alive
+from onnxwire.engine.section cimport enable_try_incref, try_incref
 
 from onnxwire.errors import FieldValueError
 
@@ -146,7 +146,7 @@ cdef Overlay find_absent(const AbsentKey* key):
     while overlay != NULL:
         theirs = &(<Overlay>overlay).key
         if theirs.owner == key.owner and theirs.address == key.address and theirs.field == key.field:
-            found = take_if_alive(overlay)
+            found = try_incref(overlay)
             if found is not None:
                 return found
         overlay = (<Overlay>overlay).next
@@ -159,7 +159,7 @@ cdef void list_absent(Overlay self, const AbsentKey* key):
     cdef PyObject** bucket
     if N_ABSENT >= N_BUCKETS and not widen_absent():
         return
-    may_be_taken(<PyObject*>self)
+    enable_try_incref(<PyObject*>self)
     self.key = key[0]
     bucket = bucket_of(key)
     self.next = bucket[0]

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XINCREF
 from libc.string cimport memcpy
 
-from onnxwire.engine.condensed cimport condense, is_in_place
+from onnxwire.engine.compact_overlay cimport compact, is_in_place
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, new_overlay, owned
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, overlay_of
@@ -42,7 +42,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
         copy.address_end = <const uint8_t*>pair.end
-        condensed = condense(copy, fork)
+        condensed = compact(copy, fork)
         fork.overlays[pair.address] = copy if condensed is None else condensed
     return 0
 

@@ -4,7 +4,7 @@ from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
-from onnxwire.engine.condensed cimport Condensed
+from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Overlay
 
@@ -12,7 +12,7 @@ from onnxwire.engine.overlay cimport Overlay
 cdef struct Pair:
     size_t address
     size_t end                   # of the bytes that were registered
-    PyObject* edits              # Overlay or Condensed; NULL for a further piece of a message; borrowed
+    PyObject* edits              # Overlay or CompactOverlay; NULL for a further piece of a message; borrowed
 
 
 @final

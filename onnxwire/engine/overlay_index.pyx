@@ -8,7 +8,7 @@ from cpython.object cimport PyTypeObject
 from libc.stdlib cimport qsort
 from libc.string cimport memmove
 
-from onnxwire.engine.condensed cimport condense, expand
+from onnxwire.engine.compact_overlay cimport compact, expand
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, malloc, realloc
@@ -19,8 +19,8 @@ cdef extern from "Python.h":
 
 cdef extern from "thresholds.h":
     enum:
-        LATE "OW_LATE"
-        LATEST "OW_LATEST"
+        LATE "OW_OVERLAY_MERGE_BATCH"
+        LATEST "OW_MAX_FULL_OVERLAYS"
 
 
 # --- in order
@@ -145,8 +145,8 @@ cdef Pair pair_of(size_t address, object registered):
     pair.edits = <PyObject*>registered
     if isinstance(registered, Overlay):
         pair.end = <size_t>(<Overlay>registered).address_end
-    elif isinstance(registered, Condensed):
-        pair.end = <size_t>(<Condensed>registered).end
+    elif isinstance(registered, CompactOverlay):
+        pair.end = <size_t>(<CompactOverlay>registered).end
     else:
         pair.edits = NULL
         pair.end = registered
@@ -199,7 +199,7 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
         return None
     if Py_TYPE(registered) == <PyTypeObject*>Overlay:
         return <Overlay>registered
-    overlay = expand(<Condensed>registered, document)
+    overlay = expand(<CompactOverlay>registered, document)
     put_instead(document, <size_t>start, overlay)
     note_use(document, <size_t>start)
     return overlay
@@ -211,7 +211,7 @@ cdef Overlay overlay_of(Pair* pair, Document document):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    return expand(<Condensed>pair.edits, document)
+    return expand(<CompactOverlay>pair.edits, document)
 
 
 # --- those that nobody holds, condensed
@@ -267,7 +267,7 @@ cdef int condense_at(Document document, size_t address) except -1:
     overlay = <Overlay>registered
     if overlay.depth != document.depth + 1:
         return 0
-    condensed = condense(overlay, document)
+    condensed = compact(overlay, document)
     if condensed is not None:
         put_instead(document, address, condensed)
     return 0

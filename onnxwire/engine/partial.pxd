@@ -36,7 +36,7 @@ cdef class PartialMemory:
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1
     cdef int fetch(self, const uint8_t* p, uint64_t n) except -1
-    cdef int land(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1
+    cdef int fetch_ahead(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1
     cdef int check(self, const uint8_t* p, uint64_t n) except -1
     cdef int let_go(self) except -1
     cdef void forget(self) noexcept

@@ -32,7 +32,7 @@ cdef class PartialMemory:
     """Memory for a file of some size, none of which is there yet.
 
     source: an object with two methods. `fetch(memory, ranges)` puts ranges of bytes there, a list of (start, end), and
-    returns when they are; `land(memory, start, end, limit)` the bytes that a walk has come to, and what it thinks will
+    returns when they are; `fetch_ahead(memory, start, end, limit)` the bytes that a walk has come to, and what it thinks will
     be asked for next, up to the byte `limit`. Both raise SourceError where the bytes can't be had. `stepped(start, end,
     record)` is told of each long value that a walk steps over, in a record that begins at a byte.
     """
@@ -158,14 +158,14 @@ cdef class PartialMemory:
             self.exports -= 1
             self.let_go()
 
-    cdef int land(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1:
+    cdef int fetch_ahead(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1:
         """Have the bytes there that a walk has come to, in a message that ends at `end`."""
         if self.has(p, n):
             return 0
         start = p - self.start
         self.exports += 1
         try:
-            self.source.land(self, start, start + n, end - self.start)
+            self.source.fetch_ahead(self, start, start + n, end - self.start)
             return self.check(p, n)
         finally:
             self.exports -= 1

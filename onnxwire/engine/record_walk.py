@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxwire.engine.damage import fault_at
-from onnxwire.engine.records import read_record
+from onnxwire.engine.record_reader import read_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
-from onnxwire.engine.fold cimport FOLD, fold_elements
+from onnxwire.engine.freeze cimport FOLD, fold_elements
 from onnxwire.engine.instances cimport close_base, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits

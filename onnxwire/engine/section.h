@@ -30,7 +30,7 @@ static inline int ow_claim(uint32_t *epoch) { (void)epoch; return 0; }
 static inline void ow_publish(uint32_t *epoch, uint32_t value) { *epoch = value; }
 static inline uint32_t ow_look_at(const uint32_t *epoch) { return *epoch; }
 static inline PyObject *ow_take_if_alive(PyObject *o) { Py_INCREF(o); return o; }
-static inline void ow_may_be_taken(PyObject *o) { (void)o; }
+static inline void ow_enable_try_incref(PyObject *o) { (void)o; }
 
 #else
 
@@ -159,7 +159,7 @@ static inline uint32_t ow_look_at(const uint32_t *epoch) { return _Py_atomic_loa
  * NULL. Before it is borrowed the object must have been told. */
 #if PY_VERSION_HEX >= 0x030e0000
 static inline PyObject *ow_take_if_alive(PyObject *o) { return PyUnstable_TryIncRef(o) ? o : NULL; }
-static inline void ow_may_be_taken(PyObject *o) { PyUnstable_EnableTryIncRef(o); }
+static inline void ow_enable_try_incref(PyObject *o) { PyUnstable_EnableTryIncRef(o); }
 #else
 static inline PyObject *ow_take_if_alive(PyObject *o)
 {
@@ -177,7 +177,7 @@ static inline PyObject *ow_take_if_alive(PyObject *o)
     } while (!_Py_atomic_compare_exchange_ssize(&o->ob_ref_shared, &shared, shared + (1 << _Py_REF_SHARED_SHIFT)));
     return o;
 }
-static inline void ow_may_be_taken(PyObject *o)
+static inline void ow_enable_try_incref(PyObject *o)
 {
     Py_ssize_t shared = _Py_atomic_load_ssize_relaxed(&o->ob_ref_shared);
     while ((shared & _Py_REF_SHARED_FLAG_MASK) == 0

@@ -18,10 +18,10 @@ cdef extern from "section.h":
     void publish "ow_publish"(uint32_t* epoch, uint32_t value) noexcept
     uint32_t look_at "ow_look_at"(const uint32_t* epoch) noexcept
     PyObject* new_reference "ow_take_if_alive"(PyObject* o) noexcept
-    void may_be_taken "ow_may_be_taken"(PyObject* o) noexcept
+    void enable_try_incref "ow_enable_try_incref"(PyObject* o) noexcept
 
 
-cdef inline object take_if_alive(PyObject* o):
+cdef inline object try_incref(PyObject* o):
     """What is in a list that does not own it, or None where its last owner is letting go of it."""
     if new_reference(o) == NULL:
         return None

@@ -15,8 +15,8 @@
 #define OW_KEEP_RECORDS OW_LIMIT(64, 3)   /* slots of a message with at least so many records are kept by the document */
 #define OW_KEEP_BYTES OW_LIMIT(256, 16)   /* and are looked for where the message is at least so long */
 #define OW_KEEP_PARTS OW_LIMIT(8, 2)      /* so are the pieces of a message in at least so many */
-#define OW_LATE OW_LIMIT(1024, 2)         /* overlays that are put among the sorted ones together */
-#define OW_LATEST OW_LIMIT(1024, 2)       /* edited messages of a document that are not condensed */
+#define OW_OVERLAY_MERGE_BATCH OW_LIMIT(1024, 2)         /* overlays that are put among the sorted ones together */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(1024, 2)       /* edited messages of a document that are not condensed */
 #define OW_SHORT OW_LIMIT(8, 1)           /* elements of a sequence that is walked rather than indexed */
 #define OW_SHORT_NUMBERS OW_LIMIT(64, 2)  /* numbers that are decoded again rather than kept */
 #define OW_LONG_RUN OW_LIMIT(1 << 16, 4)  /* bytes of numbers whose decoding lets other threads run */

@@ -12,7 +12,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.partial cimport LONG
-from onnxwire.engine.skeleton cimport WHOLE, see_all
+from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
 from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
@@ -146,7 +146,7 @@ cdef int check_document(Document document, Table* table) except -1:
 cdef int check_all(Document document, Table* table, Finding* finding) except -1:
     cdef Damage damage
     cdef const uint8_t* sound
-    see_all(document, table, LONG, WHOLE, NULL, NULL)
+    fetch_structure(document, table, LONG, WHOLE, NULL, NULL)
     document.check_open()
     document.pins += 1
     with nogil:

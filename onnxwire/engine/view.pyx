@@ -16,11 +16,11 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
 from onnxwire.engine.instances cimport make_internal
-from onnxwire.engine.living cimport (
-    LivingKey, count_living, find_living, forget_living, list_living, unlist_living,
+from onnxwire.engine.view_registry cimport (
+    ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
 )
 from onnxwire.engine.partial cimport OPEN
-from onnxwire.engine.skeleton cimport see_span
+from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_overlay, owned, unlist_absent
 from onnxwire.engine.overlay_index cimport overlay_at
 from onnxwire.engine.table cimport (
@@ -57,16 +57,16 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 
     Where identity is kept, that is the view of it that there is.
     """
-    cdef LivingKey key
+    cdef ViewKey key
     cdef View found
     if KEEPS_IDENTITY and start != NULL:
-        key = LivingKey(<PyObject*>document, start, table)
-        found = find_living(&key)
+        key = ViewKey(<PyObject*>document, start, table)
+        found = lookup_view(&key)
         if found is not None and (found.overlay != NULL or is_of_span(found, end, parts)):
             return found
         view = make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
         if found is None:
-            list_living(&key, <PyObject*>view)
+            register_view(&key, <PyObject*>view)
         return view
     return make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
 
@@ -100,11 +100,11 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
     """Make a view of an edited message, or find the one that there is, as new_view."""
-    cdef LivingKey key
+    cdef ViewKey key
     cdef View found = None
     if KEEPS_IDENTITY:
         key = overlay_key(table, <PyObject*>document, overlay)
-        found = find_living(&key)
+        found = lookup_view(&key)
         if found is not None and found.overlay == <PyObject*>overlay:
             if found.document != <PyObject*>document:
                 # One that was made for itself, and is put into another message now.
@@ -115,7 +115,7 @@ cdef object overlay_view(Table* table, Document document, Overlay overlay):
     use_overlay(<View>view, overlay)
     (<View>view).epoch = document.epoch
     if KEEPS_IDENTITY and found is None:
-        list_living(&key, <PyObject*>view)
+        register_view(&key, <PyObject*>view)
     return view
 
 
@@ -130,38 +130,38 @@ def keep_identity(turned_on):
     global KEEPS_IDENTITY
     KEEPS_IDENTITY = turned_on
     if not turned_on:
-        forget_living()
+        clear_view_registry()
 
 
 def count_views():
     """How many views are found again as long as identity is kept."""
     with critical_section(EMPTY):
-        return count_living()
+        return count_registered_views()
 
 
-cdef LivingKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept:
+cdef ViewKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept:
     if overlay.address != NULL:
-        return LivingKey(document, overlay.address, table)
-    return LivingKey(<PyObject*>overlay, NULL, table)
+        return ViewKey(document, overlay.address, table)
+    return ViewKey(<PyObject*>overlay, NULL, table)
 
 
-cdef LivingKey key_of(View self) noexcept:
+cdef ViewKey key_of(View self) noexcept:
     """By which the view of a message is found, which its first edit does not change."""
     if self.overlay != NULL:
         return overlay_key(self.table, self.document, <Overlay>self.overlay)
-    return LivingKey(self.document, self.start, self.table)
+    return ViewKey(self.document, self.start, self.table)
 
 
 cdef int settle_absent(View self, const Field* field) except -1:
     """Have a view that somebody took of a message before it was there be the view of that message now."""
     cdef AbsentKey key = absent_key(self, field)
     cdef Overlay overlay = find_absent(&key)
-    cdef LivingKey living
+    cdef ViewKey view_key
     cdef View view
     if overlay is None:
         return 0
-    living = overlay_key(field.sub, NULL, overlay)
-    view = find_living(&living)
+    view_key = overlay_key(field.sub, NULL, overlay)
+    view = lookup_view(&view_key)
     if view is not None:
         fill(view)
         fill(self)
@@ -191,11 +191,11 @@ cdef uint64_t state_of(View self, const Field* field) noexcept:
 cdef void dealloc_view(PyObject* o) noexcept:
     cdef Table* table = (<View>o).table
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
-    cdef LivingKey key
+    cdef ViewKey key
     if KEEPS_IDENTITY:
         with critical_section(EMPTY):
             key = key_of(<View>o)
-            unlist_living(&key, o)
+            unregister_view(&key, o)
     Py_DECREF(<object>(<View>o).document)
     if (<View>o).parts != NULL:
         Py_DECREF(<object>(<View>o).parts)
@@ -345,11 +345,11 @@ cdef bint see_records(View self, Document document) except -1:
     cdef Spans parts
     cdef Py_ssize_t i
     if self.parts == NULL:
-        see_span(document, self.table, start, self.end)
+        fetch_span(document, self.table, start, self.end)
     else:
         parts = <Spans>self.parts
         for i in range(parts.n):
-            see_span(document, self.table, parts.items[i].p, parts.items[i].p + parts.items[i].n)
+            fetch_span(document, self.table, parts.items[i].p, parts.items[i].p + parts.items[i].n)
     document.check_open()
     return self.start != start or <PyObject*>document != self.document or find_overlay(self)
 
@@ -398,7 +398,7 @@ cdef int follow(View self) except -1:
     cdef View parent
     cdef View found
     cdef PyObject* old
-    cdef LivingKey key
+    cdef ViewKey key
     if overlay.parent == NULL:
         use_overlay(self, overlay)
         self.epoch = (<Document>self.document).epoch
@@ -422,7 +422,7 @@ cdef int follow(View self) except -1:
         return 0
     if KEEPS_IDENTITY:
         key = key_of(self)
-        unlist_living(&key, <PyObject*>self)
+        unregister_view(&key, <PyObject*>self)
     if found.overlay != NULL:
         use_overlay(self, <Overlay>found.overlay)
     else:
@@ -444,9 +444,9 @@ cdef int follow(View self) except -1:
         key = key_of(self)
         if Py_REFCNT(<PyObject*>found) == 1:
             # Nobody else has it, so that this one is the view of the message from now on.
-            unlist_living(&key, <PyObject*>found)
-        if find_living(&key) is None:
-            list_living(&key, <PyObject*>self)
+            unregister_view(&key, <PyObject*>found)
+        if lookup_view(&key) is None:
+            register_view(&key, <PyObject*>self)
     return 0
 
 

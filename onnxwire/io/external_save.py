@@ -18,7 +18,7 @@ from contextlib import suppress
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
 from onnxwire.io.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.io.folder import identity_of
-from onnxwire.io.index import describe, find_tensors, is_external
+from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.file_writer import FileWriter
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Folder, Identity
-    from onnxwire.io.index import TensorInfo
+    from onnxwire.io.tensor_list import TensorInfo
     from onnxwire.tensor.storage import Origin
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None

@@ -74,7 +74,7 @@ def load(
 def files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
     """The files that tensors of a document may name; options: as of ExternalFiles."""
     if document.memory is not None:
-        from onnxwire.io.remote.document import RemoteFiles
+        from onnxwire.io.remote.remote_document import RemoteFiles
 
         return RemoteFiles(document.memory.source, **options)  # type: ignore[arg-type]
     path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.folder import identity_of, whole
-from onnxwire.io.index import find_tensors, is_external
+from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.tensor.external_data import locations_of
 
 TYPE_CHECKING = False

@@ -163,7 +163,7 @@ def _bytes(name: str, value: object, least: int, most: int = sys.maxsize) -> int
 def refuse_weights(message: Message, path: str) -> None:
     """Raise SaveError where the file to write is one that tensors of the message have their data in."""
     from onnxwire.io.folder import identity_of
-    from onnxwire.io.index import find_locations
+    from onnxwire.io.tensor_list import find_locations
 
     files = message._document.files
     if files is None or not os.path.isfile(path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN
-from onnxwire.engine.records import bytes_at, read_record
+from onnxwire.engine.record_reader import bytes_at, read_record
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False

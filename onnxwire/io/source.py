@@ -38,7 +38,7 @@ def open_document(
         from onnxwire.io.remote.address import is_address
 
         if store is not None or is_address(source):
-            from onnxwire.io.remote.document import open_remote
+            from onnxwire.io.remote.remote_document import open_remote
 
             return open_remote(source, store, storage_options, cache, allow_hosts)
     if storage_options is not None or allow_hosts is not None:

@@ -7,7 +7,7 @@ import os
 
 from onnxwire.engine.document import Document
 from onnxwire.engine.mapping import map_file
-from onnxwire.engine.records import payload_at
+from onnxwire.engine.record_reader import payload_at
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxwire.engine.records import payload_at
+from onnxwire.engine.record_reader import payload_at
 from onnxwire.errors import Error, FieldTypeError, TensorError
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, LITTLE_ENDIAN, MAX_COUNT, STRING
 from onnxwire.tensor.error import tensor_error
@@ -169,7 +169,7 @@ class Storage:
         self._external = file, offset, length
 
     @property
-    def is_remote(self) -> bool:
+    def is_unmapped(self) -> bool:
         """Whether the payload is in a file that is read rather than mapped."""
         return self._external is not None and self._external[0].document is None
 
@@ -267,7 +267,7 @@ class Storage:
         if self.field not in ("raw_data", "external_data"):
             array, is_own = self._typed()
         else:
-            array, is_own = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_remote
+            array, is_own = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_unmapped
         return array.reshape(self.shape), is_own
 
     def _entries(self) -> Array:

@@ -15,7 +15,7 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
-from onnxwire.text.fields import (
+from onnxwire.text.printed_fields import (
     BATCH,
     Format,
     LongValue,

@@ -10,8 +10,8 @@ from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
-from onnxwire.text.fields import BATCH
-from onnxwire.text.values import enum_reader, integer_reader
+from onnxwire.text.number_ranges import enum_reader, integer_reader
+from onnxwire.text.printed_fields import BATCH
 from onnxwire.text.window import AHEAD, Text, Window, closing_quote, new_message, safe_cut, show, unknown_field
 
 TYPE_CHECKING = False

@@ -23,9 +23,9 @@ from onnxwire.engine.descriptor import (
 from onnxwire.engine.document import Document
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
+from onnxwire.engine.record_reader import payload_at, read_record, read_varint_at
 from onnxwire.engine.record_walk import walk_records
-from onnxwire.engine.records import payload_at, read_record, read_varint_at
-from onnxwire.text.fields import (
+from onnxwire.text.printed_fields import (
     BATCH,
     Format,
     LongValue,

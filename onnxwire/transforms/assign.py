@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from onnxwire.analysis.describe import TYPE_FIELDS
-from onnxwire.analysis.paths import Found, parse_index, resolve
-from onnxwire.analysis.scopes import defined_names
+from onnxwire.analysis.live_scopes import defined_names
+from onnxwire.analysis.paths import Resolved, parse_index, resolve
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.input_file import open_regular
 from onnxwire.engine.message import Message
@@ -105,7 +105,7 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
     return added
 
 
-def _assign(message: Message, path: str, found: Found, text: str, files: bool) -> str:
+def _assign(message: Message, path: str, found: Resolved, text: str, files: bool) -> str:
     if found.parent is None or found.field is None:
         reason = f"this is the whole message; set one of its fields, such as {_likely_field(message)}=..."
         raise EditError(reason, f"{message._document.name}: {_short(f'{path}={text}')}")
@@ -116,7 +116,7 @@ def _assign(message: Message, path: str, found: Found, text: str, files: bool) -
     return found.path
 
 
-def _split(message: Message, assignment: str) -> tuple[str, Found, str]:
+def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
     """The path, what it leads to, and the value: at the first = that ends a path, since names may have = in them."""
     ends = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
     if not ends:
@@ -144,7 +144,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _set(found: Found, text: str, files: bool) -> None:
+def _set(found: Resolved, text: str, files: bool) -> None:
     """Set what a path leads to; files: whether @FILE is one."""
     field, parent = found.field, found.parent
     assert field is not None and parent is not None
@@ -169,7 +169,7 @@ def _set(found: Found, text: str, files: bool) -> None:
         setattr(parent, field.name, _parse(field, text))
 
 
-def _is_within_value(found: Found) -> bool:
+def _is_within_value(found: Resolved) -> bool:
     """Whether a path leads to characters of a text or to some of the bytes of a field."""
     if found.field is None or not found.path.endswith("]"):
         return False
@@ -293,7 +293,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _set_tensor(found: Found, text: str) -> None:
+def _set_tensor(found: Resolved, text: str) -> None:
     """Set a tensor to what is in an .npy file, or some of its elements to a number."""
     import numpy as np
 

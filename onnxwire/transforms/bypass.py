@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from onnxwire.analysis.live_scopes import captured_names
 from onnxwire.analysis.paths import resolve
-from onnxwire.analysis.scopes import captured_names
 from onnxwire.errors import EditError, PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
 from onnxwire.transforms.extract import keep_if
@@ -11,7 +11,7 @@ from onnxwire.transforms.rename import rename_values, replace_uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.analysis.scopes import Scope
+    from onnxwire.analysis.live_scopes import Scope
 
 
 def bypass(model: ModelProto, path: str, input: int = 0) -> str:

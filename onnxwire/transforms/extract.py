@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from onnxwire.analysis.scopes import captured_names, definitions
+from onnxwire.analysis.live_scopes import captured_names, definitions
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import resolve
-from onnxwire.analysis.scopes import defined_names
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from onnxwire.analysis.scopes import Scope
+    from onnxwire.analysis.live_scopes import Scope
     from onnxwire.engine.repeated import RepeatedSpan
 
 _TRAINING_GRAPH = re.compile(r"training_info\[(\d+)\]\.(initialization|algorithm)")

@@ -24,8 +24,8 @@ from onnxwire.errors import EditError, PathError, StaleError
 from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.transforms.extract import boundary, extract
-from onnxwire.viewer.changes import Change, change_of
-from onnxwire.viewer.drops import LARGEST, Drops
+from onnxwire.viewer.change_kinds import Change, change_of
+from onnxwire.viewer.uploads import LARGEST, Uploads
 
 KEPT = 8
 """States of the message that are kept."""
@@ -53,7 +53,7 @@ class Edits:
     """The changes that were made to a message since it was loaded.
 
     original: the message as loaded, which must not be edited; file: its path, or what is none. revision: a
-    number that no other state has, not even an equal one that was there before. drops: files for tensors.
+    number that no other state has, not even an equal one that was there before. uploads: files for tensors.
     Calls may come from several threads at once: one change at a time is made, and `message` is the present state, which
     nobody edits.
     """
@@ -63,7 +63,7 @@ class Edits:
         self.file = os.path.abspath(file) if os.path.exists(file) else ""
         self.message = original
         self.revision = 0
-        self.drops = Drops()
+        self.uploads = Uploads()
         self._lock = threading.RLock()
         self._check_lock = threading.Lock()
         self._changes: list[Change] = []
@@ -108,7 +108,7 @@ class Edits:
 
     def change(self, revision: int, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Make a change of a kind of `changes.KINDS`, as `make` does."""
-        return self.make(revision, change_of(kind, arguments, self.drops))
+        return self.make(revision, change_of(kind, arguments, self.uploads))
 
     def make(self, revision: int, change: Change) -> dict[str, Any]:
         """Make a change; returns the state.

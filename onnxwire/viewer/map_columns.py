@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.arrow._columns import Columns
-from onnxwire.arrow.table import columns_of
+from onnxwire.arrow.arrow_table import columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.messages import ModelProto
 from onnxwire.viewer._column_ids import Ids, numbers

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxwire.analysis.scopes import captured_names, definitions
+from onnxwire.analysis.live_scopes import captured_names, definitions
 from onnxwire.messages import FunctionProto, GraphProto, NodeProto
 from onnxwire.viewer.graph_layout import lay_out
 

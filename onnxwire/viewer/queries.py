@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.describe import describe_list, describe_number, describe_type, describe_value
-from onnxwire.analysis.paths import Found, resolve
+from onnxwire.analysis.paths import Resolved, resolve
 from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Search
 from onnxwire.errors import PathError
-from onnxwire.io.index import describe, find_tensors, tensor_bytes
+from onnxwire.io.tensor_list import describe, find_tensors, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     FunctionProto,
@@ -27,11 +27,11 @@ from onnxwire.messages import (
 )
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
-from onnxwire.viewer.fields import FieldQueries
+from onnxwire.viewer.field_tree import FieldQueries
 from onnxwire.viewer.neighbourhood import Connections, Scope, around
 
 if TYPE_CHECKING:
-    from onnxwire.viewer.map import ModelMap
+    from onnxwire.viewer.graph_map import ModelMap
 
 _KEPT = 16  # searches, and graphs' connections, that are kept
 _OUTLINED = 5000  # graphs that an outline lists
@@ -292,11 +292,11 @@ class Queries(FieldQueries):
     @property
     def _map(self) -> ModelMap:
         """The map, for who has its lock: it keeps the groups that were looked into."""
-        from onnxwire.viewer.map import ModelMap  # numpy, which the page else needs for tensors only
+        from onnxwire.viewer.graph_map import ModelMap  # numpy, which the page else needs for tensors only
 
         return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
-    def _resolve(self, path: str, kind: type[Message], what: str) -> Found:
+    def _resolve(self, path: str, kind: type[Message], what: str) -> Resolved:
         found = resolve(self.model, path)
         if not isinstance(found.value, kind) or found.index is not None:
             raise PathError(f"this is not a {what}", path, self.model._document.name)

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from onnxwire.errors import EditError, Error, PathError, SourceError, StaleError
-from onnxwire.viewer.fields import FieldQueries
+from onnxwire.viewer.field_tree import FieldQueries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_JSON, _DROPPED = "application/json", "application/octet-stream"
+_JSON, _UPLOADED = "application/json", "application/octet-stream"
 _MOST_SENT = 1 << 22  # bytes of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # for which a connection that had the key may be silent
@@ -117,7 +117,7 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
     "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
 }
-"""The questions that may be sent with POST, as JSON: arguments and their types. A file is sent to `drop` as it is."""
+"""The questions that may be sent with POST, as JSON: arguments and their types. A file is sent to `upload` as it is."""
 
 
 class Server(ThreadingHTTPServer):
@@ -301,7 +301,7 @@ class Handler(BaseHTTPRequestHandler):
             self._has_body()
             return self._refuse(*refusal)
         name, length = self._action(), int(self.headers["Content-Length"])
-        if name == "drop":
+        if name == "upload":
             return self._answer(lambda: self._keep_drop(edits, length, is_last))
         body = self.rfile.read(length)
         if len(body) < length:
@@ -320,15 +320,15 @@ class Handler(BaseHTTPRequestHandler):
         if not self._has_key():
             return HTTPStatus.FORBIDDEN, _NO_KEY
         name = self._action()
-        if not self.path.startswith("/api/") or (name not in _ACTIONS and name != "drop"):
+        if not self.path.startswith("/api/") or (name not in _ACTIONS and name != "upload"):
             return HTTPStatus.NOT_FOUND, "there is nothing here"
-        kind = _DROPPED if name == "drop" else _JSON
+        kind = _UPLOADED if name == "upload" else _JSON
         if self.headers.get("Content-Type") != kind:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"this is to be sent as {kind}"
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or re.fullmatch(r"[0-9]{1,15}", length) is None:
             return HTTPStatus.LENGTH_REQUIRED, "the length of what is sent is missing"
-        if name != "drop" and int(length) > _MOST_SENT:
+        if name != "upload" and int(length) > _MOST_SENT:
             reason = f"this has {int(length):,} bytes; no more than {_MOST_SENT:,} are taken"
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
         return None
@@ -358,7 +358,7 @@ class Handler(BaseHTTPRequestHandler):
         names = parse_qs(urlsplit(self.path).query).get("name", [])
         if len(names) != 1:
             raise _QuestionError("the file has no name")
-        answer = edits.drops.add(names[0], length, self.rfile.read).describe()
+        answer = edits.uploads.add(names[0], length, self.rfile.read).describe()
         self.close_connection = is_last
         return answer
 

@@ -202,7 +202,7 @@ class _Values:
         # As they stand in the file, or decoded once; elements of less than a byte are decoded where they are drawn.
         in_place = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
-        if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_remote)):
+        if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_unmapped)):
             self.array = self.storage.array()[0]
 
     def samples(self) -> list[Array]:

@@ -17,7 +17,7 @@ from onnxwire.analysis import records
 from onnxwire.analysis.describe import describe_bytes, describe_list, describe_number, describe_value
 from onnxwire.cli.raw_dump import Printer
 from onnxwire.errors import DecodeError
-from onnxwire.viewer.fields import FieldQueries
+from onnxwire.viewer.field_tree import FieldQueries
 
 OFFICIAL = PAIRS["test.Everything"][1]
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]

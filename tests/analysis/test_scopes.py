@@ -9,7 +9,7 @@ from wire import span
 
 import onnxwire
 from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.analysis.scopes import captured_names, defined_names
+from onnxwire.analysis.live_scopes import captured_names, defined_names
 from onnxwire.errors import did_you_mean
 
 

@@ -12,7 +12,7 @@ import pytest
 import onnxwire
 from onnxwire import catalog
 from onnxwire.catalog.dataset import files_of
-from onnxwire.io.remote.listing import find
+from onnxwire.io.remote.address_listing import find
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")

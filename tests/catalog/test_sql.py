@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire.cli import main
-from onnxwire.cli.sql import QUERIES
+from onnxwire.cli.cmd_sql import QUERIES
 
 pytest.importorskip("duckdb")
 

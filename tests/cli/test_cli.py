@@ -427,6 +427,6 @@ def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:
     def interrupted(options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onnxwire.cli.info.run", interrupted)
+    monkeypatch.setattr("onnxwire.cli.cmd_info.run", interrupted)
     assert main(["info", str(DIGITS)]) == 130
     assert capsys.readouterr() == ("", "")

@@ -32,7 +32,7 @@ def lacks(imported: set[str], names: set[str]) -> bool:
 
 
 def commands(imported: set[str]) -> set[str]:
-    return {name for name in SUMMARIES if f"onnxwire.cli.{name.replace('-', '_')}" in imported}
+    return {name for name in SUMMARIES if f"onnxwire.cli.cmd_{name.replace('-', '_')}" in imported}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])

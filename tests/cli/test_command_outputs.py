@@ -10,7 +10,7 @@ import pytest
 
 import onnxwire
 from onnxwire import cli
-from onnxwire.cli import dump
+from onnxwire.cli import cmd_dump
 
 COMMANDS = [("dump",), ("dump", "--json"), ("stats", "--csv"), ("stats", "--json"), ("stats",), ("view",)]
 EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -142,7 +142,7 @@ def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_on
         out.write("a part of it")
         raise error
 
-    monkeypatch.setattr(dump, "to_text", failing)
+    monkeypatch.setattr(cmd_dump, "to_text", failing)
     out = model.parent / "out"
     out.write_text("old")
     assert run(("dump",), model, out, capsys) == (2, f"onnxwire: {error.filename}: {error.strerror}\n")

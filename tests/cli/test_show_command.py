@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import onnxwire
 from onnxwire.analysis.statistics import Histogram
-from onnxwire.cli.show import histogram_lines
+from onnxwire.cli.cmd_show import histogram_lines
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)

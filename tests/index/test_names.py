@@ -12,7 +12,7 @@ import pytest
 
 import onnxwire
 from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.analysis.scopes import captured_names, defined_names, definitions
+from onnxwire.analysis.live_scopes import captured_names, defined_names, definitions
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.scopes import Scopes
 from onnxwire.viewer.map_columns import MapColumns

@@ -26,7 +26,7 @@ from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, number_o
 from test_text_parser import kinds_of_text, mutated
 
 import onnxwire
-from onnxwire.text import fields, json_reader, text_reader, window
+from onnxwire.text import json_reader, printed_fields, text_reader, window
 
 # Both readers of text leave it to Python to say so.
 pytestmark = [
@@ -98,7 +98,7 @@ def test_floats_have_the_official_digits(form, values):
 
 @EACH
 def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
-    values = range(-5, 2 * fields.BATCH + 5)
+    values = range(-5, 2 * printed_fields.BATCH + 5)
     tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
     form.printing.check(TENSOR, tensor.SerializeToString())
 
@@ -123,7 +123,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
     unit = piece if isinstance(piece, bytes) else piece.encode()
     number = number_of(EVERYTHING[0], name)
     for shift in range(4):
-        value = b"y" * (fields.CHUNK - 10 + shift) + unit * 8 + b"z" * fields.SMALL
+        value = b"y" * (printed_fields.CHUNK - 10 + shift) + unit * 8 + b"z" * printed_fields.SMALL
         form.printing.check(
             EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
         )
@@ -180,9 +180,9 @@ def test_where_the_text_is_cut_into_pieces_makes_no_difference(form, seed):
 
 @EACH
 @pytest.mark.parametrize("size", [1000, window.CHUNK])
-@pytest.mark.parametrize("extra", [-1, 0, 1, fields.BATCH + 3])
+@pytest.mark.parametrize("extra", [-1, 0, 1, printed_fields.BATCH + 3])
 def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
-    n = fields.BATCH + extra
+    n = printed_fields.BATCH + extra
     values = range(-5, n - 5)
     message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)

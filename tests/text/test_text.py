@@ -23,7 +23,7 @@ from test_bundled_files import FILES, HOME, pair, read
 
 import onnxwire
 from onnxwire.messages import SCHEMA
-from onnxwire.text import fields
+from onnxwire.text import printed_fields
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 PAIRS = {name: (cls, wire.official_class(name)) for name, cls in SCHEMA.messages.items()} | GENERIC
@@ -63,8 +63,12 @@ FLOATS = st.floats(width=32) | st.sampled_from(
 def test_a_long_message_in_several_pieces_is_merged():
     ours, official = EVERYTHING
     child = number_of(ours, "child")
-    one = official(many_string=["a", "x" * fields.SMALL], one_bytes=b"y" * fields.SMALL).SerializeToString()
-    other = official(many_string=["z" * 2 * fields.SMALL, "b"], one_string="é" * fields.SMALL).SerializeToString()
+    one = official(
+        many_string=["a", "x" * printed_fields.SMALL], one_bytes=b"y" * printed_fields.SMALL
+    ).SerializeToString()
+    other = official(
+        many_string=["z" * 2 * printed_fields.SMALL, "b"], one_string="é" * printed_fields.SMALL
+    ).SerializeToString()
     check(EVERYTHING, wire.span(child, one) + wire.span(child, other))
 
 
@@ -291,7 +295,7 @@ U = 1000
 UNKNOWN = {
     "numbers": wire.number(U, 1) + wire.number(U, -1) + wire.tag(U, 1) + b"12345678" + wire.tag(U, 5) + b"\0\0\0\1",
     "bytes": wire.span(U, b"") + wire.span(U, b"abc\xff\n'\"\\") + wire.span(U, b"\0"),
-    "long bytes": wire.span(U, b"x\xff" * fields.SMALL),
+    "long bytes": wire.span(U, b"x\xff" * printed_fields.SMALL),
     "message": wire.span(U, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
     "group": wire.group(U, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
     "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),

@@ -327,7 +327,7 @@ const tries = {{
     document.head.append(script);
   }}),
   "beacon": async () => navigator.sendBeacon("{target}/api/undo", new Blob([body], {{ type: "text/plain" }})),
-  "file": () => fetch("{target}/api/drop?name=x.npy", {{ method: "POST", mode: "no-cors", body: new Blob(["x"]) }}),
+  "file": () => fetch("{target}/api/upload?name=x.npy", {{ method: "POST", mode: "no-cors", body: new Blob(["x"]) }}),
   "frame": async () => {{
     const page = document.getElementById("page");
     const text = () => page.contentDocument?.body?.textContent;

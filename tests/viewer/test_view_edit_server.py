@@ -36,7 +36,7 @@ def serving(server):
             server.shutdown()
             thread.join()
             if server.edits is not None:
-                server.edits.drops.close()
+                server.edits.uploads.close()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_change_is_made_and_answers_are_about_it(server, key):
 def test_without_edit_nothing_can_be_changed():
     with serving(Server(Queries(onnxwire.load(DIGITS)))) as server:
         key = key_of(server)
-        for action in ("change", "undo", "redo", "save", "extract", "drop"):
+        for action in ("change", "undo", "redo", "save", "extract", "upload"):
             assert post(server, key, action, setting())[0] == 405
         assert request(server, "/api/edits", {HEADER: key})[2] == {"is_editable": False}
         for question in ("problems", "differences"):
@@ -158,7 +158,8 @@ def test_a_question_changes_nothing(server, key):
         setting() | {"revision": "0"},
         setting() | {"revision": 0.0},
         setting() | {"kind": "__init__"},
-        setting() | {"kind": "replace_tensor", "arguments": {"path": "graph.initializer[0]", "drop": "x", "name": ""}},
+        setting()
+        | {"kind": "replace_tensor", "arguments": {"path": "graph.initializer[0]", "upload": "x", "name": ""}},
         setting() | {"arguments": []},
         setting() | {"arguments": {"path": "producer_name"}},
         setting() | {"arguments": {"path": None, "value": "x"}},
@@ -176,7 +177,7 @@ def test_what_is_sent_is_bounded(server, key):
     for action, kind, length, status in (
         ("change", "application/json", str(1 << 40), 413),
         ("change", "application/json", str((1 << 22) + 1), 413),
-        ("drop?name=x.npy", "application/octet-stream", str(1 << 48), 400),
+        ("upload?name=x.npy", "application/octet-stream", str(1 << 48), 400),
         ("change", "application/json", "-1", 411),
         ("change", "application/json", "1e3", 411),
         ("change", "application/json", "9" * 400, 411),
@@ -201,7 +202,7 @@ def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
     assert is_untouched(server)
 
 
-@pytest.mark.parametrize("action", ["change", "drop?name=x.npy"])
+@pytest.mark.parametrize("action", ["change", "upload?name=x.npy"])
 def test_a_connection_ends_where_the_browser_says(server, key, action):
     headers, body = (FILE, npy_bytes()) if action != "change" else (JSON, json.dumps(setting()).encode())
     for wish, ends in (({}, None), ({"Connection": "close"}, "close")):
@@ -228,16 +229,16 @@ def test_a_dropped_file_is_used(server, key):
     array = np.arange(4.0)
     np.save(buffer, array)
     headers = {HEADER: key} | FILE
-    status, _, drop = request(server, "/api/drop?name=w.npy", headers, "POST", buffer.getvalue())
-    assert (status, drop["form"], drop["name"]) == (200, "npy", "w.npy")
-    change = {"path": "graph.initializer[0]", "drop": drop["id"], "name": ""}
+    status, _, upload = request(server, "/api/upload?name=w.npy", headers, "POST", buffer.getvalue())
+    assert (status, upload["form"], upload["name"]) == (200, "npy", "w.npy")
+    change = {"path": "graph.initializer[0]", "upload": upload["id"], "name": ""}
     assert post(server, key, "change", {"revision": 0, "kind": "replace_tensor", "arguments": change})[0] == 200
     np.testing.assert_array_equal(server.edits.message.graph.initializer[0].numpy(), array)
     for name, body in (("w.npy", b"no"), ("w.txt", b""), ("w.safetensors", b"")):
-        status, _, answer = request(server, f"/api/drop?name={name}", headers, "POST", body)
+        status, _, answer = request(server, f"/api/upload?name={name}", headers, "POST", body)
         assert (status, name in answer["error"]) == (400, True)
         assert "onnxwire-" not in answer["error"]
-    assert request(server, "/api/drop", headers, "POST", b"")[0] == 400
+    assert request(server, "/api/upload", headers, "POST", b"")[0] == 400
 
 
 def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):

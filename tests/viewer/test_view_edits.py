@@ -26,16 +26,16 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 def edits(path):
     edits = Edits(onnxwire.load(path), str(path))
     yield edits
-    edits.drops.close()
+    edits.uploads.close()
 
 
 def make(edits, kind, **arguments):
     return edits.change(edits.revision, kind, arguments)
 
 
-def drop(edits, file):
+def upload(edits, file):
     with open(file, "rb") as opened:
-        return edits.drops.add(file.name, file.stat().st_size, opened.read)
+        return edits.uploads.add(file.name, file.stat().st_size, opened.read)
 
 
 def by_hand(path, *calls):
@@ -135,8 +135,8 @@ def test_a_change_is_what_the_functions_do(edits, path, case):
 def test_an_array_takes_the_place_of_a_tensor(edits, tmp_path):
     array = np.arange(6, dtype=np.int16).reshape(2, 3)
     np.save(tmp_path / "weights.npy", array)
-    file = drop(edits, tmp_path / "weights.npy")
-    make(edits, "replace_tensor", path="graph.initializer[3]", drop=file.id, name="")
+    file = upload(edits, tmp_path / "weights.npy")
+    make(edits, "replace_tensor", path="graph.initializer[3]", upload=file.id, name="")
     edits.save(edits.revision, "out.onnx")
     tensor = onnx.load(tmp_path / "out.onnx").graph.initializer[3]
     assert tensor.name == onnx.load(DIGITS).graph.initializer[3].name
@@ -152,15 +152,15 @@ def test_tensors_of_a_safetensors_file_take_the_place_of_those_of_their_names(ed
     # Not in the model's folder, where it would become external data.
     (tmp_path / "other").mkdir()
     onnxwire.to_safetensors(part, tmp_path / "other" / "w.safetensors")
-    file = drop(edits, tmp_path / "other" / "w.safetensors")
-    make(edits, "replace_tensors", drop=file.id)
+    file = upload(edits, tmp_path / "other" / "w.safetensors")
+    make(edits, "replace_tensors", upload=file.id)
     for tensor in edits.message.graph.initializer:
         if tensor.name in wanted:
             np.testing.assert_array_equal(tensor.numpy(), wanted[tensor.name])
     # One of them for another tensor, chosen by its name.
     first, second = list(wanted)[:2]
     index = [tensor.name for tensor in edits.message.graph.initializer].index(first)
-    make(edits, "replace_tensor", path=f"graph.initializer[{index}]", drop=file.id, name=second)
+    make(edits, "replace_tensor", path=f"graph.initializer[{index}]", upload=file.id, name=second)
     np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), wanted[second])
 
 
@@ -171,12 +171,12 @@ def test_a_dropped_file_is_copied_though_it_is_kept_below_the_model(edits, tmp_p
     onnxwire.to_safetensors(part, tmp_path / "w.safetensors")
     # As where the model is in /tmp itself.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    file = drop(edits, tmp_path / "w.safetensors")
+    file = upload(edits, tmp_path / "w.safetensors")
     assert Path(file.path).is_relative_to(tmp_path)
-    make(edits, "replace_tensors", drop=file.id)
-    make(edits, "replace_tensor", path="graph.initializer[1]", drop=file.id, name="")
+    make(edits, "replace_tensors", upload=file.id)
+    make(edits, "replace_tensor", path="graph.initializer[1]", upload=file.id, name="")
     edits.save(edits.revision, "out.onnx")
-    edits.drops.close()
+    edits.uploads.close()
     assert not Path(file.path).exists()
     for tensor in onnx.load(tmp_path / "out.onnx").graph.initializer[:2]:
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), np.ones(3))
@@ -205,15 +205,15 @@ def npy(header):
 def test_a_file_of_another_format_is_refused_by_the_name_that_the_visitor_knows(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
     with open(tmp_path / "d", "rb") as opened, pytest.raises(EditError, match=reason) as caught:
-        edits.drops.add(name, len(data), opened.read)
+        edits.uploads.add(name, len(data), opened.read)
     assert "/onnxwire-" not in str(caught.value)
 
 
 def test_a_file_that_does_not_arrive_whole_is_refused(edits):
-    with pytest.raises(EditError, match="drop it again"):
-        edits.drops.add("x.npy", 100, lambda count: b"")
+    with pytest.raises(EditError, match="upload it again"):
+        edits.uploads.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="not taken"):
-        edits.drops.add("x.npy", 1 << 60, lambda count: b"")
+        edits.uploads.add("x.npy", 1 << 60, lambda count: b"")
 
 
 def test_a_disk_that_is_full_meanwhile_is_told(edits):
@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_meanwhile_is_told(edits):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EditError, match=r"x\.npy could not be kept: No space left"):
-        edits.drops.add("x.npy", 100, read)
+        edits.uploads.add("x.npy", 100, read)
 
 
 def test_marked_nodes_become_a_model(edits, tmp_path):
@@ -257,7 +257,7 @@ def test_a_change_that_fails_changes_nothing(edits):
         ("set_shape", {"path": "graph.input[0]", "shape": "[-1]", "elem_type": "FLOAT"}),
         ("set_shape", {"path": "graph.input[0]", "shape": "1", "elem_type": "FLAT"}),
         ("set_bytes", {"path": "graph.initializer[0].raw_data", "digits": "0"}),
-        ("replace_tensor", {"path": "graph.initializer[0]", "drop": "../x", "name": ""}),
+        ("replace_tensor", {"path": "graph.initializer[0]", "upload": "../x", "name": ""}),
         ("set", {"path": "producer_name"}),
         ("set", {"path": "producer_name", "value": 3}),
         ("_set", {}),
@@ -281,11 +281,11 @@ def test_what_holds_no_model_refuses_what_is_for_models(path, tmp_path):
     file = tmp_path / "w.safetensors"
     onnxwire.to_safetensors(onnxwire.load(path), file)
     edits = Edits(onnxwire.load(path).graph, str(path))
-    with contextlib.closing(edits.drops):
+    with contextlib.closing(edits.uploads):
         of_models = [
             ("add_opset", {"domain": "x", "version": 1}),
             ("rename_value", {"path": "", "name": "image", "new": "x"}),
-            ("replace_tensors", {"drop": drop(edits, file).id}),
+            ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
         for kind, arguments in of_models:
             with pytest.raises(EditError, match="this is for a model, and the file holds a GraphProto"):
@@ -293,7 +293,7 @@ def test_what_holds_no_model_refuses_what_is_for_models(path, tmp_path):
         make(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
     node = Edits(onnxwire.load(path).graph.node[2], str(path))
-    with contextlib.closing(node.drops):
+    with contextlib.closing(node.uploads):
         make(node, "rename_node", path="", name="other")
         assert node.message.name == "other"
 

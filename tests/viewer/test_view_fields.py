@@ -9,7 +9,7 @@ import pytest
 import onnxwire
 from onnxwire.errors import PathError
 from onnxwire.transforms.assign import set_value
-from onnxwire.viewer.fields import FieldQueries
+from onnxwire.viewer.field_tree import FieldQueries
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TABLE = """\

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_strings
-from onnxwire.checker.facts import EMPTY, Facts, Found, lookup, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, lookup, repeats
 from onnxwire.checker.limits import LOOK, TEXT_IN_ALL
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
-from onnxwire.engine.records import bytes_at
+from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 
 # The value fields, each with the type that names it.
@@ -99,14 +99,14 @@ def _type_names(kinds: Any) -> Any:
 
 
 @rule("attribute-name-present")
-def name_present(facts: Facts) -> Iterator[Found]:
+def name_present(facts: Facts) -> Iterator[Finding]:
     """An attribute has a name."""
     attributes = facts.AttributeProto
     yield attributes.at(attributes.name == EMPTY, "the attribute has no name; give it one")
 
 
 @rule("attribute-name-unique")
-def name_unique(facts: Facts) -> Iterator[Found]:
+def name_unique(facts: Facts) -> Iterator[Finding]:
     """Attributes of a node have different names.
 
     Those of a node stand together, and most nodes have few: each is compared with those before it, which takes a tenth
@@ -130,7 +130,7 @@ def name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-name-vs-values")
-def name_vs_values(facts: Facts) -> Iterator[Found]:
+def name_vs_values(facts: Facts) -> Iterator[Finding]:
     """Attributes are named otherwise than inputs and outputs of their node."""
     attributes = facts.AttributeProto
     inputs, outputs = facts.lists("NodeProto.input"), facts.lists("NodeProto.output")
@@ -155,7 +155,7 @@ def name_vs_values(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-type-present")
-def type_present(facts: Facts) -> Iterator[Found]:
+def type_present(facts: Facts) -> Iterator[Finding]:
     """An attribute says which field holds its value; `function-attribute-proto-has-value` speaks of defaults."""
     attributes = facts.AttributeProto
     yield attributes.at(
@@ -166,7 +166,7 @@ def type_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-type-valid")
-def type_valid(facts: Facts) -> Iterator[Found]:
+def type_valid(facts: Facts) -> Iterator[Finding]:
     """The type is a known one."""
     attributes = facts.AttributeProto
     rows, numbers = facts.derive(unknown_types)
@@ -184,7 +184,7 @@ def type_valid(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-type-undeclared-ir1")
-def type_undeclared_ir1(facts: Facts) -> Iterator[Found]:
+def type_undeclared_ir1(facts: Facts) -> Iterator[Finding]:
     """Attributes have no type yet; one that is set all the same must agree (`attribute-type-matches-field`)."""
     attributes = facts.AttributeProto
     yield attributes.at(
@@ -195,7 +195,7 @@ def type_undeclared_ir1(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-type-matches-field")
-def type_matches_field(facts: Facts) -> Iterator[Found]:
+def type_matches_field(facts: Facts) -> Iterator[Finding]:
     """The field that holds the value is that of the type; `attribute-single-value-field` speaks of several."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     kinds = populated.kind
@@ -210,7 +210,7 @@ def type_matches_field(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-single-value-field")
-def single_value_field(facts: Facts) -> Iterator[Found]:
+def single_value_field(facts: Facts) -> Iterator[Finding]:
     """At most one field holds a value."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     by_field = populated.by_field
@@ -223,7 +223,7 @@ def single_value_field(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-message-value-present")
-def message_value_present(facts: Facts) -> Iterator[Found]:
+def message_value_present(facts: Facts) -> Iterator[Finding]:
     """A value that is a message is there; `function-attribute-proto-has-value` speaks of defaults."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     lacks = (populated.count == 0) & (attributes.ref_attr_name == EMPTY) & ~_is_default(facts)
@@ -236,7 +236,7 @@ def message_value_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-scalar-value-present")
-def scalar_value_present(facts: Facts) -> Iterator[Found]:
+def scalar_value_present(facts: Facts) -> Iterator[Finding]:
     """A number or string is there: absent, it is read as 0 or empty."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     lacks = (populated.count == 0) & (attributes.ref_attr_name == EMPTY)
@@ -250,7 +250,7 @@ def scalar_value_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-list-may-be-empty")
-def list_may_be_empty(facts: Facts) -> Iterator[Found]:
+def list_may_be_empty(facts: Facts) -> Iterator[Finding]:
     """A list without entries is a value, and not a missing one."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     rows = np.flatnonzero((populated.count == 0) & (attributes.ref_attr_name == EMPTY))
@@ -263,7 +263,7 @@ def list_may_be_empty(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-value-absent-ir1")
-def value_absent_ir1(facts: Facts) -> Iterator[Found]:
+def value_absent_ir1(facts: Facts) -> Iterator[Finding]:
     """Without a type there is a value, that tells it."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     yield attributes.at(
@@ -274,7 +274,7 @@ def value_absent_ir1(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-string-utf8")
-def string_utf8(facts: Facts) -> Iterator[Found]:
+def string_utf8(facts: Facts) -> Iterator[Finding]:
     """Strings are UTF-8.
 
     Of `s` the first 64 KiB are looked at, of `strings` the first 1 MiB, and of all together some MiB.
@@ -317,7 +317,7 @@ def _is_utf8(facts: Facts, start: int, length: int) -> bool:
 
 
 @rule("attribute-doc-string-present")
-def doc_string_present(facts: Facts) -> Iterator[Found]:
+def doc_string_present(facts: Facts) -> Iterator[Finding]:
     """Attributes are documented. Hardly any is, so the first one without is reported, with their number."""
     attributes = facts.AttributeProto
     rows = np.flatnonzero(attributes.doc_string == EMPTY)
@@ -327,7 +327,7 @@ def doc_string_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-ref-only-in-function")
-def ref_only_in_function(facts: Facts) -> Iterator[Found]:
+def ref_only_in_function(facts: Facts) -> Iterator[Finding]:
     """References stand in functions only; `function-attribute-proto-has-value` speaks of those in defaults."""
     attributes = facts.AttributeProto
     if facts.root in ("NodeProto", "AttributeProto"):
@@ -343,7 +343,7 @@ def ref_only_in_function(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-ref-no-value")
-def ref_no_value(facts: Facts) -> Iterator[Found]:
+def ref_no_value(facts: Facts) -> Iterator[Finding]:
     """A reference has no value of its own."""
     attributes, populated = facts.AttributeProto, facts.derive(Populated)
     yield attributes.at(
@@ -363,7 +363,7 @@ def references(facts: Facts) -> tuple[Any, Any]:
 
 
 @rule("attribute-ref-declared")
-def ref_declared(facts: Facts) -> Iterator[Found]:
+def ref_declared(facts: Facts) -> Iterator[Finding]:
     """A reference is to a parameter of the function around it."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
@@ -377,7 +377,7 @@ def ref_declared(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-ref-type-match")
-def ref_type_match(facts: Facts) -> Iterator[Found]:
+def ref_type_match(facts: Facts) -> Iterator[Finding]:
     """A reference has the type of the parameter's default."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
@@ -404,7 +404,7 @@ def _of_types(facts: Facts, numbers: tuple[int, ...]) -> Any:
 
 
 @rule("attribute-sparse-before-ir6")
-def sparse_before_ir6(facts: Facts) -> Iterator[Found]:
+def sparse_before_ir6(facts: Facts) -> Iterator[Finding]:
     """There are no sparse tensors yet."""
     attributes = facts.AttributeProto
     yield attributes.at(
@@ -415,7 +415,7 @@ def sparse_before_ir6(facts: Facts) -> Iterator[Found]:
 
 
 @rule("attribute-type-proto-before-ir8")
-def type_proto_before_ir8(facts: Facts) -> Iterator[Found]:
+def type_proto_before_ir8(facts: Facts) -> Iterator[Finding]:
     """There are no types as values yet."""
     attributes = facts.AttributeProto
     yield attributes.at(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import UTF8, Facts, Found, repeats
+from onnxwire.checker.facts import UTF8, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
@@ -36,7 +36,7 @@ def _is_kind(elem_type: Any) -> Any:
 
 
 @rule("sequence-elem-type")
-def sequence_elem_type(facts: Facts) -> Iterator[Found]:
+def sequence_elem_type(facts: Facts) -> Iterator[Finding]:
     """A sequence says what its elements are."""
     sequences = facts.SequenceProto
     yield sequences.at(
@@ -48,7 +48,7 @@ def sequence_elem_type(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sequence-field-matches-elem-type")
-def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Found]:
+def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
     """A sequence has only elements of its kind."""
     sequences = facts.SequenceProto
     found: dict[int, str] = {}
@@ -80,7 +80,7 @@ def _sparse_types(facts: Facts) -> Any:
 
 
 @rule("sequence-tensor-dtype-homogeneous")
-def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Found]:
+def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
     """The tensors of a sequence have one data type."""
     sequences = facts.SequenceProto
     for sheet, kind, types in (
@@ -222,7 +222,7 @@ def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
 
 
 @rule("sequence-nested-homogeneous")
-def sequence_nested_homogeneous(facts: Facts) -> Iterator[Found]:
+def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
     """The sequences, maps and optionals in a sequence have one type, as far as it shows: empty ones fit in."""
     types = facts.derive(Types)
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
@@ -254,7 +254,7 @@ def _is_key_type(facts: Facts) -> Any:
 
 
 @rule("map-key-type")
-def map_key_type(facts: Facts) -> Iterator[Found]:
+def map_key_type(facts: Facts) -> Iterator[Finding]:
     """The keys of a map are integers or strings."""
     maps = facts.MapProto
     yield maps.at(
@@ -267,7 +267,7 @@ def map_key_type(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-single-key-field")
-def map_single_key_field(facts: Facts) -> Iterator[Found]:
+def map_single_key_field(facts: Facts) -> Iterator[Finding]:
     """A map has keys of one kind."""
     maps = facts.MapProto
     yield maps.at(
@@ -280,7 +280,7 @@ def map_single_key_field(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-key-field-matches-type")
-def map_key_field_matches_type(facts: Facts) -> Iterator[Found]:
+def map_key_field_matches_type(facts: Facts) -> Iterator[Finding]:
     """The keys of a map stand where its key type says; of both fields, `map-single-key-field` speaks."""
     maps = facts.MapProto
     is_string = maps.key_type == STRING.number
@@ -296,7 +296,7 @@ def map_key_field_matches_type(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-key-range")
-def map_key_range(facts: Facts) -> Iterator[Found]:
+def map_key_range(facts: Facts) -> Iterator[Finding]:
     """An integer key is one of its type; those of UINT64 are stored bit for bit, so each is."""
     maps, keys = facts.MapProto, facts.lists("MapProto.keys")
     limits = np.iinfo(np.int64)
@@ -315,7 +315,7 @@ def map_key_range(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-key-unique")
-def map_key_unique(facts: Facts) -> Iterator[Found]:
+def map_key_unique(facts: Facts) -> Iterator[Finding]:
     """A key is there once."""
     keys = facts.lists("MapProto.keys")
     yield keys.at(repeats(keys.parent, keys.value), "the map has the key {0} before; remove one of them", keys.value)
@@ -328,7 +328,7 @@ def map_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-string-key-utf8")
-def map_string_key_utf8(facts: Facts) -> Iterator[Found]:
+def map_string_key_utf8(facts: Facts) -> Iterator[Finding]:
     """String keys are text."""
     keys = facts.lists("MapProto.string_keys")
     yield keys.at(
@@ -339,7 +339,7 @@ def map_string_key_utf8(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-values-present")
-def map_values_present(facts: Facts) -> Iterator[Found]:
+def map_values_present(facts: Facts) -> Iterator[Finding]:
     """A map has values."""
     maps = facts.MapProto
     yield maps.at(
@@ -358,7 +358,7 @@ def _value_counts(facts: Facts) -> Any:
 
 
 @rule("map-values-length")
-def map_values_length(facts: Facts) -> Iterator[Found]:
+def map_values_length(facts: Facts) -> Iterator[Finding]:
     """There is a value for each key; where both key fields are filled, `map-single-key-field` speaks."""
     maps = facts.MapProto
     keys = maps.keys + maps.string_keys
@@ -373,7 +373,7 @@ def map_values_length(facts: Facts) -> Iterator[Found]:
 
 
 @rule("map-values-kind")
-def map_values_kind(facts: Facts) -> Iterator[Found]:
+def map_values_kind(facts: Facts) -> Iterator[Finding]:
     """The values of a map are not optionals; of what is not a kind at all, `sequence-elem-type` speaks."""
     sequences = facts.SequenceProto
     yield sequences.at(
@@ -384,7 +384,7 @@ def map_values_kind(facts: Facts) -> Iterator[Found]:
 
 
 @rule("optional-elem-type")
-def optional_elem_type(facts: Facts) -> Iterator[Found]:
+def optional_elem_type(facts: Facts) -> Iterator[Finding]:
     """An optional says what it holds, or could hold."""
     optionals = facts.OptionalProto
     yield optionals.at(
@@ -407,7 +407,7 @@ def _held_kinds(facts: Facts) -> tuple[Any, Any]:
 
 
 @rule("optional-single-value")
-def optional_single_value(facts: Facts) -> Iterator[Found]:
+def optional_single_value(facts: Facts) -> Iterator[Finding]:
     """An optional holds one value or none."""
     optionals = facts.OptionalProto
     count, _ = facts.derive(_held_kinds)
@@ -417,7 +417,7 @@ def optional_single_value(facts: Facts) -> Iterator[Found]:
 
 
 @rule("optional-field-matches-elem-type")
-def optional_field_matches_elem_type(facts: Facts) -> Iterator[Found]:
+def optional_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
     """The value of an optional is of its kind; of several values, `optional-single-value` speaks."""
     optionals = facts.OptionalProto
     count, held = facts.derive(_held_kinds)

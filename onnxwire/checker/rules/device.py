@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.facts import CLASH, EMPTY, Facts, Found, repeats
+from onnxwire.checker.declared_types import Values
+from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, repeats
 from onnxwire.checker.payload_values import products
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
-from onnxwire.checker.values import Values
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Rows, Sheet
@@ -153,14 +153,14 @@ def _children(sheet: Sheet, field: str) -> Rows:
 
 
 @rule("device-config-name-present")
-def config_name_present(facts: Facts) -> Iterator[Found]:
+def config_name_present(facts: Facts) -> Iterator[Finding]:
     """A configuration has a name."""
     configurations = facts.DeviceConfigurationProto
     yield configurations.at(configurations.name == EMPTY, "the device configuration has no name; give it one")
 
 
 @rule("device-config-name-unique")
-def config_name_unique(facts: Facts) -> Iterator[Found]:
+def config_name_unique(facts: Facts) -> Iterator[Finding]:
     """Configurations have different names."""
     configurations = facts.DeviceConfigurationProto
     yield configurations.at(
@@ -171,7 +171,7 @@ def config_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-config-num-devices")
-def config_num_devices(facts: Facts) -> Iterator[Found]:
+def config_num_devices(facts: Facts) -> Iterator[Finding]:
     """A configuration has a device."""
     configurations = facts.DeviceConfigurationProto
     yield configurations.at(
@@ -183,7 +183,7 @@ def config_num_devices(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-config-device-length")
-def config_device_length(facts: Facts) -> Iterator[Found]:
+def config_device_length(facts: Facts) -> Iterator[Finding]:
     """All devices are named or none."""
     configurations = facts.DeviceConfigurationProto
     named, wanted = configurations.device, configurations.num_devices
@@ -197,7 +197,7 @@ def config_device_length(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-node-config-id-present")
-def node_config_id_present(facts: Facts) -> Iterator[Found]:
+def node_config_id_present(facts: Facts) -> Iterator[Finding]:
     """An entry of a node says of which configuration it is."""
     entries = facts.NodeDeviceConfigurationProto
     yield entries.at(
@@ -206,7 +206,7 @@ def node_config_id_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-node-config-id-known")
-def node_config_id_known(facts: Facts) -> Iterator[Found]:
+def node_config_id_known(facts: Facts) -> Iterator[Finding]:
     """The model has the configuration that a node names."""
     entries, configurations = facts.NodeDeviceConfigurationProto, facts.DeviceConfigurationProto
     if facts.root != "ModelProto":
@@ -219,7 +219,7 @@ def node_config_id_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-node-config-id-unique")
-def node_config_id_unique(facts: Facts) -> Iterator[Found]:
+def node_config_id_unique(facts: Facts) -> Iterator[Finding]:
     """A node has one entry for a configuration."""
     entries = facts.NodeDeviceConfigurationProto
     yield entries.at(
@@ -230,14 +230,14 @@ def node_config_id_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-sharding-tensor-present")
-def sharding_tensor_present(facts: Facts) -> Iterator[Found]:
+def sharding_tensor_present(facts: Facts) -> Iterator[Finding]:
     """A sharding is of a tensor."""
     specs = facts.ShardingSpecProto
     yield specs.at(specs.tensor_name == EMPTY, "the sharding has no tensor_name; name an input or output of the node")
 
 
 @rule("device-sharding-tensor-in-node")
-def sharding_tensor_in_node(facts: Facts) -> Iterator[Found]:
+def sharding_tensor_in_node(facts: Facts) -> Iterator[Finding]:
     """The tensor is one of the node's."""
     specs = facts.ShardingSpecProto
     if not specs.n:
@@ -260,7 +260,7 @@ def sharding_tensor_in_node(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-sharding-tensor-unique")
-def sharding_tensor_unique(facts: Facts) -> Iterator[Found]:
+def sharding_tensor_unique(facts: Facts) -> Iterator[Finding]:
     """A tensor has one sharding in an entry."""
     specs = facts.ShardingSpecProto
     yield specs.at(
@@ -278,7 +278,7 @@ def _group_keys(facts: Facts) -> tuple[Rows, Rows]:
 
 
 @rule("device-sharding-device-known")
-def sharding_device_known(facts: Facts) -> Iterator[Found]:
+def sharding_device_known(facts: Facts) -> Iterator[Finding]:
     """An entry of the device list is a device of the configuration or a group."""
     elements = facts.lists("ShardingSpecProto.device")
     if not elements.n:
@@ -294,7 +294,7 @@ def sharding_device_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-sharding-device-present")
-def sharding_device_present(facts: Facts) -> Iterator[Found]:
+def sharding_device_present(facts: Facts) -> Iterator[Finding]:
     """A sharding lists devices."""
     specs = facts.ShardingSpecProto
     yield specs.at(
@@ -305,7 +305,7 @@ def sharding_device_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-group-key-unique")
-def group_key_unique(facts: Facts) -> Iterator[Found]:
+def group_key_unique(facts: Facts) -> Iterator[Finding]:
     """A sharding has one group of a key."""
     groups = facts.IntIntListEntryProto
     rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
@@ -317,7 +317,7 @@ def group_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-group-members-known")
-def group_members_known(facts: Facts) -> Iterator[Found]:
+def group_members_known(facts: Facts) -> Iterator[Finding]:
     """Members of groups are devices of the configuration."""
     groups, members = facts.IntIntListEntryProto, facts.lists("IntIntListEntryProto.value")
     spec = np.where(groups.under("ShardingSpecProto.index_to_device_group_map"), groups.parent, -1)
@@ -330,7 +330,7 @@ def group_members_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-group-meaningful")
-def group_meaningful(facts: Facts) -> Iterator[Found]:
+def group_meaningful(facts: Facts) -> Iterator[Finding]:
     """A group has members, each once, and is used."""
     groups, members = facts.IntIntListEntryProto, facts.lists("IntIntListEntryProto.value")
     rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
@@ -346,7 +346,7 @@ def group_meaningful(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-sharded-axis-present")
-def sharded_axis_present(facts: Facts) -> Iterator[Found]:
+def sharded_axis_present(facts: Facts) -> Iterator[Finding]:
     """A sharded dimension has an axis."""
     dims = facts.ShardedDimProto
     yield dims.at(~dims.has("axis"), "the sharded dimension has no axis; set the axis that is split")
@@ -359,7 +359,7 @@ def _spec_column(facts: Facts, column: Rows, missing: int) -> Rows:
 
 
 @rule("device-sharded-axis-range")
-def sharded_axis_range(facts: Facts) -> Iterator[Found]:
+def sharded_axis_range(facts: Facts) -> Iterator[Finding]:
     """The tensor has the axis."""
     dims, shardings = facts.ShardedDimProto, facts.derive(Shardings)
     yield dims.at(
@@ -372,7 +372,7 @@ def sharded_axis_range(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-sharded-axis-unique")
-def sharded_axis_unique(facts: Facts) -> Iterator[Found]:
+def sharded_axis_unique(facts: Facts) -> Iterator[Finding]:
     """An axis is split once; numbers from the back count as those from the front where the rank is known."""
     dims = facts.ShardedDimProto
     rows = np.flatnonzero(dims.has("axis"))
@@ -384,7 +384,7 @@ def sharded_axis_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-simple-sharding-present")
-def simple_sharding_present(facts: Facts) -> Iterator[Found]:
+def simple_sharding_present(facts: Facts) -> Iterator[Finding]:
     """A sharded dimension says into how many parts it is cut."""
     dims = facts.ShardedDimProto
     yield dims.at(
@@ -395,21 +395,21 @@ def simple_sharding_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-num-shards")
-def num_shards(facts: Facts) -> Iterator[Found]:
+def num_shards(facts: Facts) -> Iterator[Finding]:
     """A dimension is cut into one part or more."""
     parts = facts.SimpleShardedDimProto
     yield parts.at(parts.num_shards < 1, "num_shards is {0}; set it to 1 or more", parts.num_shards)
 
 
 @rule("device-shard-dim-oneof")
-def shard_dim_oneof(facts: Facts) -> Iterator[Found]:
+def shard_dim_oneof(facts: Facts) -> Iterator[Finding]:
     """A dimension has a value or a variable."""
     parts = facts.SimpleShardedDimProto
     yield parts.at(parts.flags & CLASH != 0, "the dimension has both dim_value and dim_param; remove one")
 
 
 @rule("device-shard-dim-value-nonnegative")
-def shard_dim_value_nonnegative(facts: Facts) -> Iterator[Found]:
+def shard_dim_value_nonnegative(facts: Facts) -> Iterator[Finding]:
     """A size is not negative."""
     parts = facts.SimpleShardedDimProto
     yield parts.at(
@@ -418,7 +418,7 @@ def shard_dim_value_nonnegative(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-shard-dim-matches-tensor")
-def shard_dim_matches_tensor(facts: Facts) -> Iterator[Found]:
+def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     """The sizes that an axis is made of give the size of the axis, where all of them are known."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
     if not parts.n:
@@ -437,7 +437,7 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-shard-count-matches-devices")
-def shard_count_matches_devices(facts: Facts) -> Iterator[Found]:
+def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     """There are as many parts as entries in the device list."""
     specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
     if not parts.n:
@@ -458,7 +458,7 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Found]:
 
 
 @rule("device-shard-uneven")
-def shard_uneven(facts: Facts) -> Iterator[Found]:
+def shard_uneven(facts: Facts) -> Iterator[Finding]:
     """The parts are equally large; the size of the axis counts where it is cut once and no other is given."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
     if not parts.n:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.payload_values import payload_sizes
 from onnxwire.checker.payloads import Payloads
 from onnxwire.checker.registry import rule
@@ -83,7 +83,7 @@ def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
     return result
 
 
-def _wrong(facts: Facts, key: str, is_wrong: Callable[[str], bool], template: str) -> Found:
+def _wrong(facts: Facts, key: str, is_wrong: Callable[[str], bool], template: str) -> Finding:
     """Entries with a key and a wrong value, which the template takes."""
     entries = facts.StringStringEntryProto
     rows = facts.derive(External).entries(key)
@@ -91,7 +91,7 @@ def _wrong(facts: Facts, key: str, is_wrong: Callable[[str], bool], template: st
 
 
 @rule("external-value-fields-empty")
-def value_fields_empty(facts: Facts) -> Iterator[Found]:
+def value_fields_empty(facts: Facts) -> Iterator[Finding]:
     """Data is in a file or in the tensor."""
     tensors = facts.TensorProto
     is_filled = tensors.string_data > 0
@@ -105,7 +105,7 @@ def value_fields_empty(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-location-present")
-def location_present(facts: Facts) -> Iterator[Found]:
+def location_present(facts: Facts) -> Iterator[Finding]:
     """A tensor with external data names the file."""
     tensors, entries, external = facts.TensorProto, facts.StringStringEntryProto, facts.derive(External)
     rows = external.entries("location")
@@ -136,7 +136,7 @@ def _is_marker(location: str) -> bool:
 
 
 @rule("external-location-relative")
-def location_relative(facts: Facts) -> Iterator[Found]:
+def location_relative(facts: Facts) -> Iterator[Finding]:
     """A location begins at the model's folder."""
     yield _wrong(
         facts, "location", _is_absolute, "the location {0!r} is absolute; give the path from the model's folder"
@@ -144,7 +144,7 @@ def location_relative(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-location-no-parent")
-def location_no_parent(facts: Facts) -> Iterator[Found]:
+def location_no_parent(facts: Facts) -> Iterator[Finding]:
     """A location does not climb."""
     yield _wrong(
         facts,
@@ -155,13 +155,13 @@ def location_no_parent(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-location-posix")
-def location_posix(facts: Facts) -> Iterator[Found]:
+def location_posix(facts: Facts) -> Iterator[Finding]:
     """Folders in a location are separated as everywhere but on Windows."""
     yield _wrong(facts, "location", _has_backslash, "the location {0!r} holds a backslash; separate folders by /")
 
 
 @rule("external-location-hash-marker")
-def location_hash_marker(facts: Facts) -> Iterator[Found]:
+def location_hash_marker(facts: Facts) -> Iterator[Finding]:
     """A location is not a marker of data in memory."""
     yield _wrong(
         facts,
@@ -234,7 +234,7 @@ class Files:
             self._find_links(id, name, status.st_nlink)
 
 
-def _at_locations(facts: Facts, messages: dict[int, str]) -> Found:
+def _at_locations(facts: Facts, messages: dict[int, str]) -> Finding:
     """The entries with locations that there is a message of, by id."""
     entries = facts.StringStringEntryProto
     rows = facts.derive(External).of("location")
@@ -245,19 +245,19 @@ def _at_locations(facts: Facts, messages: dict[int, str]) -> Found:
 
 
 @rule("external-location-contained")
-def location_contained(facts: Facts) -> Iterator[Found]:
+def location_contained(facts: Facts) -> Iterator[Finding]:
     """The file lies in the model's folder, wherever links lead."""
     yield _at_locations(facts, facts.derive(Files).outside)
 
 
 @rule("external-file-regular")
-def file_regular(facts: Facts) -> Iterator[Found]:
+def file_regular(facts: Facts) -> Iterator[Finding]:
     """The file is there, and is a file."""
     yield _at_locations(facts, facts.derive(Files).irregular)
 
 
 @rule("external-file-not-linked")
-def file_not_linked(facts: Facts) -> Iterator[Found]:
+def file_not_linked(facts: Facts) -> Iterator[Finding]:
     """The file has one name."""
     yield _at_locations(facts, facts.derive(Files).linked)
 
@@ -267,13 +267,13 @@ def _is_no_number(text: str) -> bool:
 
 
 @rule("external-offset-format")
-def offset_format(facts: Facts) -> Iterator[Found]:
+def offset_format(facts: Facts) -> Iterator[Finding]:
     """An offset is a number."""
     yield _wrong(facts, "offset", _is_no_number, "the offset {0!r} is not a decimal number below 2**63; correct it")
 
 
 @rule("external-length-format")
-def length_format(facts: Facts) -> Iterator[Found]:
+def length_format(facts: Facts) -> Iterator[Finding]:
     """A length is a number."""
     yield _wrong(facts, "length", _is_no_number, "the length {0!r} is not a decimal number below 2**63; correct it")
 
@@ -295,7 +295,7 @@ def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: A
 
 
 @rule("external-range-in-file")
-def range_in_file(facts: Facts) -> Iterator[Found]:
+def range_in_file(facts: Facts) -> Iterator[Finding]:
     """The file has the bytes."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = (sizes >= 0) & (ranges.offset >= 0)
@@ -321,7 +321,7 @@ def range_in_file(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-length-matches-shape")
-def length_matches_shape(facts: Facts) -> Iterator[Found]:
+def length_matches_shape(facts: Facts) -> Iterator[Finding]:
     """The bytes are those that shape and type call for."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = facts.derive(External).is_external & (ranges.nbytes >= 0)
@@ -347,13 +347,13 @@ def length_matches_shape(facts: Facts) -> Iterator[Found]:
     yield entries.each(found)
 
 
-def _offsets(facts: Facts, is_wrong: Any, template: str) -> Found:
+def _offsets(facts: Facts, is_wrong: Any, template: str) -> Finding:
     offset = facts.derive(Ranges).offset
     return facts.StringStringEntryProto.each(_at_entries(facts, "offset", (offset > 0) & is_wrong, template, offset))
 
 
 @rule("external-offset-alignment")
-def offset_alignment(facts: Facts) -> Iterator[Found]:
+def offset_alignment(facts: Facts) -> Iterator[Finding]:
     """Data begins with a page."""
     yield _offsets(
         facts,
@@ -363,7 +363,7 @@ def offset_alignment(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-offset-alignment-windows")
-def offset_alignment_windows(facts: Facts) -> Iterator[Found]:
+def offset_alignment_windows(facts: Facts) -> Iterator[Finding]:
     """Data begins where Windows can map it; of what no system can, `external-offset-alignment` speaks."""
     offset = facts.derive(Ranges).offset
     yield _offsets(
@@ -378,7 +378,7 @@ def _is_digest(text: str) -> bool:
 
 
 @rule("external-checksum-format")
-def checksum_format(facts: Facts) -> Iterator[Found]:
+def checksum_format(facts: Facts) -> Iterator[Finding]:
     """A checksum is a SHA-1."""
     yield _wrong(
         facts,
@@ -389,7 +389,7 @@ def checksum_format(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-checksum-match")
-def checksum_match(facts: Facts) -> Iterator[Found]:
+def checksum_match(facts: Facts) -> Iterator[Finding]:
     """The file is the one that it was; it is read for this, so only where the caller asks for it."""
     if not facts.checksums:
         return
@@ -414,7 +414,7 @@ def checksum_match(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-key-unique")
-def key_unique(facts: Facts) -> Iterator[Found]:
+def key_unique(facts: Facts) -> Iterator[Finding]:
     """A key is there once."""
     entries = facts.StringStringEntryProto
     rows = np.flatnonzero(facts.derive(External).is_entry)
@@ -426,7 +426,7 @@ def key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-key-known")
-def key_known(facts: Facts) -> Iterator[Found]:
+def key_known(facts: Facts) -> Iterator[Finding]:
     """Keys mean something; `external-key-basepath` speaks of basepath."""
     entries = facts.StringStringEntryProto
     known = [facts.find(key) for key in (*_KEYS, "basepath")]
@@ -438,7 +438,7 @@ def key_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-key-basepath")
-def key_basepath(facts: Facts) -> Iterator[Found]:
+def key_basepath(facts: Facts) -> Iterator[Finding]:
     """The folder of whoever saved the model is not in it."""
     entries = facts.StringStringEntryProto
     yield entries.at(
@@ -449,7 +449,7 @@ def key_basepath(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-entries-without-flag")
-def entries_without_flag(facts: Facts) -> Iterator[Found]:
+def entries_without_flag(facts: Facts) -> Iterator[Finding]:
     """external_data stands with data_location EXTERNAL."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -461,7 +461,7 @@ def entries_without_flag(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-not-for-strings")
-def not_for_strings(facts: Facts) -> Iterator[Found]:
+def not_for_strings(facts: Facts) -> Iterator[Finding]:
     """Strings stay in the tensor."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -472,7 +472,7 @@ def not_for_strings(facts: Facts) -> Iterator[Found]:
 
 
 @rule("external-before-ir4")
-def before_ir4(facts: Facts) -> Iterator[Found]:
+def before_ir4(facts: Facts) -> Iterator[Finding]:
     """There is no external data yet."""
     tensors = facts.TensorProto
     yield tensors.at(

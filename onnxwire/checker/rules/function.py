@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.cycles import circles
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
@@ -18,7 +18,7 @@ from onnxwire.checker.scopes import IS_INPUT, IS_NODE, LATER, NOWHERE, Scopes
 
 
 @rule("overload-before-ir10")
-def overload_before_ir10(facts: Facts) -> Iterator[Found]:
+def overload_before_ir10(facts: Facts) -> Iterator[Finding]:
     """Nodes and functions have no overload yet."""
     for sheet in (facts.NodeProto, facts.FunctionProto):
         yield sheet.at(
@@ -29,14 +29,14 @@ def overload_before_ir10(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-name-present")
-def name_present(facts: Facts) -> Iterator[Found]:
+def name_present(facts: Facts) -> Iterator[Finding]:
     """A function has a name."""
     functions = facts.FunctionProto
     yield functions.at(functions.name == EMPTY, "the function has no name; give it one")
 
 
 @rule("function-domain-present")
-def domain_present(facts: Facts) -> Iterator[Found]:
+def domain_present(facts: Facts) -> Iterator[Finding]:
     """A function has a domain, be it the empty one."""
     functions = facts.FunctionProto
     yield functions.at(
@@ -45,7 +45,7 @@ def domain_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-domain-not-default")
-def domain_not_default(facts: Facts) -> Iterator[Found]:
+def domain_not_default(facts: Facts) -> Iterator[Finding]:
     """The domain is not that of the standard operators."""
     functions = facts.FunctionProto
     yield functions.at(
@@ -63,7 +63,7 @@ def _again(facts: Facts, *more: Any) -> Any:
 
 
 @rule("function-id-unique")
-def id_unique(facts: Facts) -> Iterator[Found]:
+def id_unique(facts: Facts) -> Iterator[Finding]:
     """Functions of a model differ in domain or name."""
     functions = facts.FunctionProto
     yield functions.at(
@@ -75,7 +75,7 @@ def id_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-id-unique-overload")
-def id_unique_overload(facts: Facts) -> Iterator[Found]:
+def id_unique_overload(facts: Facts) -> Iterator[Finding]:
     """Functions of a model differ in domain, name or overload."""
     functions = facts.FunctionProto
     yield functions.at(
@@ -112,7 +112,7 @@ def _uncovered(facts: Facts) -> Any:
 
 
 @rule("function-domain-imported")
-def domain_imported(facts: Facts) -> Iterator[Found]:
+def domain_imported(facts: Facts) -> Iterator[Finding]:
     """Who calls a function imports its domain, be it the model or a function."""
     nodes, called = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered)
@@ -129,7 +129,7 @@ def domain_imported(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _repeated(facts: Facts, field: str, what: str) -> Found:
+def _repeated(facts: Facts, field: str, what: str) -> Finding:
     elements = facts.lists(f"FunctionProto.{field}")
     return elements.at(
         repeats(elements.parent, elements.value),
@@ -139,19 +139,19 @@ def _repeated(facts: Facts, field: str, what: str) -> Found:
 
 
 @rule("function-input-name-unique")
-def input_name_unique(facts: Facts) -> Iterator[Found]:
+def input_name_unique(facts: Facts) -> Iterator[Finding]:
     """Inputs of a function have different names."""
     yield _repeated(facts, "input", "input")
 
 
 @rule("function-output-name-unique")
-def output_name_unique(facts: Facts) -> Iterator[Found]:
+def output_name_unique(facts: Facts) -> Iterator[Finding]:
     """Outputs of a function have different names."""
     yield _repeated(facts, "output", "output")
 
 
 @rule("function-output-defined")
-def output_defined(facts: Facts) -> Iterator[Found]:
+def output_defined(facts: Facts) -> Iterator[Finding]:
     """Each output is a value of the function."""
     outputs = facts.lists("FunctionProto.output")
     yield outputs.at(
@@ -162,7 +162,7 @@ def output_defined(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-io-name-present")
-def io_name_present(facts: Facts) -> Iterator[Found]:
+def io_name_present(facts: Facts) -> Iterator[Finding]:
     """Inputs and outputs of a function have names."""
     for field in ("input", "output"):
         elements = facts.lists(f"FunctionProto.{field}")
@@ -170,13 +170,13 @@ def io_name_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-attribute-name-unique")
-def attribute_name_unique(facts: Facts) -> Iterator[Found]:
+def attribute_name_unique(facts: Facts) -> Iterator[Finding]:
     """Attribute parameters without default have different names."""
     yield _repeated(facts, "attribute", "attribute parameter")
 
 
 @rule("function-attribute-proto-name-unique")
-def attribute_proto_name_unique(facts: Facts) -> Iterator[Found]:
+def attribute_proto_name_unique(facts: Facts) -> Iterator[Finding]:
     """Attribute parameters with default have different names."""
     attributes = facts.AttributeProto
     rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto") & (attributes.name != EMPTY))
@@ -188,7 +188,7 @@ def attribute_proto_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-attribute-exclusive")
-def attribute_exclusive(facts: Facts) -> Iterator[Found]:
+def attribute_exclusive(facts: Facts) -> Iterator[Finding]:
     """An attribute parameter has a default or none."""
     attributes, bare = facts.AttributeProto, facts.lists("FunctionProto.attribute")
     rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto"))
@@ -201,7 +201,7 @@ def attribute_exclusive(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-attribute-vs-io-name")
-def attribute_vs_io_name(facts: Facts) -> Iterator[Found]:
+def attribute_vs_io_name(facts: Facts) -> Iterator[Finding]:
     """Attribute parameters are named otherwise than inputs and outputs."""
     inputs, outputs = facts.lists("FunctionProto.input"), facts.lists("FunctionProto.output")
     values = np.concatenate([inputs.parent, outputs.parent]), np.concatenate([inputs.value, outputs.value])
@@ -215,7 +215,7 @@ def attribute_vs_io_name(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-attribute-proto-has-value")
-def attribute_proto_has_value(facts: Facts) -> Iterator[Found]:
+def attribute_proto_has_value(facts: Facts) -> Iterator[Finding]:
     """A default has a type and a value, and refers to nothing.
 
     Numbers and strings that are absent are 0 and empty, and `attribute-scalar-value-present` speaks of them.
@@ -242,7 +242,7 @@ def attribute_proto_has_value(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-attribute-proto-before-ir9")
-def attribute_proto_before_ir9(facts: Facts) -> Iterator[Found]:
+def attribute_proto_before_ir9(facts: Facts) -> Iterator[Finding]:
     """Attribute parameters have no defaults yet."""
     attributes = facts.AttributeProto
     yield attributes.at(
@@ -257,7 +257,7 @@ def _is_direct(facts: Facts, field: str) -> Any:
 
 
 @rule("function-topological-order")
-def topological_order(facts: Facts) -> Iterator[Found]:
+def topological_order(facts: Facts) -> Iterator[Finding]:
     """A node of a function comes after those whose outputs it reads."""
     scopes, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
     makers = scopes.makers
@@ -270,7 +270,7 @@ def topological_order(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-no-outer-capture")
-def no_outer_capture(facts: Facts) -> Iterator[Found]:
+def no_outer_capture(facts: Facts) -> Iterator[Finding]:
     """A node of a function reads values of the function only."""
     inputs = facts.lists("NodeProto.input")
     yield inputs.at(
@@ -281,7 +281,7 @@ def no_outer_capture(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-node-output-ssa")
-def node_output_ssa(facts: Facts) -> Iterator[Found]:
+def node_output_ssa(facts: Facts) -> Iterator[Finding]:
     """A name is made once in a function, and no input is made again."""
     outputs, defined = facts.lists("NodeProto.output"), facts.derive(Scopes).defined
     yield outputs.at(
@@ -292,7 +292,7 @@ def node_output_ssa(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-no-recursion")
-def no_recursion(facts: Facts) -> Iterator[Found]:
+def no_recursion(facts: Facts) -> Iterator[Finding]:
     """No function calls itself, be it by way of others."""
     functions, called = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
@@ -309,7 +309,7 @@ def no_recursion(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-opset-covers-body")
-def opset_covers_body(facts: Facts) -> Iterator[Found]:
+def opset_covers_body(facts: Facts) -> Iterator[Finding]:
     """A function imports the domains of its nodes, nested ones too; the first node of each domain is reported.
 
     `function-domain-imported` speaks of calls of functions.
@@ -325,7 +325,7 @@ def opset_covers_body(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-opset-domain-unique")
-def opset_domain_unique(facts: Facts) -> Iterator[Found]:
+def opset_domain_unique(facts: Facts) -> Iterator[Finding]:
     """A function imports a domain at one version."""
     imports, own = facts.OperatorSetIdProto, facts.derive(Imports)
     keys = (own.functions, own.domains)
@@ -338,7 +338,7 @@ def opset_domain_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-opset-compatible")
-def opset_compatible(facts: Facts) -> Iterator[Found]:
+def opset_compatible(facts: Facts) -> Iterator[Finding]:
     """Where versions of a domain differ, the nodes of functions are of operators that are the same in both.
 
     A function's version is held against the model's, or that of the first function that imports the domain; of several
@@ -385,7 +385,7 @@ def opset_compatible(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-value-info-name-unique")
-def value_info_name_unique(facts: Facts) -> Iterator[Found]:
+def value_info_name_unique(facts: Facts) -> Iterator[Finding]:
     """value_info of a function describes a value once."""
     infos = facts.ValueInfoProto
     rows = np.flatnonzero(infos.under("FunctionProto.value_info") & (infos.name != EMPTY))
@@ -397,7 +397,7 @@ def value_info_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-value-info-known-name")
-def value_info_known_name(facts: Facts) -> Iterator[Found]:
+def value_info_known_name(facts: Facts) -> Iterator[Finding]:
     """value_info of a function describes its values."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -408,7 +408,7 @@ def value_info_known_name(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-value-info-before-ir10")
-def value_info_before_ir10(facts: Facts) -> Iterator[Found]:
+def value_info_before_ir10(facts: Facts) -> Iterator[Finding]:
     """Functions have no value_info yet."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -418,7 +418,7 @@ def value_info_before_ir10(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-status-withdrawn")
-def status_withdrawn(facts: Facts) -> Iterator[Found]:
+def status_withdrawn(facts: Facts) -> Iterator[Finding]:
     """since_version and status are not written any more."""
     unknown = facts.unknown_fields
     for number, name in ((2, "since_version"), (3, "status")):
@@ -429,7 +429,7 @@ def status_withdrawn(facts: Facts) -> Iterator[Found]:
 
 
 @rule("function-shadows-operator")
-def shadows_operator(facts: Facts) -> Iterator[Found]:
+def shadows_operator(facts: Facts) -> Iterator[Finding]:
     """A function is named otherwise than the operators that ONNX defines."""
     functions = facts.FunctionProto
     known = operators().versions

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.cycles import cycles
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.declared_types import Values, differ
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import said_of_training
 from onnxwire.checker.scopes import (
@@ -28,7 +29,6 @@ from onnxwire.checker.scopes import (
     SHADOWS,
     Scopes,
 )  # fmt: skip
-from onnxwire.checker.values import Values, differ
 
 _QUANTIZATION_KEYS = ("SCALE_TENSOR", "ZERO_POINT_TENSOR")
 
@@ -54,14 +54,14 @@ def _definitions(facts: Facts, flag: int) -> tuple[Any, Any]:
 
 
 @rule("graph-name-present")
-def name_present(facts: Facts) -> Iterator[Found]:
+def name_present(facts: Facts) -> Iterator[Finding]:
     """Every graph has a name."""
     graphs = facts.GraphProto
     yield graphs.at(graphs.name == EMPTY, "the graph has no name; give it one")
 
 
 @rule("graph-name-unique")
-def name_unique(facts: Facts) -> Iterator[Found]:
+def name_unique(facts: Facts) -> Iterator[Finding]:
     """Graph names do not repeat in the model."""
     graphs = facts.GraphProto
     yield graphs.at(
@@ -72,14 +72,14 @@ def name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-doc-string-present")
-def doc_string_present(facts: Facts) -> Iterator[Found]:
+def doc_string_present(facts: Facts) -> Iterator[Finding]:
     """Graphs are documented."""
     graphs = facts.GraphProto
     yield graphs.at(graphs.doc_string == EMPTY, "graph {0!r} has no doc_string; describe it", graphs.texts(graphs.name))
 
 
 @rule("graph-acyclic")
-def acyclic(facts: Facts) -> Iterator[Found]:
+def acyclic(facts: Facts) -> Iterator[Finding]:
     """No node depends on itself."""
     nodes = facts.NodeProto
     found = {}
@@ -97,7 +97,7 @@ def _title(facts: Facts, row: int) -> str:
     return repr(facts.text(nodes.name[row])) if nodes.name[row] else f"{facts.path('NodeProto', row)}"
 
 
-def _order(facts: Facts, nested: bool) -> Found:
+def _order(facts: Facts, nested: bool) -> Finding:
     is_later, graphs = _uses(facts, LATER)
     inputs = facts.lists("NodeProto.input")
     makers = facts.derive(Scopes).makers
@@ -110,19 +110,19 @@ def _order(facts: Facts, nested: bool) -> Found:
 
 
 @rule("graph-topological-order")
-def topological_order(facts: Facts) -> Iterator[Found]:
+def topological_order(facts: Facts) -> Iterator[Finding]:
     """A node comes after those whose outputs it reads."""
     yield _order(facts, False)
 
 
 @rule("subgraph-topological-order")
-def subgraph_topological_order(facts: Facts) -> Iterator[Found]:
+def subgraph_topological_order(facts: Facts) -> Iterator[Finding]:
     """The same in nested graphs."""
     yield _order(facts, True)
 
 
 @rule("graph-node-input-defined")
-def node_input_defined(facts: Facts) -> Iterator[Found]:
+def node_input_defined(facts: Facts) -> Iterator[Finding]:
     """Each node input names a value; of graphs that may not see each other, rules of training speak."""
     is_nowhere, _ = _uses(facts, NOWHERE)
     inputs = facts.lists("NodeProto.input")
@@ -134,7 +134,7 @@ def node_input_defined(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-capture-visible")
-def capture_visible(facts: Facts) -> Iterator[Found]:
+def capture_visible(facts: Facts) -> Iterator[Finding]:
     """A nested graph reads only what stands before the node that owns it."""
     is_not_yet, _ = _uses(facts, NOT_YET)
     inputs = facts.lists("NodeProto.input")
@@ -148,7 +148,7 @@ def capture_visible(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-input-name-unique")
-def input_name_unique(facts: Facts) -> Iterator[Found]:
+def input_name_unique(facts: Facts) -> Iterator[Finding]:
     """Inputs of a graph have different names."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -172,7 +172,7 @@ def _is_algorithm(facts: Facts, graphs: Any) -> Any:
 
 
 @rule("graph-output-defined")
-def output_defined(facts: Facts) -> Iterator[Found]:
+def output_defined(facts: Facts) -> Iterator[Finding]:
     """Each output is a value of the graph."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -183,7 +183,7 @@ def output_defined(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-output-defined-locally")
-def subgraph_output_defined_locally(facts: Facts) -> Iterator[Found]:
+def subgraph_output_defined_locally(facts: Facts) -> Iterator[Finding]:
     """An output of a nested graph is a value of that graph."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -194,7 +194,7 @@ def subgraph_output_defined_locally(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-output-name-unique")
-def output_name_unique(facts: Facts) -> Iterator[Found]:
+def output_name_unique(facts: Facts) -> Iterator[Finding]:
     """A value is an output once."""
     infos = facts.ValueInfoProto
     rows = np.flatnonzero(facts.derive(Values).is_output & (infos.name != EMPTY))
@@ -206,7 +206,7 @@ def output_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-output-ssa")
-def output_ssa(facts: Facts) -> Iterator[Found]:
+def output_ssa(facts: Facts) -> Iterator[Finding]:
     """A name is made by one node of a graph, once."""
     is_again, _ = _definitions(facts, IS_NODE)
     outputs = facts.lists("NodeProto.output")
@@ -216,7 +216,7 @@ def output_ssa(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-output-redefines-input")
-def output_redefines_input(facts: Facts) -> Iterator[Found]:
+def output_redefines_input(facts: Facts) -> Iterator[Finding]:
     """No node makes an input of its graph."""
     is_input, _ = _definitions(facts, IS_INPUT)
     outputs = facts.lists("NodeProto.output")
@@ -224,7 +224,7 @@ def output_redefines_input(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-output-redefines-initializer")
-def output_redefines_initializer(facts: Facts) -> Iterator[Found]:
+def output_redefines_initializer(facts: Facts) -> Iterator[Finding]:
     """No node makes an initializer of its graph."""
     is_initializer, _ = _definitions(facts, IS_INITIALIZER)
     outputs = facts.lists("NodeProto.output")
@@ -234,7 +234,7 @@ def output_redefines_initializer(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-node-output-no-shadowing")
-def output_no_shadowing(facts: Facts) -> Iterator[Found]:
+def output_no_shadowing(facts: Facts) -> Iterator[Finding]:
     """A node in a nested graph makes no name that is visible from outside."""
     shadows, graphs = _definitions(facts, SHADOWS)
     outputs = facts.lists("NodeProto.output")
@@ -246,7 +246,7 @@ def output_no_shadowing(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-input-no-shadowing")
-def input_no_shadowing(facts: Facts) -> Iterator[Found]:
+def input_no_shadowing(facts: Facts) -> Iterator[Finding]:
     """An input of a nested graph has no name that is visible from outside."""
     infos = facts.ValueInfoProto
     graphs = np.where(facts.derive(Values).is_input, infos.parent, -1)
@@ -258,7 +258,7 @@ def input_no_shadowing(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-initializer-no-shadowing")
-def initializer_no_shadowing(facts: Facts) -> Iterator[Found]:
+def initializer_no_shadowing(facts: Facts) -> Iterator[Finding]:
     """An initializer of a nested graph has no name that is visible from outside."""
     for sheet, names, flags, graphs in _initializers(facts):
         yield sheet.at(
@@ -285,7 +285,7 @@ def _sparse_names(facts: Facts) -> Any:
 
 
 @rule("initializer-name-present")
-def initializer_name_present(facts: Facts) -> Iterator[Found]:
+def initializer_name_present(facts: Facts) -> Iterator[Finding]:
     """An initializer has a name."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -294,7 +294,7 @@ def initializer_name_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("initializer-name-unique")
-def initializer_name_unique(facts: Facts) -> Iterator[Found]:
+def initializer_name_unique(facts: Facts) -> Iterator[Finding]:
     """Initializers of a graph have different names."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -305,7 +305,7 @@ def initializer_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-initializer-name-present")
-def sparse_initializer_name_present(facts: Facts) -> Iterator[Found]:
+def sparse_initializer_name_present(facts: Facts) -> Iterator[Finding]:
     """The values of a sparse initializer have a name."""
     sparse = facts.SparseTensorProto
     yield sparse.at(
@@ -315,7 +315,7 @@ def sparse_initializer_name_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-initializer-name-unique")
-def sparse_initializer_name_unique(facts: Facts) -> Iterator[Found]:
+def sparse_initializer_name_unique(facts: Facts) -> Iterator[Finding]:
     """Sparse initializers differ from all other initializers of the graph."""
     sparse = facts.SparseTensorProto
     yield sparse.at(
@@ -326,7 +326,7 @@ def sparse_initializer_name_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("initializer-subset-of-inputs")
-def initializer_subset_of_inputs(facts: Facts) -> Iterator[Found]:
+def initializer_subset_of_inputs(facts: Facts) -> Iterator[Finding]:
     """Initializers are inputs, too."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -339,7 +339,7 @@ def initializer_subset_of_inputs(facts: Facts) -> Iterator[Found]:
 
 
 @rule("initializer-overridable")
-def initializer_overridable(facts: Facts) -> Iterator[Found]:
+def initializer_overridable(facts: Facts) -> Iterator[Finding]:
     """An initializer that is an input is a default only."""
     for sheet, names, flags, graphs in _initializers(facts):
         yield sheet.at(
@@ -358,7 +358,7 @@ def _with_inputs(facts: Facts) -> list[tuple[int, int]]:
 
 
 @rule("initializer-input-type-match")
-def initializer_input_type_match(facts: Facts) -> Iterator[Found]:
+def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
     """An initializer has the element type of the input of its name."""
     tensors, values = facts.TensorProto, facts.derive(Values)
     found = {}
@@ -371,7 +371,7 @@ def initializer_input_type_match(facts: Facts) -> Iterator[Found]:
 
 
 @rule("initializer-input-shape-match")
-def initializer_input_shape_match(facts: Facts) -> Iterator[Found]:
+def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
     """An initializer has the shape of the input of its name."""
     tensors, values = facts.TensorProto, facts.derive(Values)
     found = {}
@@ -384,7 +384,7 @@ def initializer_input_shape_match(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-initializer-not-input")
-def subgraph_initializer_not_input(facts: Facts) -> Iterator[Found]:
+def subgraph_initializer_not_input(facts: Facts) -> Iterator[Finding]:
     """In a nested graph no initializer is an input."""
     for sheet, names, flags, graphs in _initializers(facts):
         yield sheet.at(
@@ -395,7 +395,7 @@ def subgraph_initializer_not_input(facts: Facts) -> Iterator[Found]:
 
 
 @rule("subgraph-initializer-after-actual-inputs")
-def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Found]:
+def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
     """In a nested graph inputs without initializer come first."""
     infos, values = facts.ValueInfoProto, facts.derive(Values)
     rows = np.flatnonzero(values.is_input & is_nested(facts, np.where(values.is_input, infos.parent, -1)))
@@ -413,7 +413,7 @@ def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-value-info-name-unique")
-def value_info_name_unique(facts: Facts) -> Iterator[Found]:
+def value_info_name_unique(facts: Facts) -> Iterator[Finding]:
     """value_info describes a value once."""
     infos = facts.ValueInfoProto
     rows = np.flatnonzero(facts.derive(Values).is_info & (infos.name != EMPTY))
@@ -442,7 +442,7 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
 
 
 @rule("graph-value-info-known-name")
-def value_info_known_name(facts: Facts) -> Iterator[Found]:
+def value_info_known_name(facts: Facts) -> Iterator[Finding]:
     """value_info describes values of its graph."""
     infos, values, named = facts.ValueInfoProto, facts.derive(Values), facts.derive(Scopes).named
     is_main_value = (named == OUTER) & _is_algorithm(facts, values.graph)
@@ -472,7 +472,7 @@ def _described_again(facts: Facts) -> list[tuple[int, int]]:
 
 
 @rule("graph-value-info-not-io")
-def value_info_not_io(facts: Facts) -> Iterator[Found]:
+def value_info_not_io(facts: Facts) -> Iterator[Finding]:
     """value_info is for what is neither input nor output."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -483,7 +483,7 @@ def value_info_not_io(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-value-info-contradiction")
-def value_info_contradiction(facts: Facts) -> Iterator[Found]:
+def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
     """value_info says of a value what its input, output or initializer says."""
     infos, values, tensors = facts.ValueInfoProto, facts.derive(Values), facts.TensorProto
     found = {}
@@ -510,7 +510,7 @@ def value_info_contradiction(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-sparse-initializer-before-ir6")
-def sparse_initializer_before_ir6(facts: Facts) -> Iterator[Found]:
+def sparse_initializer_before_ir6(facts: Facts) -> Iterator[Finding]:
     """There are no sparse initializers yet."""
     sparse = facts.SparseTensorProto
     yield sparse.at(
@@ -520,7 +520,7 @@ def sparse_initializer_before_ir6(facts: Facts) -> Iterator[Found]:
 
 
 @rule("graph-quantization-before-ir5")
-def quantization_before_ir5(facts: Facts) -> Iterator[Found]:
+def quantization_before_ir5(facts: Facts) -> Iterator[Finding]:
     """There are no quantization annotations yet."""
     annotations = facts.TensorAnnotation
     yield annotations.at(
@@ -543,7 +543,7 @@ def value_names(facts: Facts) -> tuple[Any, Any]:
 
 
 @rule("quant-annotation-tensor-name")
-def annotation_tensor_name(facts: Facts) -> Iterator[Found]:
+def annotation_tensor_name(facts: Facts) -> Iterator[Finding]:
     """An annotation is of a value of its graph."""
     annotations = facts.TensorAnnotation
     if annotations.n:
@@ -556,7 +556,7 @@ def annotation_tensor_name(facts: Facts) -> Iterator[Found]:
 
 
 @rule("quant-annotation-tensor-unique")
-def annotation_tensor_unique(facts: Facts) -> Iterator[Found]:
+def annotation_tensor_unique(facts: Facts) -> Iterator[Finding]:
     """A value has one annotation."""
     annotations = facts.TensorAnnotation
     yield annotations.at(
@@ -571,7 +571,7 @@ def _quantization_entries(facts: Facts) -> Any:
 
 
 @rule("quant-annotation-key-known")
-def annotation_key_known(facts: Facts) -> Iterator[Found]:
+def annotation_key_known(facts: Facts) -> Iterator[Finding]:
     """Keys are of the vocabulary."""
     entries = facts.StringStringEntryProto
     known = [facts.find(key) for key in _QUANTIZATION_KEYS]
@@ -583,7 +583,7 @@ def annotation_key_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("quant-annotation-key-unique")
-def annotation_key_unique(facts: Facts) -> Iterator[Found]:
+def annotation_key_unique(facts: Facts) -> Iterator[Finding]:
     """A key occurs once in an annotation."""
     entries = facts.StringStringEntryProto
     rows = np.flatnonzero(_quantization_entries(facts))
@@ -595,7 +595,7 @@ def annotation_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("quant-annotation-value-known")
-def annotation_value_known(facts: Facts) -> Iterator[Found]:
+def annotation_value_known(facts: Facts) -> Iterator[Finding]:
     """The tensors that an annotation names exist."""
     entries = facts.StringStringEntryProto
     rows = np.flatnonzero(_quantization_entries(facts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _all_entries(facts: Facts) -> Rows:
 
 
 @rule("metadata-model-key-unique")
-def model_key_unique(facts: Facts) -> Iterator[Found]:
+def model_key_unique(facts: Facts) -> Iterator[Finding]:
     """The model has a key once."""
     entries, rows = facts.StringStringEntryProto, facts.derive(_model_entries)
     yield entries.at(
@@ -77,7 +77,7 @@ def model_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-nested-key-unique")
-def nested_key_unique(facts: Facts) -> Iterator[Found]:
+def nested_key_unique(facts: Facts) -> Iterator[Finding]:
     """A graph, node, function, value or tensor has a key once."""
     entries, rows = facts.StringStringEntryProto, _entries(facts, *_NESTED)
     yield entries.at(
@@ -88,14 +88,14 @@ def nested_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-key-present")
-def key_present(facts: Facts) -> Iterator[Found]:
+def key_present(facts: Facts) -> Iterator[Finding]:
     """An entry has a key."""
     entries, rows = facts.StringStringEntryProto, facts.derive(_all_entries)
     yield entries.at(rows[entries.key[rows] == EMPTY], "the entry has no key; set one or remove the entry")
 
 
 @rule("metadata-before-ir10")
-def before_ir10(facts: Facts) -> Iterator[Found]:
+def before_ir10(facts: Facts) -> Iterator[Finding]:
     """Only the model has metadata yet."""
     entries = facts.StringStringEntryProto
     yield entries.at(
@@ -106,7 +106,7 @@ def before_ir10(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-key-qualified")
-def key_qualified(facts: Facts) -> Iterator[Found]:
+def key_qualified(facts: Facts) -> Iterator[Finding]:
     """A key that the standard does not have says whose it is; of Image keys `metadata-image-key-known` speaks."""
     entries, rows = facts.StringStringEntryProto, facts.derive(_all_entries)
     rows = rows[entries.key[rows] != EMPTY]
@@ -132,7 +132,7 @@ def _is_list(text: str) -> bool:
 
 
 @rule("metadata-standard-author")
-def standard_author(facts: Facts) -> Iterator[Found]:
+def standard_author(facts: Facts) -> Iterator[Finding]:
     """Authors are listed with commas between."""
     entries, rows = facts.StringStringEntryProto, _values_of(facts, "model_author")
     yield entries.at(
@@ -147,7 +147,7 @@ def _is_license(text: str) -> bool:
 
 
 @rule("metadata-standard-license")
-def standard_license(facts: Facts) -> Iterator[Found]:
+def standard_license(facts: Facts) -> Iterator[Finding]:
     """The license is one that is well known, or a URL says which; a name counts by how it begins."""
     entries, rows = facts.StringStringEntryProto, _values_of(facts, "model_license")
     yield entries.at(
@@ -158,7 +158,7 @@ def standard_license(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-early-names")
-def early_names(facts: Facts) -> Iterator[Found]:
+def early_names(facts: Facts) -> Iterator[Finding]:
     """Keys of the first vocabulary have others instead."""
     entries, rows = facts.StringStringEntryProto, facts.derive(_model_entries)
     later = {facts.find(key): other for key, other in _EARLY.items()}
@@ -185,7 +185,7 @@ def _has_image(facts: Facts) -> bool:
 
 
 @rule("metadata-image-present")
-def image_present(facts: Facts) -> Iterator[Found]:
+def image_present(facts: Facts) -> Iterator[Finding]:
     """A model with images says what their pixels are."""
     if facts.derive(_has_image):
         there = set(facts.derive(_folded)[1])
@@ -196,7 +196,7 @@ def image_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-image-without-value")
-def image_without_value(facts: Facts) -> Iterator[Found]:
+def image_without_value(facts: Facts) -> Iterator[Finding]:
     """A model without images says nothing of their pixels."""
     entries = facts.StringStringEntryProto
     if not facts.derive(_has_image):
@@ -208,7 +208,7 @@ def image_without_value(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-image-value-known")
-def image_value_known(facts: Facts) -> Iterator[Found]:
+def image_value_known(facts: Facts) -> Iterator[Finding]:
     """A statement about pixels is of the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_folded)
@@ -222,7 +222,7 @@ def image_value_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-image-case-insensitive")
-def image_case_insensitive(facts: Facts) -> Iterator[Found]:
+def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
     """Keys of images differ in more than case; of equal ones `metadata-model-key-unique` speaks."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_folded)
@@ -236,7 +236,7 @@ def image_case_insensitive(facts: Facts) -> Iterator[Found]:
 
 
 @rule("metadata-image-key-known")
-def image_key_known(facts: Facts) -> Iterator[Found]:
+def image_key_known(facts: Facts) -> Iterator[Finding]:
     """Keys of images are of the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_folded)

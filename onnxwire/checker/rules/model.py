@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import ANGLE, EMPTY, IDENTIFIER, LATEST_IR_VERSION, UTF8, Facts, Found
+from onnxwire.checker.facts import ANGLE, EMPTY, IDENTIFIER, LATEST_IR_VERSION, UTF8, Facts, Finding
 from onnxwire.checker.registry import rule
 from onnxwire.io.save import INLINE_LIMIT
 
@@ -30,14 +30,14 @@ def is_reverse_dns(domain: str) -> bool:
 
 
 @rule("model-ir-version-present")
-def ir_version_present(facts: Facts) -> Iterator[Found]:
+def ir_version_present(facts: Facts) -> Iterator[Finding]:
     """ir_version is set and not 0."""
     models = facts.ModelProto
     yield models.at(models.ir_version == 0, "ir_version is missing; set it to the version the model is written for")
 
 
 @rule("model-ir-version-known")
-def ir_version_known(facts: Facts) -> Iterator[Found]:
+def ir_version_known(facts: Facts) -> Iterator[Finding]:
     """ir_version is one that was published."""
     models = facts.ModelProto
     yield models.at(
@@ -48,21 +48,21 @@ def ir_version_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-ir-version-undated")
-def ir_version_undated(facts: Facts) -> Iterator[Found]:
+def ir_version_undated(facts: Facts) -> Iterator[Finding]:
     """Version 14 has no date of publication yet."""
     models = facts.ModelProto
     yield models.at(models.ir_version == 14, "IR version 14 is not dated yet; what it means may still change")
 
 
 @rule("model-graph-present")
-def graph_present(facts: Facts) -> Iterator[Found]:
+def graph_present(facts: Facts) -> Iterator[Finding]:
     """The model carries a graph."""
     models = facts.ModelProto
     yield models.at(models.graph < 0, "the model has no graph; set `graph`")
 
 
 @rule("model-producer-present")
-def producer_present(facts: Facts) -> Iterator[Found]:
+def producer_present(facts: Facts) -> Iterator[Finding]:
     """The tool that wrote the file, and its version, are named."""
     models = facts.ModelProto
     yield models.at(models.producer_name == EMPTY, "producer_name is missing; name the tool that wrote the model")
@@ -74,14 +74,14 @@ def producer_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-domain-present")
-def domain_present(facts: Facts) -> Iterator[Found]:
+def domain_present(facts: Facts) -> Iterator[Finding]:
     """The model has a domain."""
     models = facts.ModelProto
     yield models.at(models.domain == EMPTY, "domain is missing; set a reverse-DNS name such as com.example")
 
 
 @rule("model-domain-reverse-dns")
-def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
+def domain_reverse_dns(facts: Facts) -> Iterator[Finding]:
     """The domain is a dotted name."""
     models = facts.ModelProto
     yield models.at(
@@ -92,7 +92,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-version-scheme")
-def version_scheme(facts: Facts) -> Iterator[Found]:
+def version_scheme(facts: Facts) -> Iterator[Finding]:
     """model_version is a counter or a packed semantic version, neither of which is negative."""
     models = facts.ModelProto
     yield models.at(
@@ -103,7 +103,7 @@ def version_scheme(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-protobuf-size")
-def protobuf_size(facts: Facts) -> Iterator[Found]:
+def protobuf_size(facts: Facts) -> Iterator[Finding]:
     """The document is within protobuf's 2 GiB."""
     models = facts.ModelProto
     yield models.at(
@@ -115,7 +115,7 @@ def protobuf_size(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-strings-utf8")
-def strings_utf8(facts: Facts) -> Iterator[Found]:
+def strings_utf8(facts: Facts) -> Iterator[Finding]:
     """Every string is UTF-8."""
     is_bad = facts.traits & UTF8 == 0
     is_bad[EMPTY] = False
@@ -148,7 +148,7 @@ def text_lists(facts: Facts) -> Iterator[Any]:
 
 
 @rule("model-unknown-fields")
-def unknown_fields(facts: Facts) -> Iterator[Found]:
+def unknown_fields(facts: Facts) -> Iterator[Finding]:
     """There are no fields that the schema does not have."""
     unknown = facts.unknown_fields
     if not unknown.n:
@@ -161,7 +161,7 @@ def unknown_fields(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-reserved-fields")
-def reserved_fields(facts: Facts) -> Iterator[Found]:
+def reserved_fields(facts: Facts) -> Iterator[Finding]:
     """Numbers that were withdrawn are not used again."""
     unknown = facts.unknown_fields
     if unknown.n:
@@ -186,7 +186,7 @@ def _is_known_number(facts: Facts) -> Any:
 
 
 @rule("model-prerelease-layout")
-def prerelease_layout(facts: Facts) -> Iterator[Found]:
+def prerelease_layout(facts: Facts) -> Iterator[Finding]:
     """Before release 1.0 graphs and sparse tensors were laid out differently."""
     unknown = facts.unknown_fields
     if unknown.n:
@@ -199,7 +199,7 @@ def prerelease_layout(facts: Facts) -> Iterator[Found]:
 
 
 @rule("doc-string-no-html")
-def doc_string_no_html(facts: Facts) -> Iterator[Found]:
+def doc_string_no_html(facts: Facts) -> Iterator[Finding]:
     """Documentation is plain text or Markdown."""
     suspects = (facts.traits & ANGLE).astype(bool)
     if not suspects.any():
@@ -212,7 +212,7 @@ def doc_string_no_html(facts: Facts) -> Iterator[Found]:
 
 
 @rule("name-c90-identifier")
-def name_c90_identifier(facts: Facts) -> Iterator[Found]:
+def name_c90_identifier(facts: Facts) -> Iterator[Finding]:
     """Names are identifiers of C; a value's name is looked at where the value is made, not at each use."""
     is_bad = facts.traits & IDENTIFIER == 0
     is_bad[EMPTY] = False
@@ -228,7 +228,7 @@ def name_c90_identifier(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-functions-before-ir8")
-def functions_before_ir8(facts: Facts) -> Iterator[Found]:
+def functions_before_ir8(facts: Facts) -> Iterator[Finding]:
     """There are no local functions yet."""
     functions = facts.FunctionProto
     yield functions.at(
@@ -238,14 +238,14 @@ def functions_before_ir8(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-training-info-before-ir7")
-def training_info_before_ir7(facts: Facts) -> Iterator[Found]:
+def training_info_before_ir7(facts: Facts) -> Iterator[Finding]:
     """There is no training information yet."""
     infos = facts.TrainingInfoProto
     yield infos.at(infos.rows, f"training_info needs IR version 7, and the model has {facts.ir_version}")
 
 
 @rule("model-configuration-before-ir11")
-def configuration_before_ir11(facts: Facts) -> Iterator[Found]:
+def configuration_before_ir11(facts: Facts) -> Iterator[Finding]:
     """There are no device configurations yet."""
     for name in ("DeviceConfigurationProto", "NodeDeviceConfigurationProto"):
         sheet = facts[name]
@@ -253,7 +253,7 @@ def configuration_before_ir11(facts: Facts) -> Iterator[Found]:
 
 
 @rule("model-metadata-before-ir3")
-def metadata_before_ir3(facts: Facts) -> Iterator[Found]:
+def metadata_before_ir3(facts: Facts) -> Iterator[Finding]:
     """There is no metadata yet."""
     entries = facts.StringStringEntryProto
     yield entries.at(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
@@ -46,14 +46,14 @@ class Calls:
 
 
 @rule("node-op-type-present")
-def op_type_present(facts: Facts) -> Iterator[Found]:
+def op_type_present(facts: Facts) -> Iterator[Finding]:
     """A node names its operator."""
     nodes = facts.NodeProto
     yield nodes.at(nodes.op_type == EMPTY, "node {0!r} has no op_type; name the operator", nodes.texts(nodes.name))
 
 
 @rule("node-has-output")
-def has_output(facts: Facts) -> Iterator[Found]:
+def has_output(facts: Facts) -> Iterator[Finding]:
     """A node makes something."""
     nodes = facts.NodeProto
     yield nodes.at(
@@ -65,7 +65,7 @@ def has_output(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-all-outputs-empty")
-def all_outputs_empty(facts: Facts) -> Iterator[Found]:
+def all_outputs_empty(facts: Facts) -> Iterator[Finding]:
     """Some output has a name."""
     nodes, outputs = facts.NodeProto, facts.lists("NodeProto.output")
     is_named = np.zeros(nodes.n, bool)
@@ -79,7 +79,7 @@ def all_outputs_empty(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-optional-empty-name")
-def optional_empty_name(facts: Facts) -> Iterator[Found]:
+def optional_empty_name(facts: Facts) -> Iterator[Finding]:
     """Omitted inputs and outputs at the end are left out."""
     nodes = facts.NodeProto
     for name, counts in (("NodeProto.input", nodes.input), ("NodeProto.output", nodes.output)):
@@ -90,7 +90,7 @@ def optional_empty_name(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-name-unique")
-def name_unique(facts: Facts) -> Iterator[Found]:
+def name_unique(facts: Facts) -> Iterator[Finding]:
     """Nodes of a graph have different names."""
     nodes = facts.NodeProto
     rows = np.flatnonzero(nodes.name != EMPTY)
@@ -112,7 +112,7 @@ def imported(facts: Facts) -> Any:
 
 
 @rule("node-domain-imported")
-def domain_imported(facts: Facts) -> Iterator[Found]:
+def domain_imported(facts: Facts) -> Iterator[Finding]:
     """The model imports the domains of its nodes.
 
     `function-opset-covers-body` speaks of those in functions, `function-domain-imported` of calls of functions.
@@ -132,7 +132,7 @@ def domain_imported(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-domain-default-alias")
-def domain_default_alias(facts: Facts) -> Iterator[Found]:
+def domain_default_alias(facts: Facts) -> Iterator[Finding]:
     """A node names the default domain as the model does."""
     nodes, imports = facts.NodeProto, facts.OperatorSetIdProto
     alias = facts.find("ai.onnx")
@@ -146,7 +146,7 @@ def domain_default_alias(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-domain-before-ir3")
-def domain_before_ir3(facts: Facts) -> Iterator[Found]:
+def domain_before_ir3(facts: Facts) -> Iterator[Finding]:
     """Nodes have no domain yet."""
     nodes = facts.NodeProto
     yield nodes.at(
@@ -155,7 +155,7 @@ def domain_before_ir3(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-overload-resolves")
-def overload_resolves(facts: Facts) -> Iterator[Found]:
+def overload_resolves(facts: Facts) -> Iterator[Finding]:
     """An overload is that of a local function."""
     nodes = facts.NodeProto
     if facts.root != "ModelProto":
@@ -168,7 +168,7 @@ def overload_resolves(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _call_counts(facts: Facts, field: str) -> Found:
+def _call_counts(facts: Facts, field: str) -> Finding:
     nodes, functions = facts.NodeProto, facts.FunctionProto
     called = facts.derive(Calls).function
     declared = np.append(getattr(functions, field), 0)[called]
@@ -183,13 +183,13 @@ def _call_counts(facts: Facts, field: str) -> Found:
 
 
 @rule("node-call-input-count")
-def call_input_count(facts: Facts) -> Iterator[Found]:
+def call_input_count(facts: Facts) -> Iterator[Finding]:
     """A call has no more inputs than the function."""
     yield _call_counts(facts, "input")
 
 
 @rule("node-call-output-count")
-def call_output_count(facts: Facts) -> Iterator[Found]:
+def call_output_count(facts: Facts) -> Iterator[Finding]:
     """A call has no more outputs than the function."""
     yield _call_counts(facts, "output")
 
@@ -204,7 +204,7 @@ def _passed(facts: Facts) -> tuple[Any, Any]:
 
 
 @rule("node-call-attribute-declared")
-def call_attribute_declared(facts: Facts) -> Iterator[Found]:
+def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
     """A call has only attributes that the function declares."""
     attributes, bare = facts.AttributeProto, facts.lists("FunctionProto.attribute")
     rows, functions = facts.derive(_passed)
@@ -224,7 +224,7 @@ def call_attribute_declared(facts: Facts) -> Iterator[Found]:
 
 
 @rule("node-call-attribute-type")
-def call_attribute_type(facts: Facts) -> Iterator[Found]:
+def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     """An attribute of a call has the type of the function's default."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(_passed)

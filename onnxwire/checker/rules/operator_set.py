@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, repeats
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import checks, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
@@ -29,14 +29,14 @@ _OF_MODELS = ("function-domain-present", "function-domain-not-default")
 
 
 @rule("operator-set-magic")
-def magic(facts: Facts) -> Iterator[Found]:
+def magic(facts: Facts) -> Iterator[Finding]:
     """The document says what it is."""
     sets = facts.OperatorSetProto
     yield sets.at(sets.magic != facts.find(_MAGIC), f"magic is {{0!r}}; set it to {_MAGIC}", sets.texts(sets.magic))
 
 
 @rule("operator-set-ir-version")
-def ir_version(facts: Facts) -> Iterator[Found]:
+def ir_version(facts: Facts) -> Iterator[Finding]:
     """ir_version is one that was published."""
     sets = facts.OperatorSetProto
     yield sets.at(sets.ir_version == 0, "ir_version is missing; set it to the version the set is written for")
@@ -48,7 +48,7 @@ def ir_version(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-set-domain-present")
-def domain_present(facts: Facts) -> Iterator[Found]:
+def domain_present(facts: Facts) -> Iterator[Finding]:
     """A set that is not the default one has a domain.
 
     That it is not is known where it has functions of another domain, or operators and none that ONNX defines.
@@ -71,7 +71,7 @@ def _is_other(facts: Facts) -> str:
 
 
 @rule("operator-set-domain-reverse-dns")
-def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
+def domain_reverse_dns(facts: Facts) -> Iterator[Finding]:
     """The domain is a dotted name."""
     sets = facts.OperatorSetProto
     yield sets.at(
@@ -82,7 +82,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-set-version-positive")
-def version_positive(facts: Facts) -> Iterator[Found]:
+def version_positive(facts: Facts) -> Iterator[Finding]:
     """The set has a version."""
     sets = facts.OperatorSetProto
     yield sets.at(sets.opset_version <= 0, "opset_version is {0}; a version is a positive number", sets.opset_version)
@@ -97,7 +97,7 @@ def _is_build(text: str) -> bool:
 
 
 @rule("operator-set-prerelease-format")
-def prerelease_format(facts: Facts) -> Iterator[Found]:
+def prerelease_format(facts: Facts) -> Iterator[Finding]:
     """The parts of a semantic version are written as such."""
     sets = facts.OperatorSetProto
     for field, accepts in (("ir_version_prerelease", _is_prerelease), ("ir_build_metadata", _is_build)):
@@ -110,14 +110,14 @@ def prerelease_format(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-op-type-present")
-def op_type_present(facts: Facts) -> Iterator[Found]:
+def op_type_present(facts: Facts) -> Iterator[Finding]:
     """An operator has a name."""
     ops = facts.OperatorProto
     yield ops.at(ops.op_type == EMPTY, "the operator has no op_type; name it")
 
 
 @rule("operator-op-type-unique")
-def op_type_unique(facts: Facts) -> Iterator[Found]:
+def op_type_unique(facts: Facts) -> Iterator[Finding]:
     """A set has one operator of a name and version."""
     ops = facts.OperatorProto
     yield ops.at(
@@ -129,7 +129,7 @@ def op_type_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-since-version-present")
-def since_version_present(facts: Facts) -> Iterator[Found]:
+def since_version_present(facts: Facts) -> Iterator[Finding]:
     """An operator says since when it is in the set."""
     ops = facts.OperatorProto
     yield ops.at(
@@ -141,7 +141,7 @@ def since_version_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-since-version-bound")
-def since_version_bound(facts: Facts) -> Iterator[Found]:
+def since_version_bound(facts: Facts) -> Iterator[Finding]:
     """An operator is no newer than its set."""
     sets, ops = facts.OperatorSetProto, facts.OperatorProto
     owners = np.where(ops.under("OperatorSetProto.operator"), ops.parent, -1)
@@ -156,7 +156,7 @@ def since_version_bound(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-status-valid")
-def status_valid(facts: Facts) -> Iterator[Found]:
+def status_valid(facts: Facts) -> Iterator[Finding]:
     """The status is one that there is."""
     unknown = facts.unknown_fields
     if unknown.n:
@@ -179,7 +179,7 @@ def _function_versions(facts: Facts) -> Any:
 
 
 @rule("operator-set-functions-unique")
-def functions_unique(facts: Facts) -> Iterator[Found]:
+def functions_unique(facts: Facts) -> Iterator[Finding]:
     """A set has no function twice, and none that is an operator of the same version; without a version names decide."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = np.flatnonzero(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
@@ -203,7 +203,7 @@ def functions_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("operator-set-functions-valid")
-def functions_valid(facts: Facts) -> Iterator[Found]:
+def functions_valid(facts: Facts) -> Iterator[Finding]:
     """The functions of a set are right; each is reported once, and the rule that speaks of what is wrong."""
     functions = facts.FunctionProto
     rows = np.flatnonzero(functions.under("OperatorSetProto.functions"))

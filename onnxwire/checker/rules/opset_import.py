@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.model import is_reverse_dns
 
@@ -25,14 +25,14 @@ def plain_domains(facts: Facts, domains: Any) -> Any:
 
 
 @rule("opset-import-required")
-def required(facts: Facts) -> Iterator[Found]:
+def required(facts: Facts) -> Iterator[Finding]:
     """At least one operator set is imported."""
     models = facts.ModelProto
     yield models.at(models.opset_import == 0, "no operator set is imported; add an entry to opset_import")
 
 
 @rule("opset-import-absent-before-ir3")
-def absent_before_ir3(facts: Facts) -> Iterator[Found]:
+def absent_before_ir3(facts: Facts) -> Iterator[Finding]:
     """The field did not exist yet."""
     models = facts.ModelProto
     yield models.at(
@@ -41,7 +41,7 @@ def absent_before_ir3(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-implied-before-ir3")
-def implied_before_ir3(facts: Facts) -> Iterator[Found]:
+def implied_before_ir3(facts: Facts) -> Iterator[Finding]:
     """Nodes are of the first operator set."""
     models = facts.ModelProto
     yield models.at(
@@ -50,7 +50,7 @@ def implied_before_ir3(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-domain-conflict")
-def domain_conflict(facts: Facts) -> Iterator[Found]:
+def domain_conflict(facts: Facts) -> Iterator[Finding]:
     """A domain is imported at one version."""
     imports = facts.OperatorSetIdProto
     domains = plain_domains(facts, imports.domain)
@@ -65,7 +65,7 @@ def domain_conflict(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-duplicate-entry")
-def duplicate_entry(facts: Facts) -> Iterator[Found]:
+def duplicate_entry(facts: Facts) -> Iterator[Finding]:
     """An entry is listed once."""
     imports = facts.OperatorSetIdProto
     yield imports.at(
@@ -77,7 +77,7 @@ def duplicate_entry(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-default-alias")
-def default_alias(facts: Facts) -> Iterator[Found]:
+def default_alias(facts: Facts) -> Iterator[Finding]:
     """The default domain has one of its two names."""
     imports = facts.OperatorSetIdProto
     alias = facts.find("ai.onnx")
@@ -92,7 +92,7 @@ def default_alias(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-version-positive")
-def version_positive(facts: Facts) -> Iterator[Found]:
+def version_positive(facts: Facts) -> Iterator[Finding]:
     """Each entry has a version that is positive and fits 32 bits."""
     imports = facts.OperatorSetIdProto
     yield imports.at(
@@ -104,7 +104,7 @@ def version_positive(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-domain-reverse-dns")
-def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
+def domain_reverse_dns(facts: Facts) -> Iterator[Finding]:
     """Other domains are dotted names."""
     imports = facts.OperatorSetIdProto
     yield imports.at(
@@ -115,7 +115,7 @@ def domain_reverse_dns(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-default-present")
-def default_present(facts: Facts) -> Iterator[Found]:
+def default_present(facts: Facts) -> Iterator[Finding]:
     """The default operator set is listed."""
     models, imports = facts.ModelProto, facts.OperatorSetIdProto
     is_default = imports.under("ModelProto.opset_import") & (plain_domains(facts, imports.domain) == EMPTY)
@@ -126,7 +126,7 @@ def default_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("opset-import-version-implies-ir")
-def version_implies_ir(facts: Facts) -> Iterator[Found]:
+def version_implies_ir(facts: Facts) -> Iterator[Finding]:
     """The IR version is at least that of the release that brought the operator set."""
     imports = facts.OperatorSetIdProto
     is_default = imports.under("ModelProto.opset_import") & (plain_domains(facts, imports.domain) == EMPTY)

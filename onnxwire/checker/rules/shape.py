@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import CLASH, EMPTY, IDENTIFIER, Facts, Found
+from onnxwire.checker.declared_types import Values
+from onnxwire.checker.facts import CLASH, EMPTY, IDENTIFIER, Facts, Finding
 from onnxwire.checker.registry import rule
-from onnxwire.checker.values import Values
 
 _DENOTATIONS = (
     "DATA_BATCH", "DATA_CHANNEL", "DATA_TIME", "DATA_FEATURE", "FILTER_IN_CHANNEL", "FILTER_OUT_CHANNEL",
@@ -22,21 +22,21 @@ def _dims(facts: Facts) -> Any:
 
 
 @rule("shape-dim-oneof")
-def dim_oneof(facts: Facts) -> Iterator[Found]:
+def dim_oneof(facts: Facts) -> Iterator[Finding]:
     """A dimension has a value or a variable."""
     dims = _dims(facts)
     yield dims.at(dims.flags & CLASH != 0, "the dimension has both dim_value and dim_param; remove one")
 
 
 @rule("shape-dim-value-nonnegative")
-def dim_value_nonnegative(facts: Facts) -> Iterator[Found]:
+def dim_value_nonnegative(facts: Facts) -> Iterator[Finding]:
     """A size is not negative."""
     dims = _dims(facts)
     yield dims.at(dims.dim_value < 0, "dim_value {0} is negative; leave a size that is not known unset", dims.dim_value)
 
 
 @rule("shape-dim-param-empty")
-def dim_param_empty(facts: Facts) -> Iterator[Found]:
+def dim_param_empty(facts: Facts) -> Iterator[Finding]:
     """A variable has a name."""
     dims = _dims(facts)
     yield dims.at(
@@ -45,7 +45,7 @@ def dim_param_empty(facts: Facts) -> Iterator[Found]:
 
 
 @rule("shape-dim-param-wildcard")
-def dim_param_wildcard(facts: Facts) -> Iterator[Found]:
+def dim_param_wildcard(facts: Facts) -> Iterator[Finding]:
     """There is no sign for several dimensions."""
     dims = _dims(facts)
     star = facts.find("*")
@@ -55,7 +55,7 @@ def dim_param_wildcard(facts: Facts) -> Iterator[Found]:
 
 
 @rule("dim-param-c90-identifier")
-def dim_param_identifier(facts: Facts) -> Iterator[Found]:
+def dim_param_identifier(facts: Facts) -> Iterator[Finding]:
     """The name of a variable is an identifier of C."""
     dims = _dims(facts)
     yield dims.at(
@@ -66,7 +66,7 @@ def dim_param_identifier(facts: Facts) -> Iterator[Found]:
 
 
 @rule("shape-dim-param-consistent")
-def dim_param_consistent(facts: Facts) -> Iterator[Found]:
+def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     """A variable is one size.
 
     The evidence: a value that is described twice, once with the variable and once with a size.
@@ -110,7 +110,7 @@ def dim_param_consistent(facts: Facts) -> Iterator[Found]:
 
 
 @rule("shape-dim-denotation-known")
-def dim_denotation_known(facts: Facts) -> Iterator[Found]:
+def dim_denotation_known(facts: Facts) -> Iterator[Finding]:
     """A denotation is of the vocabulary."""
     dims = _dims(facts)
     known = [EMPTY, *(facts.find(word) for word in _DENOTATIONS)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Found
+from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.operators import counts
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import NAMES
@@ -21,8 +21,8 @@ from onnxwire.checker.signatures import (
     WITHDRAWN,
     WRONG_KIND,
     WRONG_TYPE,
-    Held,
     Hints,
+    SignatureCheck,
     formal,
     is_withdrawn,
 )
@@ -35,9 +35,9 @@ _SHOWN = 12  # names in a message
 
 
 @rule("signature-operator-known")
-def operator_known(facts: Facts) -> Iterator[Found]:
+def operator_known(facts: Facts) -> Iterator[Finding]:
     """The operator is in the version of its domain that is imported."""
-    nodes, held = facts.NodeProto, facts.derive(Held)
+    nodes, held = facts.NodeProto, facts.derive(SignatureCheck)
     hints = Hints(held.operators)
     yield nodes.at(
         held.chosen == -1,
@@ -49,7 +49,7 @@ def operator_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("signature-operator-withdrawn")
-def operator_withdrawn(facts: Facts) -> Iterator[Found]:
+def operator_withdrawn(facts: Facts) -> Iterator[Finding]:
     """The operator is not an experiment of old that was taken back."""
     nodes = facts.NodeProto
     if any(facts.find(name) >= 0 for name in WITHDRAWN):
@@ -61,9 +61,9 @@ def operator_withdrawn(facts: Facts) -> Iterator[Found]:
 
 
 @rule("signature-operator-deprecated")
-def operator_deprecated(facts: Facts) -> Iterator[Found]:
+def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     """The operator is not deprecated in the version that is imported."""
-    nodes, held = facts.NodeProto, facts.derive(Held)
+    nodes, held = facts.NodeProto, facts.derive(SignatureCheck)
     is_deprecated = np.array([signature.is_deprecated for signature in held.signatures] + [False, False], bool)
     yield nodes.at(
         is_deprecated[held.chosen],
@@ -83,9 +83,9 @@ def _counted(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: 
 
 
 @rule("signature-input-count")
-def input_count(facts: Facts) -> Iterator[Found]:
+def input_count(facts: Facts) -> Iterator[Finding]:
     """A node has as many inputs as its operator takes."""
-    nodes, held = facts.NodeProto, facts.derive(Held)
+    nodes, held = facts.NodeProto, facts.derive(SignatureCheck)
     yield nodes.at(
         held.nodes & INPUT_COUNT != 0,
         "{0!r} has {1}, and in {2} it takes {3}; correct the inputs",
@@ -97,9 +97,9 @@ def input_count(facts: Facts) -> Iterator[Found]:
 
 
 @rule("signature-output-count")
-def output_count(facts: Facts) -> Iterator[Found]:
+def output_count(facts: Facts) -> Iterator[Finding]:
     """A node has as many outputs as its operator makes."""
-    nodes, held = facts.NodeProto, facts.derive(Held)
+    nodes, held = facts.NodeProto, facts.derive(SignatureCheck)
     yield nodes.at(
         held.nodes & OUTPUT_COUNT != 0,
         "{0!r} has {1}, and in {2} it makes {3}; correct the outputs",
@@ -118,7 +118,7 @@ class _Ends:
     """The words in which messages speak of elements of NodeProto.input or NodeProto.output."""
 
     def __init__(self, facts: Facts, field: str) -> None:
-        self.held: Held = facts.derive(Held)
+        self.held: SignatureCheck = facts.derive(SignatureCheck)
         self.elements = facts.lists(f"NodeProto.{field}")
         self.field = field
         self.operators = facts.NodeProto.op_type
@@ -153,7 +153,7 @@ def _listed(names: list[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _omitted(facts: Facts, field: str, faults: Any) -> Found:
+def _omitted(facts: Facts, field: str, faults: Any) -> Finding:
     ends = _Ends(facts, field)
     return ends.elements.at(
         faults & OMITTED != 0,
@@ -164,18 +164,18 @@ def _omitted(facts: Facts, field: str, faults: Any) -> Found:
 
 
 @rule("signature-input-omitted")
-def input_omitted(facts: Facts) -> Iterator[Found]:
+def input_omitted(facts: Facts) -> Iterator[Finding]:
     """Only inputs that are optional are omitted."""
-    yield _omitted(facts, "input", facts.derive(Held).inputs)
+    yield _omitted(facts, "input", facts.derive(SignatureCheck).inputs)
 
 
 @rule("signature-output-omitted")
-def output_omitted(facts: Facts) -> Iterator[Found]:
+def output_omitted(facts: Facts) -> Iterator[Finding]:
     """Only outputs that are optional are omitted."""
-    yield _omitted(facts, "output", facts.derive(Held).outputs)
+    yield _omitted(facts, "output", facts.derive(SignatureCheck).outputs)
 
 
-def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Found:
+def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Finding:
     ends = _Ends(facts, field)
     verb = "takes" if field == "input" else "makes"
     return ends.elements.at(
@@ -191,21 +191,21 @@ def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Found:
 
 
 @rule("signature-input-type")
-def input_type(facts: Facts) -> Iterator[Found]:
+def input_type(facts: Facts) -> Iterator[Finding]:
     """An input whose type is known has one that the operator takes."""
-    yield _of_wrong_type(facts, "input", facts.derive(Held).inputs)
+    yield _of_wrong_type(facts, "input", facts.derive(SignatureCheck).inputs)
 
 
 @rule("signature-output-type")
-def output_type(facts: Facts) -> Iterator[Found]:
+def output_type(facts: Facts) -> Iterator[Finding]:
     """An output whose type is declared has one that the operator makes."""
-    yield _of_wrong_type(facts, "output", facts.derive(Held).outputs)
+    yield _of_wrong_type(facts, "output", facts.derive(SignatureCheck).outputs)
 
 
 @rule("signature-type-agreement")
-def type_agreement(facts: Facts) -> Iterator[Found]:
+def type_agreement(facts: Facts) -> Iterator[Finding]:
     """Inputs and outputs of one type variable have one type, where their types are known."""
-    held = facts.derive(Held)
+    held = facts.derive(SignatureCheck)
     for field, faults in (("input", held.inputs), ("output", held.outputs)):
         ends = _Ends(facts, field)
         yield ends.elements.at(
@@ -221,9 +221,9 @@ def type_agreement(facts: Facts) -> Iterator[Found]:
 
 
 @rule("signature-attribute-known")
-def attribute_known(facts: Facts) -> Iterator[Found]:
+def attribute_known(facts: Facts) -> Iterator[Finding]:
     """A node has only attributes that its operator has; names that begin with two underscores are a tool's own."""
-    attributes, nodes, held = facts.AttributeProto, facts.NodeProto, facts.derive(Held)
+    attributes, nodes, held = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         held.attributes & UNKNOWN != 0,
         "{0!r} has no attribute {1!r} in {2}; {3}",
@@ -234,15 +234,15 @@ def attribute_known(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _attributes_of(held: Held, node: int) -> str:
+def _attributes_of(held: SignatureCheck, node: int) -> str:
     names = sorted(held.signature(node).attributes)
     return f"remove it, or use {_listed(names)}" if names else "remove it"
 
 
 @rule("signature-attribute-type")
-def attribute_type(facts: Facts) -> Iterator[Found]:
+def attribute_type(facts: Facts) -> Iterator[Finding]:
     """An attribute, a reference too, has the type that the operator takes."""
-    attributes, held = facts.AttributeProto, facts.derive(Held)
+    attributes, held = facts.AttributeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         held.attributes & WRONG_KIND != 0,
         "attribute {0!r} of {1!r} has type {2}, and the operator takes {3}; correct it",
@@ -254,9 +254,9 @@ def attribute_type(facts: Facts) -> Iterator[Found]:
 
 
 @rule("signature-attribute-required")
-def attribute_required(facts: Facts) -> Iterator[Found]:
+def attribute_required(facts: Facts) -> Iterator[Finding]:
     """A node has the attributes that its operator can't do without."""
-    attributes, nodes, held = facts.AttributeProto, facts.NodeProto, facts.derive(Held)
+    attributes, nodes, held = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     firsts = nodes.first("attribute")
 
     def lacking(row: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Found
+from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
@@ -44,7 +44,7 @@ class Parts:
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
 
 
-def _at(facts: Facts, part: str, mask: Any, template: str, *columns: Any) -> Found:
+def _at(facts: Facts, part: str, mask: Any, template: str, *columns: Any) -> Finding:
     """The findings in the values or indices of some sparse tensors; columns: as of SparseTensorProto."""
     sparse = facts.SparseTensorProto
     rows = np.flatnonzero(mask)
@@ -54,7 +54,7 @@ def _at(facts: Facts, part: str, mask: Any, template: str, *columns: Any) -> Fou
 
 
 @rule("sparse-values-present")
-def values_present(facts: Facts) -> Iterator[Found]:
+def values_present(facts: Facts) -> Iterator[Finding]:
     """There is a tensor of values."""
     sparse = facts.SparseTensorProto
     yield sparse.at(
@@ -63,7 +63,7 @@ def values_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-values-rank-1")
-def values_rank_1(facts: Facts) -> Iterator[Found]:
+def values_rank_1(facts: Facts) -> Iterator[Finding]:
     """The values stand in one row."""
     parts = facts.derive(Parts)
     yield _at(
@@ -76,21 +76,21 @@ def values_rank_1(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-dims-present")
-def dims_present(facts: Facts) -> Iterator[Found]:
+def dims_present(facts: Facts) -> Iterator[Finding]:
     """The dense tensor has a dimension."""
     sparse = facts.SparseTensorProto
     yield sparse.at(sparse.dims == 0, "the sparse tensor has no dims; set the shape of the dense tensor")
 
 
 @rule("sparse-dims-positive")
-def dims_positive(facts: Facts) -> Iterator[Found]:
+def dims_positive(facts: Facts) -> Iterator[Finding]:
     """No dimension of the dense tensor is 0 or less."""
     dims = facts.lists("SparseTensorProto.dims")
     yield dims.at(dims.value <= 0, "a dimension of a sparse tensor is {0}; it is to be 1 or more", dims.value)
 
 
 @rule("sparse-dims-product-overflow")
-def dims_product_overflow(facts: Facts) -> Iterator[Found]:
+def dims_product_overflow(facts: Facts) -> Iterator[Finding]:
     """Every element of the dense tensor has a number."""
     sparse, dims = facts.SparseTensorProto, facts.lists("SparseTensorProto.dims")
     has_negative = np.zeros(sparse.n, bool)
@@ -102,7 +102,7 @@ def dims_product_overflow(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-indices-present")
-def indices_present(facts: Facts) -> Iterator[Found]:
+def indices_present(facts: Facts) -> Iterator[Finding]:
     """Where there are values, there are indices."""
     sparse, parts = facts.SparseTensorProto, facts.derive(Parts)
     yield sparse.at(
@@ -111,7 +111,7 @@ def indices_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-indices-dtype")
-def indices_dtype(facts: Facts) -> Iterator[Found]:
+def indices_dtype(facts: Facts) -> Iterator[Finding]:
     """Indices are INT64."""
     parts, indices = facts.derive(Parts), facts.SparseTensorProto.indices
     types = np.append(facts.TensorProto.data_type, 0)[indices]
@@ -125,7 +125,7 @@ def indices_dtype(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-indices-rank")
-def indices_rank(facts: Facts) -> Iterator[Found]:
+def indices_rank(facts: Facts) -> Iterator[Finding]:
     """Indices are linear or coordinates."""
     parts = facts.derive(Parts)
     yield _at(
@@ -138,7 +138,7 @@ def indices_rank(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-indices-linear-shape")
-def indices_linear_shape(facts: Facts) -> Iterator[Found]:
+def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
     """There are as many linear indices as values."""
     parts = facts.derive(Parts)
     yield _at(
@@ -152,7 +152,7 @@ def indices_linear_shape(facts: Facts) -> Iterator[Found]:
 
 
 @rule("sparse-indices-coo-shape")
-def indices_coo_shape(facts: Facts) -> Iterator[Found]:
+def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
     """There are as many coordinates as values, and each has as many numbers as the dense tensor has dimensions."""
     parts = facts.derive(Parts)
     yield _at(
@@ -275,25 +275,25 @@ def _is_first(keys: Any) -> Any:
 
 
 @rule("sparse-indices-bounds")
-def indices_bounds(facts: Facts) -> Iterator[Found]:
+def indices_bounds(facts: Facts) -> Iterator[Finding]:
     """Each index is one of the dense tensor."""
     yield facts.TensorProto.each(facts.derive(Indices).outside)
 
 
 @rule("sparse-indices-ascending")
-def indices_ascending(facts: Facts) -> Iterator[Found]:
+def indices_ascending(facts: Facts) -> Iterator[Finding]:
     """Each index is greater than the one before, the first coordinate counting most."""
     yield facts.TensorProto.each(facts.derive(Indices).descending)
 
 
 @rule("sparse-indices-unique")
-def indices_unique(facts: Facts) -> Iterator[Found]:
+def indices_unique(facts: Facts) -> Iterator[Finding]:
     """No index is there twice."""
     yield facts.TensorProto.each(facts.derive(Indices).repeated)
 
 
 @rule("sparse-values-nondefault")
-def values_nondefault(facts: Facts) -> Iterator[Found]:
+def values_nondefault(facts: Facts) -> Iterator[Finding]:
     """No value is what is there without it, 0 or the empty string; of small payloads, with elements of whole bytes."""
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Found
+from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, is_filled, type_names
 from onnxwire.checker.registry import rule
 from onnxwire.messages import TensorProto
@@ -15,7 +15,7 @@ from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
 
 @rule("tensor-data-type-present")
-def data_type_present(facts: Facts) -> Iterator[Found]:
+def data_type_present(facts: Facts) -> Iterator[Finding]:
     """A tensor says what its elements are."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -26,7 +26,7 @@ def data_type_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-data-type-known")
-def data_type_known(facts: Facts) -> Iterator[Found]:
+def data_type_known(facts: Facts) -> Iterator[Finding]:
     """A data type is one that ONNX has."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -38,14 +38,14 @@ def data_type_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-dims-nonnegative")
-def dims_nonnegative(facts: Facts) -> Iterator[Found]:
+def dims_nonnegative(facts: Facts) -> Iterator[Finding]:
     """No dimension is negative."""
     dims = facts.lists("TensorProto.dims")
     yield dims.at(dims.value < 0, "a dimension of {0}; those of a tensor are fixed, 0 or more", dims.value)
 
 
 @rule("tensor-dims-product-overflow")
-def dims_product_overflow(facts: Facts) -> Iterator[Found]:
+def dims_product_overflow(facts: Facts) -> Iterator[Finding]:
     """The number of elements, and of their bytes, is one of 63 bits; with a dimension of 0 there are none."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -56,7 +56,7 @@ def dims_product_overflow(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-single-storage")
-def single_storage(facts: Facts) -> Iterator[Found]:
+def single_storage(facts: Facts) -> Iterator[Finding]:
     """The elements are in one location; `tensor-zero-elements-no-data` speaks of tensors that have none."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_some = payloads.is_inline & (payloads.elements != 0)
@@ -76,7 +76,7 @@ def single_storage(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-zero-elements-no-data")
-def zero_elements_no_data(facts: Facts) -> Iterator[Found]:
+def zero_elements_no_data(facts: Facts) -> Iterator[Finding]:
     """Where a dimension is 0, nothing is stored."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     yield tensors.at(
@@ -86,7 +86,7 @@ def zero_elements_no_data(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _misplaced(facts: Facts, field: str, what: str) -> Found:
+def _misplaced(facts: Facts, field: str, what: str) -> Finding:
     """Tensors whose elements are in a list, and nowhere else, that is for other types."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     location = LOCATIONS.index(field)
@@ -106,43 +106,43 @@ def _misplaced(facts: Facts, field: str, what: str) -> Found:
 
 
 @rule("tensor-float-data-dtype")
-def float_data_dtype(facts: Facts) -> Iterator[Found]:
+def float_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Only types of single precision are in float_data."""
     yield _misplaced(facts, "float_data", "FLOAT and COMPLEX64")
 
 
 @rule("tensor-double-data-dtype")
-def double_data_dtype(facts: Facts) -> Iterator[Found]:
+def double_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Only types of double precision are in double_data."""
     yield _misplaced(facts, "double_data", "DOUBLE and COMPLEX128")
 
 
 @rule("tensor-int64-data-dtype")
-def int64_data_dtype(facts: Facts) -> Iterator[Found]:
+def int64_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Only INT64 is in int64_data."""
     yield _misplaced(facts, "int64_data", "INT64")
 
 
 @rule("tensor-uint64-data-dtype")
-def uint64_data_dtype(facts: Facts) -> Iterator[Found]:
+def uint64_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Only wide unsigned types are in uint64_data."""
     yield _misplaced(facts, "uint64_data", "UINT32 and UINT64")
 
 
 @rule("tensor-string-data-dtype")
-def string_data_dtype(facts: Facts) -> Iterator[Found]:
+def string_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Only strings are in string_data."""
     yield _misplaced(facts, "string_data", "STRING")
 
 
 @rule("tensor-int32-data-dtype")
-def int32_data_dtype(facts: Facts) -> Iterator[Found]:
+def int32_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Types of up to 32 bits that have no list of their own are in int32_data."""
     yield _misplaced(facts, "int32_data", "integers of up to 32 bits, BOOL, and floats of up to 16 bits")
 
 
 @rule("tensor-raw-data-dtype")
-def raw_data_dtype(facts: Facts) -> Iterator[Found]:
+def raw_data_dtype(facts: Facts) -> Iterator[Finding]:
     """Neither strings nor what has no type is in raw_data."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_raw = payloads.has("raw_data") & (payloads.filled == 1) & (payloads.elements != 0)
@@ -158,14 +158,14 @@ def raw_data_dtype(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _miscounted(facts: Facts, *types: str) -> Found:
+def _miscounted(facts: Facts, *types: str) -> Finding:
     """Tensors of some types, whole ones, whose list has another number of entries than the dims call for."""
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
     return _mismatch(facts, is_wrong & payloads.of(*types), "the dims of tensor {0!r} of {1} call for")
 
 
-def _mismatch(facts: Facts, rows: Any, start: str) -> Found:
+def _mismatch(facts: Facts, rows: Any, start: str) -> Finding:
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     locations, held, entries, size = payloads.location, payloads.held, payloads.entries, payloads.held_bytes
     return tensors.at(
@@ -180,7 +180,7 @@ def _mismatch(facts: Facts, rows: Any, start: str) -> Found:
 
 
 @rule("tensor-typed-data-count")
-def typed_data_count(facts: Facts) -> Iterator[Found]:
+def typed_data_count(facts: Facts) -> Iterator[Finding]:
     """The list of a type of its own has one entry an element.
 
     A list of int64_data or uint64_data of more than 1 MiB is judged by its bytes: a number takes one to ten.
@@ -189,19 +189,19 @@ def typed_data_count(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-complex64-data-count")
-def complex64_data_count(facts: Facts) -> Iterator[Found]:
+def complex64_data_count(facts: Facts) -> Iterator[Finding]:
     """A complex number is two entries of float_data."""
     yield _miscounted(facts, "COMPLEX64")
 
 
 @rule("tensor-complex128-data-count")
-def complex128_data_count(facts: Facts) -> Iterator[Found]:
+def complex128_data_count(facts: Facts) -> Iterator[Finding]:
     """A complex number is two entries of double_data."""
     yield _miscounted(facts, "COMPLEX128")
 
 
 @rule("tensor-int32-data-count")
-def int32_data_count(facts: Facts) -> Iterator[Found]:
+def int32_data_count(facts: Facts) -> Iterator[Finding]:
     """An element of 8 bits or more is one entry of int32_data; more than 1 MiB is judged by its bytes."""
     yield _miscounted(
         facts, *(data_type.name for data_type in DATA_TYPES if data_type.field == "int32_data" and data_type.bits >= 8)
@@ -209,25 +209,25 @@ def int32_data_count(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-int32-data-count-4bit")
-def int32_data_count_4bit(facts: Facts) -> Iterator[Found]:
+def int32_data_count_4bit(facts: Facts) -> Iterator[Finding]:
     """Two elements of 4 bits are one entry of int32_data."""
     yield _miscounted(facts, *FOUR_BITS)
 
 
 @rule("tensor-int32-data-count-2bit")
-def int32_data_count_2bit(facts: Facts) -> Iterator[Found]:
+def int32_data_count_2bit(facts: Facts) -> Iterator[Finding]:
     """Four elements of 2 bits are one entry of int32_data."""
     yield _miscounted(facts, *TWO_BITS)
 
 
 @rule("tensor-int32-data-count-6bit")
-def int32_data_count_6bit(facts: Facts) -> Iterator[Found]:
+def int32_data_count_6bit(facts: Facts) -> Iterator[Finding]:
     """An element of 6 bits is one entry of int32_data."""
     yield _miscounted(facts, *FLOAT6)
 
 
 @rule("tensor-float6-raw-preferred")
-def float6_raw_preferred(facts: Facts) -> Iterator[Found]:
+def float6_raw_preferred(facts: Facts) -> Iterator[Finding]:
     """Elements of 6 bits are shorter in raw_data."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     yield tensors.at(
@@ -238,7 +238,7 @@ def float6_raw_preferred(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _missized(facts: Facts, is_some: Any) -> Found:
+def _missized(facts: Facts, is_some: Any) -> Finding:
     """Whole tensors whose raw_data has another length than the dims call for."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
@@ -252,31 +252,31 @@ def _missized(facts: Facts, is_some: Any) -> Found:
 
 
 @rule("tensor-raw-data-length")
-def raw_data_length(facts: Facts) -> Iterator[Found]:
+def raw_data_length(facts: Facts) -> Iterator[Finding]:
     """The bytes are as many as elements of whole bytes take."""
     yield _missized(facts, facts.derive(Payloads).bits >= 8)
 
 
 @rule("tensor-raw-data-length-4bit")
-def raw_data_length_4bit(facts: Facts) -> Iterator[Found]:
+def raw_data_length_4bit(facts: Facts) -> Iterator[Finding]:
     """A byte has two elements of 4 bits."""
     yield _missized(facts, facts.derive(Payloads).bits == 4)
 
 
 @rule("tensor-raw-data-length-2bit")
-def raw_data_length_2bit(facts: Facts) -> Iterator[Found]:
+def raw_data_length_2bit(facts: Facts) -> Iterator[Finding]:
     """A byte has four elements of 2 bits."""
     yield _missized(facts, facts.derive(Payloads).bits == 2)
 
 
 @rule("tensor-raw-data-length-6bit")
-def raw_data_length_6bit(facts: Facts) -> Iterator[Found]:
+def raw_data_length_6bit(facts: Facts) -> Iterator[Finding]:
     """Three bytes have four elements of 6 bits."""
     yield _missized(facts, facts.derive(Payloads).bits == 6)
 
 
 @rule("tensor-segment-bounds")
-def segment_bounds(facts: Facts) -> Iterator[Found]:
+def segment_bounds(facts: Facts) -> Iterator[Finding]:
     """A segment is some of the tensor's elements, and those are what the message holds."""
     tensors, segments, payloads = facts.TensorProto, facts["TensorProto.Segment"], facts.derive(Payloads)
     if not segments.n:
@@ -307,7 +307,7 @@ def segment_bounds(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-segment-unsupported")
-def segment_unsupported(facts: Facts) -> Iterator[Found]:
+def segment_unsupported(facts: Facts) -> Iterator[Finding]:
     """A tensor is not in chunks."""
     segments = facts["TensorProto.Segment"]
     yield segments.at(
@@ -317,7 +317,7 @@ def segment_unsupported(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-data-location-valid")
-def data_location_valid(facts: Facts) -> Iterator[Found]:
+def data_location_valid(facts: Facts) -> Iterator[Finding]:
     """The elements are in the message or in a file."""
     unknown = facts.unknown_fields
     yield unknown.at(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Found
+from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.payloads import (
     FLOAT6,
     FOUR_BITS,
@@ -39,7 +39,7 @@ _RANGES = {
 }
 
 
-def _beyond(facts: Facts, ranges: dict[str, tuple[int, int]]) -> Iterator[Found]:
+def _beyond(facts: Facts, ranges: dict[str, tuple[int, int]]) -> Iterator[Finding]:
     """Tensors of some types that have an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     rows = np.flatnonzero(payloads.of(*ranges) & payloads.has("int32_data"))
@@ -63,7 +63,7 @@ def _beyond(facts: Facts, ranges: dict[str, tuple[int, int]]) -> Iterator[Found]
 
 
 @rule("tensor-int32-data-range")
-def int32_data_range(facts: Facts) -> Iterator[Found]:
+def int32_data_range(facts: Facts) -> Iterator[Finding]:
     """An entry of int32_data is one of its type: its value, or the bits of a float or of packed elements.
 
     The first 64 KiB of a tensor are looked at, and 16 MiB of a document.
@@ -72,19 +72,19 @@ def int32_data_range(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-int32-data-range-bool")
-def int32_data_range_bool(facts: Facts) -> Iterator[Found]:
+def int32_data_range_bool(facts: Facts) -> Iterator[Finding]:
     """A boolean in int32_data is 0 or 1; as far as `tensor-int32-data-range` looks."""
     yield from _beyond(facts, {"BOOL": (0, 1)})
 
 
 @rule("tensor-int32-data-float6-range")
-def int32_data_float6_range(facts: Facts) -> Iterator[Found]:
+def int32_data_float6_range(facts: Facts) -> Iterator[Finding]:
     """An element of 6 bits has no others in int32_data; as far as `tensor-int32-data-range` looks."""
     yield from _beyond(facts, dict.fromkeys(FLOAT6, (0, 63)))
 
 
 @rule("tensor-uint64-data-range")
-def uint64_data_range(facts: Facts) -> Iterator[Found]:
+def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     """An entry of UINT32 has 32 bits; the first 64 KiB of a tensor are looked at, and 16 MiB of a document."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_some = payloads.of("UINT32") & payloads.has("uint64_data")
@@ -100,7 +100,7 @@ def uint64_data_range(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-raw-bool-values")
-def raw_bool_values(facts: Facts) -> Iterator[Found]:
+def raw_bool_values(facts: Facts) -> Iterator[Finding]:
     """A boolean in raw_data is a byte of 0 or 1; the first 64 KiB of a tensor are looked at, 16 MiB of a document."""
     tensors = facts.TensorProto
     high, _ = facts.derive(raw_bytes)
@@ -120,7 +120,7 @@ def _padded(facts: Facts) -> Any:
 
 
 @rule("tensor-raw-data-float6-padding")
-def raw_data_float6_padding(facts: Facts) -> Iterator[Found]:
+def raw_data_float6_padding(facts: Facts) -> Iterator[Finding]:
     """Bits after the last element of 6 bits are zero."""
     tensors = facts.TensorProto
     yield tensors.at(
@@ -131,7 +131,7 @@ def raw_data_float6_padding(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-packed-padding-zero")
-def packed_padding_zero(facts: Facts) -> Iterator[Found]:
+def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     """Bits after the last element of 4 or 2 bits are zero; of int32_data, lists of up to 64 KiB are looked at."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_some = payloads.of(*FOUR_BITS, *TWO_BITS)
@@ -150,7 +150,7 @@ def packed_padding_zero(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-string-utf8")
-def string_utf8(facts: Facts) -> Iterator[Found]:
+def string_utf8(facts: Facts) -> Iterator[Finding]:
     """Strings are UTF-8; the first 1 MiB of a tensor is looked at, and 16 MiB of a document."""
     tensors = facts.TensorProto
     broken, _ = facts.derive(strings)
@@ -163,7 +163,7 @@ def string_utf8(facts: Facts) -> Iterator[Found]:
 
 
 @rule("tensor-string-no-bom-or-nul")
-def string_no_bom_or_nul(facts: Facts) -> Iterator[Found]:
+def string_no_bom_or_nul(facts: Facts) -> Iterator[Finding]:
     """Strings have no byte-order mark and no NUL at the end; as far as `tensor-string-utf8` looks."""
     tensors = facts.TensorProto
     _, odd = facts.derive(strings)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found, Table, repeats
+from onnxwire.checker.declared_types import Values, differ
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Table, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
-from onnxwire.checker.values import Values, differ
 
 _SINCE_IR = 7  # of all rules here
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
@@ -119,7 +119,7 @@ def said_of_training(facts: Facts) -> Any:
 
 
 @rule("training-initialization-present")
-def initialization_present(facts: Facts) -> Iterator[Found]:
+def initialization_present(facts: Facts) -> Iterator[Finding]:
     """The values that initialization binds come from a graph."""
     infos = facts.TrainingInfoProto
     yield infos.at(
@@ -129,7 +129,7 @@ def initialization_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-initialization-no-inputs")
-def initialization_no_inputs(facts: Facts) -> Iterator[Found]:
+def initialization_no_inputs(facts: Facts) -> Iterator[Finding]:
     """An initialization graph has no inputs."""
     graphs = facts.GraphProto
     yield graphs.at(
@@ -139,7 +139,7 @@ def initialization_no_inputs(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _unknown_keys(facts: Facts, field: str) -> Found:
+def _unknown_keys(facts: Facts, field: str) -> Finding:
     """Bindings whose key is not an initializer of the main graph, nor of the algorithm beside them.
 
     Of training information by itself nothing is said: its main graph is elsewhere.
@@ -162,13 +162,13 @@ def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
 
 
 @rule("training-initialization-key-initializer")
-def initialization_key_initializer(facts: Facts) -> Iterator[Found]:
+def initialization_key_initializer(facts: Facts) -> Iterator[Finding]:
     """The target of an initialization is an initializer."""
     yield _unknown_keys(facts, _INITIALIZATION)
 
 
 @rule("training-initialization-value-output")
-def initialization_value_output(facts: Facts) -> Iterator[Found]:
+def initialization_value_output(facts: Facts) -> Iterator[Finding]:
     """Initialization values are outputs of their graph; without one, `training-initialization-present` speaks."""
     entries, names = facts.StringStringEntryProto, facts.derive(Names)
     rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
@@ -181,7 +181,7 @@ def initialization_value_output(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-initialization-key-unique")
-def initialization_key_unique(facts: Facts) -> Iterator[Found]:
+def initialization_key_unique(facts: Facts) -> Iterator[Finding]:
     """An initializer is initialized once in an entry."""
     entries = facts.StringStringEntryProto
     rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.key != EMPTY))
@@ -193,7 +193,7 @@ def initialization_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-update-key-initializer")
-def update_key_initializer(facts: Facts) -> Iterator[Found]:
+def update_key_initializer(facts: Facts) -> Iterator[Finding]:
     """The target of an update is an initializer."""
     yield _unknown_keys(facts, _UPDATE)
 
@@ -211,7 +211,7 @@ def _unknown_updates(facts: Facts) -> Any:
 
 
 @rule("training-update-value-output")
-def update_value_output(facts: Facts) -> Iterator[Found]:
+def update_value_output(facts: Facts) -> Iterator[Finding]:
     """Update values are outputs of the algorithm or the main graph.
 
     Where there is no algorithm, `training-algorithm-present` speaks.
@@ -225,7 +225,7 @@ def update_value_output(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-update-key-unique")
-def update_key_unique(facts: Facts) -> Iterator[Found]:
+def update_key_unique(facts: Facts) -> Iterator[Finding]:
     """An initializer is updated once in all entries together."""
     entries = facts.StringStringEntryProto
     rows = np.flatnonzero(entries.under(_UPDATE) & (entries.key != EMPTY))
@@ -237,7 +237,7 @@ def update_key_unique(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-algorithm-present")
-def algorithm_present(facts: Facts) -> Iterator[Found]:
+def algorithm_present(facts: Facts) -> Iterator[Finding]:
     """The new values of initializers come from an algorithm, if not from the main graph."""
     infos, entries = facts.TrainingInfoProto, facts.StringStringEntryProto
     lacks = np.zeros(infos.n, bool)
@@ -249,7 +249,7 @@ def algorithm_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-algorithm-combined-valid")
-def algorithm_combined_valid(facts: Facts) -> Iterator[Found]:
+def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     """Main graph and algorithm are one graph together: names of the algorithm are others than those of the main graph.
 
     What its nodes read, and the order of them, the rules of graphs see. As in one graph, an initializer may be the
@@ -261,7 +261,7 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Found]:
     kinds = np.append(facts.derive(Scopes).graph_kind, NESTED)
     text = "{0!r} is {1} of the main graph, with which the algorithm is one graph; rename one of them"
 
-    def found(table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, what: str, *others: tuple[Any, Any]) -> Found:
+    def found(table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, what: str, *others: tuple[Any, Any]) -> Finding:
         again = (kinds[pair[0]] == ALGORITHM) & names.of_main(*others)[pair[1]]
         return table.at(rows[again], text.replace("{1}", what), table.texts(ids))
 
@@ -280,7 +280,7 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-inference-independent")
-def inference_independent(facts: Facts) -> Iterator[Found]:
+def inference_independent(facts: Facts) -> Iterator[Finding]:
     """The main graph reads nothing that an algorithm defines."""
     inputs = facts.lists("NodeProto.input")
     yield inputs.at(
@@ -291,7 +291,7 @@ def inference_independent(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-graphs-valid")
-def graphs_valid(facts: Facts) -> Iterator[Found]:
+def graphs_valid(facts: Facts) -> Iterator[Finding]:
     """Only the algorithm reads values of the main graph. The rules of graphs see training graphs, and say the rest."""
     inputs = facts.lists("NodeProto.input")
     yield inputs.at(
@@ -302,7 +302,7 @@ def graphs_valid(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-binding-nonempty")
-def binding_nonempty(facts: Facts) -> Iterator[Found]:
+def binding_nonempty(facts: Facts) -> Iterator[Finding]:
     """Bindings have a key and a value."""
     entries = facts.StringStringEntryProto
     is_binding = entries.under(_INITIALIZATION, _UPDATE)
@@ -315,7 +315,7 @@ def binding_nonempty(facts: Facts) -> Iterator[Found]:
 
 
 @rule("training-binding-type-match")
-def binding_type_match(facts: Facts) -> Iterator[Found]:
+def binding_type_match(facts: Facts) -> Iterator[Finding]:
     """The output that an initializer is set from has its element type and shape, where both are known.
 
     Sparse initializers are left out.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import CLASH, EMPTY, Facts, Found, lookup
+from onnxwire.checker.declared_types import Values
+from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, lookup
 from onnxwire.checker.registry import rule, rules
 from onnxwire.checker.rules.value_info import is_main_io
-from onnxwire.checker.values import Values
 from onnxwire.messages import TensorProto
 
 _DENOTATIONS = ("TENSOR", "IMAGE", "AUDIO", "TEXT")
@@ -29,7 +29,7 @@ def _is_kind(facts: Facts, *fields: str) -> Any:
 
 
 @rule("type-value-case-set")
-def value_case_set(facts: Facts) -> Iterator[Found]:
+def value_case_set(facts: Facts) -> Iterator[Finding]:
     """A type is of one kind; `main-io-type-case-set` speaks of those at the boundary of the model that are of none."""
     types = facts.TypeProto
     is_used = types.under(*_INSIDE, "AttributeProto.tp", "AttributeProto.type_protos")
@@ -40,7 +40,7 @@ def value_case_set(facts: Facts) -> Iterator[Found]:
     yield types.at(types.flags & CLASH != 0, "the type is of several kinds; keep one of them")
 
 
-def _elem_type(facts: Facts, name: str, what: str) -> Iterator[Found]:
+def _elem_type(facts: Facts, name: str, what: str) -> Iterator[Finding]:
     tensors = facts[name]
     yield tensors.at(tensors.elem_type == 0, f"the {what} type has no element type; set elem_type")
     yield tensors.at(
@@ -51,26 +51,26 @@ def _elem_type(facts: Facts, name: str, what: str) -> Iterator[Found]:
 
 
 @rule("type-tensor-elem-type")
-def tensor_elem_type(facts: Facts) -> Iterator[Found]:
+def tensor_elem_type(facts: Facts) -> Iterator[Finding]:
     """A tensor type says what its elements are."""
     return _elem_type(facts, "TypeProto.Tensor", "tensor")
 
 
 @rule("type-sparse-elem-type")
-def sparse_elem_type(facts: Facts) -> Iterator[Found]:
+def sparse_elem_type(facts: Facts) -> Iterator[Finding]:
     """A sparse tensor type says what its elements are."""
     return _elem_type(facts, "TypeProto.SparseTensor", "sparse tensor")
 
 
 @rule("type-sequence-elem-type-present")
-def sequence_elem_type_present(facts: Facts) -> Iterator[Found]:
+def sequence_elem_type_present(facts: Facts) -> Iterator[Finding]:
     """A sequence type says what it holds."""
     sequences = facts["TypeProto.Sequence"]
     yield sequences.at(sequences.elem_type < 0, "the sequence type does not say what it holds; set elem_type")
 
 
 @rule("type-map-key-type")
-def map_key_type(facts: Facts) -> Iterator[Found]:
+def map_key_type(facts: Facts) -> Iterator[Finding]:
     """A map type has integers or strings as keys."""
     maps = facts["TypeProto.Map"]
     yield maps.at(maps.key_type == 0, "the map type does not say what its keys are; set key_type")
@@ -82,21 +82,21 @@ def map_key_type(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-map-value-type")
-def map_value_type(facts: Facts) -> Iterator[Found]:
+def map_value_type(facts: Facts) -> Iterator[Finding]:
     """A map type says what its values are."""
     maps = facts["TypeProto.Map"]
     yield maps.at(maps.value_type < 0, "the map type does not say what its values are; set value_type")
 
 
 @rule("type-optional-elem-type-present")
-def optional_elem_type_present(facts: Facts) -> Iterator[Found]:
+def optional_elem_type_present(facts: Facts) -> Iterator[Finding]:
     """An optional type says what it wraps."""
     optionals = facts["TypeProto.Optional"]
     yield optionals.at(optionals.elem_type < 0, "the optional type does not say what it wraps; set elem_type")
 
 
 @rule("type-optional-elem-kind")
-def optional_elem_kind(facts: Facts) -> Iterator[Found]:
+def optional_elem_kind(facts: Facts) -> Iterator[Finding]:
     """An optional type wraps neither an optional nor an opaque type."""
     types = facts.TypeProto
     is_wrapped = types.under("TypeProto.Optional.elem_type")
@@ -108,14 +108,14 @@ def optional_elem_kind(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-opaque-name-present")
-def opaque_name_present(facts: Facts) -> Iterator[Found]:
+def opaque_name_present(facts: Facts) -> Iterator[Finding]:
     """An opaque type has a name."""
     opaques = facts["TypeProto.Opaque"]
     yield opaques.at(opaques.name == EMPTY, "the opaque type has no name; give it one")
 
 
 @rule("type-opaque-domain-default")
-def opaque_domain_default(facts: Facts) -> Iterator[Found]:
+def opaque_domain_default(facts: Facts) -> Iterator[Finding]:
     """An opaque type has a domain, as texts differ on what leaving it out means."""
     opaques = facts["TypeProto.Opaque"]
     yield opaques.at(
@@ -126,7 +126,7 @@ def opaque_domain_default(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-denotation-known")
-def denotation_known(facts: Facts) -> Iterator[Found]:
+def denotation_known(facts: Facts) -> Iterator[Finding]:
     """A denotation is of the vocabulary."""
     types = facts.TypeProto
     known = [EMPTY, *(facts.find(word) for word in _DENOTATIONS)]
@@ -138,7 +138,7 @@ def denotation_known(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-denotation-present")
-def denotation_present(facts: Facts) -> Iterator[Found]:
+def denotation_present(facts: Facts) -> Iterator[Finding]:
     """Tensors at the boundary of the model say what they hold; TENSOR fits them all."""
     types, infos = facts.TypeProto, facts.ValueInfoProto
     rows = np.flatnonzero(is_main_io(facts) & (infos.type >= 0))
@@ -152,7 +152,7 @@ def denotation_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-sequence-map-before-ir6")
-def sequence_map_before_ir6(facts: Facts) -> Iterator[Found]:
+def sequence_map_before_ir6(facts: Facts) -> Iterator[Finding]:
     """Sequences and maps are not for every model yet."""
     types = facts.TypeProto
     yield types.at(
@@ -162,7 +162,7 @@ def sequence_map_before_ir6(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-sparse-before-ir8")
-def sparse_before_ir8(facts: Facts) -> Iterator[Found]:
+def sparse_before_ir8(facts: Facts) -> Iterator[Finding]:
     """There are no sparse tensor types yet."""
     types = facts.TypeProto
     yield types.at(
@@ -172,7 +172,7 @@ def sparse_before_ir8(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-optional-before-ir8")
-def optional_before_ir8(facts: Facts) -> Iterator[Found]:
+def optional_before_ir8(facts: Facts) -> Iterator[Finding]:
     """There are no optional types yet."""
     types = facts.TypeProto
     yield types.at(
@@ -182,7 +182,7 @@ def optional_before_ir8(facts: Facts) -> Iterator[Found]:
 
 
 @rule("type-opaque-before-ir14")
-def opaque_before_ir14(facts: Facts) -> Iterator[Found]:
+def opaque_before_ir14(facts: Facts) -> Iterator[Finding]:
     """Opaque types are not for every model yet."""
     types = facts.TypeProto
     yield types.at(
@@ -216,7 +216,7 @@ _ERRORS = {
 
 
 @rule("type-nested-valid")
-def nested_valid(facts: Facts) -> Iterator[Found]:
+def nested_valid(facts: Facts) -> Iterator[Finding]:
     """The types inside a type are right; the outermost one is reported, and the rule that speaks of the inner one."""
     types, above = facts.TypeProto, facts.derive(_above)
     if not (above >= 0).any():

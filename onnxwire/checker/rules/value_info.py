@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Found
+from onnxwire.checker.declared_types import Values
+from onnxwire.checker.facts import EMPTY, Facts, Finding
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.graph import is_nested
 from onnxwire.checker.scopes import MAIN, Scopes
-from onnxwire.checker.values import Values
 
 
 def is_main_io(facts: Facts) -> Any:
@@ -22,21 +22,21 @@ def is_main_io(facts: Facts) -> Any:
 
 
 @rule("value-info-name-present")
-def name_present(facts: Facts) -> Iterator[Found]:
+def name_present(facts: Facts) -> Iterator[Finding]:
     """A description says of what it is."""
     infos = facts.ValueInfoProto
     yield infos.at(infos.name == EMPTY, "the entry has no name; name the value that it describes")
 
 
 @rule("main-io-type-present")
-def type_present(facts: Facts) -> Iterator[Found]:
+def type_present(facts: Facts) -> Iterator[Finding]:
     """Inputs and outputs of the model have a type."""
     infos = facts.ValueInfoProto
     yield infos.at(is_main_io(facts) & (infos.type < 0), "{0!r} has no type; set one", infos.texts(infos.name))
 
 
 @rule("main-io-type-case-set")
-def type_case_set(facts: Facts) -> Iterator[Found]:
+def type_case_set(facts: Facts) -> Iterator[Finding]:
     """The type is of one kind."""
     infos = facts.ValueInfoProto
     yield infos.at(
@@ -47,7 +47,7 @@ def type_case_set(facts: Facts) -> Iterator[Found]:
 
 
 @rule("main-io-shape-present")
-def shape_present(facts: Facts) -> Iterator[Found]:
+def shape_present(facts: Facts) -> Iterator[Finding]:
     """A tensor that is an input or output of the model has a rank."""
     infos, values = facts.ValueInfoProto, facts.derive(Values)
     fields = facts.TypeProto.fields
@@ -60,7 +60,7 @@ def shape_present(facts: Facts) -> Iterator[Found]:
 
 
 @rule("value-info-type-present-legacy")
-def type_present_legacy(facts: Facts) -> Iterator[Found]:
+def type_present_legacy(facts: Facts) -> Iterator[Finding]:
     """Every description has a type."""
     infos, values = facts.ValueInfoProto, facts.derive(Values)
     graphs = values.graph

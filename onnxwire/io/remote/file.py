@@ -8,8 +8,8 @@ import threading
 
 from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.failures import RangeError
-from onnxwire.io.remote.landings import GUESSES, Landings
 from onnxwire.io.remote.loop import run
+from onnxwire.io.remote.readahead import GUESSES, Readahead
 from onnxwire.io.remote.stores import is_change, source_error
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.partial import PartialMemory, Range
     from onnxwire.io.remote.address import Address
-    from onnxwire.io.remote.document import Origin
+    from onnxwire.io.remote.remote_document import Origin
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
@@ -48,7 +48,7 @@ class RemoteFile:
         self.requests = 0
         self.received = 0
         self._reader = reader
-        self._landings = Landings()
+        self._landings = Readahead()
         self._lock = threading.Condition()
         self._pending: list[Range] = []
         self._has_stepped = False
@@ -123,7 +123,7 @@ class RemoteFile:
                     self._pending = [span for span in self._pending if span not in mine]
                     self._lock.notify_all()
 
-    def land(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
+    def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
         """Put the bytes there that a walk has come to, and what it is likely to come to next."""
         if self.size <= SMALL:
             self.fetch(memory, [(0, self.size)])

@@ -7,7 +7,7 @@ import errno
 from onnxwire.engine.write import chunks_of
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.remote.address import WEB_SCHEMES
-from onnxwire.io.remote.document import Origin
+from onnxwire.io.remote.remote_document import Origin
 from onnxwire.io.remote.stores import source_error
 
 TYPE_CHECKING = False

@@ -33,7 +33,7 @@ export function send(action, values) {
 export function sendFile(file) {
   const headers = { "Content-Type": "application/octet-stream" };
   const query = new URLSearchParams({ name: file.name });
-  return request(`api/drop?${query}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: file });
+  return request(`api/upload?${query}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: file });
 }
 
 /** Exchange the token of the address for the key, which only this tab keeps; a reload finds it again. */

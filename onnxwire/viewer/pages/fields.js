@@ -2,7 +2,7 @@
 
 import { ask, countText, html, link, replace } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { adder, change, editable, iconButton, openInline, session, told } from "./edit.js";
+import { adder, change, editable, iconButton, openInline, session, told } from "./edit_mode.js";
 
 const ROWS = 100; // that are asked for at once
 let opened = new Set(); // paths of rows that stay open when the tree is drawn anew

@@ -1,14 +1,14 @@
 // What is where, what is chosen, and the keys.
 
 import { ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
-import { addBar, paintBar, showChanges, showDifference } from "./changes.js";
-import { beginEdits, problemMark, session } from "./edit.js";
+import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
+import { beginEdits, problemMark, session } from "./edit_mode.js";
 import { showFields } from "./fields.js";
 import { VirtualList } from "./list.js";
 import { MapView } from "./map.js";
-import { showNode } from "./node.js";
+import { showNode } from "./node_card.js";
 import { showGraph, showOverview } from "./overview.js";
-import { showTensor } from "./tensor.js";
+import { showTensor } from "./tensor_card.js";
 
 const find = (id) => document.getElementById(id);
 const details = find("details");

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.viewer.edits import Edits
-    from onnxwire.viewer.fields import FieldQueries
+    from onnxwire.viewer.field_tree import FieldQueries
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         if options.edit or options.type or options.schema:
             options.parser.error("a report is of a model as it is; leave out --edit, --type and --schema, or -o")
         return _write_report(options)
-    from onnxwire.viewer.fields import FieldQueries
+    from onnxwire.viewer.field_tree import FieldQueries
     from onnxwire.viewer.server import Server
 
     message = load(options.file, _type_of(options))
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     if edits is not None:
         if not edits.is_saved:
             _tell(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
-        edits.drops.close()
+        edits.uploads.close()
     # What threads still read stays open until the process ends.
     with contextlib.suppress(InUseError):
         message.close()
@@ -233,7 +233,7 @@ def _open(address: str) -> None:
 
 
 def _write_report(options: argparse.Namespace) -> int:
-    from onnxwire.viewer.report import report
+    from onnxwire.viewer.html_report import report
 
     refuse_same(options.file, options.output)
     with load(options.file) as model:

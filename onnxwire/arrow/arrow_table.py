@@ -108,7 +108,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
     """A message as it would be saved; a large one without payloads, whose sizes are given by order of tensors."""
-    from onnxwire.io.index import find_tensors
+    from onnxwire.io.tensor_list import find_tensors
 
     if message.ByteSize() < _LARGE:
         return message.SerializeToString(), {}

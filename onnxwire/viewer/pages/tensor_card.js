@@ -2,8 +2,8 @@
 
 import { ask, countText, html, link, nounText, numberText, replace, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { dropCard } from "./changes.js";
-import { editable, problemsCard, session } from "./edit.js";
+import { dropCard } from "./change_list.js";
+import { editable, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./fields.js";
 
 const BINS = 64;

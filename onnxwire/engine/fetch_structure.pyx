@@ -30,7 +30,7 @@ cdef struct Level:
     const uint8_t* end
 
 
-cdef int see_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
+cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
     """Have the records of a message there, before they are gone through; those of messages in it, too.
 
     Of the root only its own records: what is in the messages in it is walked when it is asked for.
@@ -54,7 +54,7 @@ cdef int see_span(Document document, const Table* table, const uint8_t* p, const
     return 0
 
 
-cdef int see_all(
+cdef int fetch_structure(
     Document document, const Table* table, uint64_t text, uint64_t run,
     bint (*is_read)(const Field* field, void* context) noexcept, void* context
 ) except -1:
@@ -134,7 +134,7 @@ cdef int step(
     cdef uint32_t tag = 0
     cdef uint64_t head = min(<uint64_t>HEAD, <uint64_t>(end - record))
     if not memory.has(record, head):
-        memory.land(record, head, limit)
+        memory.fetch_ahead(record, head, limit)
     p = read_any_tag(record, end, &tag)
     if p == NULL or (tag < 8 and level.table != NULL):
         level.p = end
@@ -181,7 +181,7 @@ cdef int step(
                     longest = wanted.run
             if n < longest:
                 if not memory.has(value, n):
-                    memory.land(value, n, limit)
+                    memory.fetch_ahead(value, n, limit)
             elif is_deep:
                 memory.source.stepped(value - memory.start, p - memory.start, level.record - memory.start)
     else:

@@ -12,10 +12,10 @@ from onnxwire.analysis.sizes import parse_size
 from onnxwire.cli.options import add_command, add_external_root, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
-from onnxwire.io.index import tensors
 from onnxwire.io.load import load
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import save
+from onnxwire.io.tensor_list import tensors
 
 _UNPACK = """\
 Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool

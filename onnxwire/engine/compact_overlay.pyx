@@ -19,13 +19,13 @@ cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
     int PyGC_Disable()
     int PyGC_Enable()
-    # Of a pointer, as in engine/fold.pyx.
+    # Of a pointer, as in engine/freeze.pyx.
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 @final
 @cython.no_gc
-cdef class Condensed:
+cdef class CompactOverlay:
 
     @critical_section
     def __dealloc__(self):
@@ -35,12 +35,12 @@ cdef class Condensed:
         Py_XDECREF(self.data)
 
 
-cdef Condensed condense(Overlay overlay, Document document):
+cdef CompactOverlay compact(Overlay overlay, Document document):
     """The condensed form of an overlay, of the same values; None where it has more than bytes and values of fields.
 
     document: that its views are of.
     """
-    cdef size_t head = (<size_t>(<PyTypeObject*>Condensed).tp_basicsize + 7) & ~<size_t>7
+    cdef size_t head = (<size_t>(<PyTypeObject*>CompactOverlay).tp_basicsize + 7) & ~<size_t>7
     cdef uint32_t n = 0
     cdef uint32_t i
     cdef PyObject* o
@@ -59,16 +59,16 @@ cdef Condensed condense(Overlay overlay, Document document):
     o = <PyObject*>PyObject_Malloc(head + n * sizeof(Entry))
     if o == NULL:
         raise MemoryError
-    PyObject_Init(o, <PyTypeObject*>Condensed)
-    (<Condensed>o).table = overlay.table
-    (<Condensed>o).start = overlay.address
-    (<Condensed>o).end = overlay.address_end
-    (<Condensed>o).data = data
+    PyObject_Init(o, <PyTypeObject*>CompactOverlay)
+    (<CompactOverlay>o).table = overlay.table
+    (<CompactOverlay>o).start = overlay.address
+    (<CompactOverlay>o).end = overlay.address_end
+    (<CompactOverlay>o).data = data
     Py_XINCREF(data)
-    (<Condensed>o).generation = overlay.generation
-    (<Condensed>o).flags = overlay.flags
-    (<Condensed>o).n = n
-    (<Condensed>o).entries = entry = <Entry*>(<char*>o + head)
+    (<CompactOverlay>o).generation = overlay.generation
+    (<CompactOverlay>o).flags = overlay.flags
+    (<CompactOverlay>o).n = n
+    (<CompactOverlay>o).entries = entry = <Entry*>(<char*>o + head)
     for i in range(overlay.table.n_fields):
         if has_something(overlay, i):
             entry.slot = overlay.slots[i]
@@ -78,7 +78,7 @@ cdef Condensed condense(Overlay overlay, Document document):
             entry.touched = overlay.touched[i]
             Py_XINCREF(entry.held)
             entry += 1
-    condensed = <Condensed>o
+    condensed = <CompactOverlay>o
     Py_DECREF(condensed)
     return condensed
 
@@ -110,7 +110,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
     return data
 
 
-cdef Overlay expand(Condensed self, Document document):
+cdef Overlay expand(CompactOverlay self, Document document):
     """The overlay that it was made of."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     cdef Document base
@@ -152,4 +152,4 @@ cdef bint is_in_place(Overlay self) noexcept:
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
 
 
-make_internal(Condensed, b"edits of a message")
+make_internal(CompactOverlay, b"edits of a message")

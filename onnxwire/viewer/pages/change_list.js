@@ -1,7 +1,7 @@
 // The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
 
 import { ask, countText, decodePart, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
-import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit.js";
+import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit_mode.js";
 
 /** Put the bar into the header. */
 export function addBar(header) {
@@ -100,19 +100,19 @@ export async function takeFile(file) {
   const revision = revisionShown();
   const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
   document.body.classList.add("busy");
-  const drop = await sendFile(file).finally(() => document.body.classList.remove("busy"));
-  if (!path) return change("replace_tensors", { drop: drop.id }, { revision });
+  const upload = await sendFile(file).finally(() => document.body.classList.remove("busy"));
+  if (!path) return change("replace_tensors", { upload: upload.id }, { revision });
   const tensor = decodePart(path);
-  if (drop.form === "npy") return change("replace_tensor", { path: tensor, drop: drop.id, name: "" }, { revision });
-  const names = drop.tensors.map((one) => one.name);
+  if (upload.form === "npy") return change("replace_tensor", { path: tensor, upload: upload.id, name: "" }, { revision });
+  const names = upload.tensors.map((one) => one.name);
   const own = document.querySelector("#details h1")?.textContent;
-  if (names.includes(own) || names.length === 1) return change("replace_tensor", { path: tensor, drop: drop.id, name: names.includes(own) ? own : names[0] }, { revision });
+  if (names.includes(own) || names.length === 1) return change("replace_tensor", { path: tensor, upload: upload.id, name: names.includes(own) ? own : names[0] }, { revision });
   if (!names.length) throw new Error(`${file.name} has no tensors.`);
   return openDialog({
     title: `Which tensor of ${file.name}?`,
     action: "Replace",
     fields: [{ name: "name", label: "tensor", value: names[0], choices: names }],
-    run: ({ name }) => change("replace_tensor", { path: tensor, drop: drop.id, name }, { revision }),
+    run: ({ name }) => change("replace_tensor", { path: tensor, upload: upload.id, name }, { revision }),
   });
 }
 

@@ -26,7 +26,7 @@ _FORMS = ("npy", "safetensors")
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Upload:
     """A dropped file. name: as the visitor knows it; path: where it is kept; form: "npy" or "safetensors".
 
     tensors: of a .safetensors file, its tensors by name, each as a text such as float[3, 4].
@@ -63,15 +63,15 @@ class Drop:
         }
 
 
-class Drops:
+class Uploads:
     """The dropped files of a page."""
 
     def __init__(self) -> None:
-        self._drops: dict[str, Drop] = {}
+        self._uploads: dict[str, Upload] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
 
-    def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Drop:
+    def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Upload:
         """Keep a file. name: with its ending; length: in bytes; read: gives the next bytes of it, up to so many.
 
         Raises EditError for another format, for too many or too large files, and where the disk has no room.
@@ -80,7 +80,7 @@ class Drops:
         form = os.path.splitext(name)[1][1:].lower()
         if form not in _FORMS:
             raise EditError(f"{name!r} is neither an .npy nor a .safetensors file")
-        if len(self._drops) >= MOST:
+        if len(self._uploads) >= MOST:
             raise EditError(f"{MOST} files were dropped; save, and start `onnxwire view` again for more")
         if length > LARGEST:
             raise EditError(f"{name} has {length:,} bytes; more than {LARGEST:,} are not taken")
@@ -101,17 +101,17 @@ class Drops:
                 while left:
                     piece = read(min(left, _STEP))
                     if not piece:
-                        raise EditError(f"{name} did not arrive whole; drop it again")
+                        raise EditError(f"{name} did not arrive whole; upload it again")
                     file.write(piece)
                     left -= len(piece)
-            drop = Drop(id, name, path, form, {})
-            with drop.named():
+            upload = Upload(id, name, path, form, {})
+            with upload.named():
                 if form == "safetensors":
                     listed = list_tensors(path)
                     shown = {
                         key: f"{kind.name.lower()}[{', '.join(map(str, dims))}]" for key, (kind, dims) in listed.items()
                     }
-                    drop.tensors.update(shown)
+                    upload.tensors.update(shown)
                 else:
                     read_npy(path)
         except BaseException as error:
@@ -120,18 +120,18 @@ class Drops:
             if isinstance(error, OSError):
                 raise EditError(f"{name} could not be kept: {error.strerror or error}") from None
             raise
-        self._drops[id] = drop
-        return drop
+        self._uploads[id] = upload
+        return upload
 
-    def get(self, id: str) -> Drop:
+    def get(self, id: str) -> Upload:
         """A file that was dropped; EditError where there is not one of that id."""
-        if id not in self._drops:
-            raise EditError("this file is not there any more; drop it again")
-        return self._drops[id]
+        if id not in self._uploads:
+            raise EditError("this file is not there any more; upload it again")
+        return self._uploads[id]
 
     def close(self) -> None:
         """Remove all of them."""
-        self._drops.clear()
+        self._uploads.clear()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

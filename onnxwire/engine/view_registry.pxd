@@ -3,15 +3,15 @@
 from cpython.object cimport PyObject
 
 
-cdef struct LivingKey:
+cdef struct ViewKey:
     # Which message it is: its first byte in a document, or its Overlay where it has none; and its table.
     const void* owner
     const void* address
     const void* table
 
 
-cdef object find_living(const LivingKey* key)
-cdef void list_living(const LivingKey* key, PyObject* view) noexcept
-cdef void unlist_living(const LivingKey* key, PyObject* view) noexcept
-cdef void forget_living() noexcept
-cdef size_t count_living() noexcept
+cdef object lookup_view(const ViewKey* key)
+cdef void register_view(const ViewKey* key, PyObject* view) noexcept
+cdef void unregister_view(const ViewKey* key, PyObject* view) noexcept
+cdef void clear_view_registry() noexcept
+cdef size_t count_registered_views() noexcept

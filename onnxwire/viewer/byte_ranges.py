@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxwire.analysis.paths import Found, resolve
+from onnxwire.analysis.paths import Resolved, resolve
 from onnxwire.analysis.records import describe_record, walk
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
 from onnxwire.engine.message import Message
+from onnxwire.engine.record_reader import bytes_at
 from onnxwire.engine.record_walk import walk_records
-from onnxwire.engine.records import bytes_at
 from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.storage import Storage
@@ -36,7 +36,9 @@ def span_of(root: Message, path: str) -> tuple[int, int]:
     raise PathError(reason, path, root._document.name)
 
 
-def _record_of(found: Found, field: FieldDescriptor, root: Message, outer: tuple[int, int]) -> tuple[int, int] | None:
+def _record_of(
+    found: Resolved, field: FieldDescriptor, root: Message, outer: tuple[int, int]
+) -> tuple[int, int] | None:
     """The value of the field's last record, or of that of the element asked for."""
     seen, last = 0, None
     for _, number, wire, value, after, _ in walk_records(root._document, *outer):

@@ -12,8 +12,8 @@ from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.table_text import TYPES
 from onnxwire.errors import PathError
 from onnxwire.messages import ModelProto
-from onnxwire.viewer import records
-from onnxwire.viewer.values import read_value, value_text
+from onnxwire.viewer import byte_ranges
+from onnxwire.viewer.value_texts import read_value, value_text
 
 MOST_ROWS = 1000
 _MOST_BYTES = 1 << 16  # of one answer
@@ -66,12 +66,12 @@ class FieldQueries:
         return read_value(self.message, path)
 
     def raw(self, path: str, start: int = 0, count: int = 1024, *, payload: bool = False) -> dict[str, Any]:
-        """Read bytes of any field: `records.read_bytes`, up to 65,536 at a time."""
-        return records.read_bytes(self.message, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
+        """Read bytes of any field: `byte_ranges.read_bytes`, up to 65,536 at a time."""
+        return byte_ranges.read_bytes(self.message, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
 
     def records(self, path: str, start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the records of a message: `records.list_records`, up to 1,000 at a time."""
-        return records.list_records(self.message, path, start, min(max(count, 0), MOST_ROWS))
+        """List the records of a message: `byte_ranges.list_records`, up to 1,000 at a time."""
+        return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MOST_ROWS))
 
     def _fields_of(self, message: Message, path: str, first: int, last: int) -> dict[str, Any]:
         descriptor = message.DESCRIPTOR

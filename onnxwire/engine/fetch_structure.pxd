@@ -17,11 +17,11 @@ cdef struct Wanted:
 
 cdef uint64_t WHOLE
 
-cdef int see_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1
+cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1
 cdef int walk(
     Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep, const Wanted* wanted
 ) except -1
-cdef int see_all(
+cdef int fetch_structure(
     Document document, const Table* table, uint64_t text, uint64_t run,
     bint (*is_read)(const Field* field, void* context) noexcept, void* context
 ) except -1

@@ -19,7 +19,7 @@ cdef struct Entry:
 
 
 @final
-cdef class Condensed:
+cdef class CompactOverlay:
     # Made by `condense`, in one piece of memory with its entries.
     cdef Table* table
     cdef const uint8_t* start    # the bytes that it is registered for
@@ -31,6 +31,6 @@ cdef class Condensed:
     cdef Entry* entries
 
 
-cdef Condensed condense(Overlay overlay, Document document)
-cdef Overlay expand(Condensed self, Document document)
+cdef CompactOverlay compact(Overlay overlay, Document document)
+cdef Overlay expand(CompactOverlay self, Document document)
 cdef bint is_in_place(Overlay self) noexcept

@@ -24,7 +24,7 @@ _LONGEST = 64  # values in a row that are compared
 _BEFORE, _AFTER, _DRIFT = 64, 768, 12  # bytes around a landing, and more for each before it: names differ
 
 
-class Landings:
+class Readahead:
     """The values that a walk stepped over, and guesses at the next."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Landings:
         return found
 
     def _others(self) -> list[Range]:
-        """Landings that can be reached by one, two or three values of any of the sizes that were met."""
+        """Readahead that can be reached by one, two or three values of any of the sizes that were met."""
         steps: dict[int, None] = {}
         for size in sorted(self._indexes, key=lambda size: -len(self._indexes[size])):
             steps[self._steps[self._indexes[size][-1]]] = None

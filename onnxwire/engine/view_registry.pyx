@@ -6,13 +6,13 @@ Open addressing with linear probing. What is taken out leaves no mark: those aft
 from libc.stdint cimport uint64_t
 
 from onnxwire.engine.memory cimport calloc, free
-from onnxwire.engine.section cimport may_be_taken, take_if_alive
+from onnxwire.engine.section cimport enable_try_incref, try_incref
 
 cdef enum:
     LEAST = 256          # entries that there is room for
 
 cdef struct Entry:
-    LivingKey key
+    ViewKey key
     PyObject* view       # borrowed; NULL for none
 
 cdef Entry* ENTRIES = NULL
@@ -20,18 +20,18 @@ cdef size_t ROOM = 0     # a power of two
 cdef size_t N = 0
 
 
-cdef inline size_t first_index(const LivingKey* key) noexcept:
+cdef inline size_t first_index(const ViewKey* key) noexcept:
     cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
     mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     mixed = (mixed ^ <uint64_t><size_t>key.table) * <uint64_t>0x9E3779B97F4A7C15
     return <size_t>(mixed >> 32 ^ mixed) & (ROOM - 1)
 
 
-cdef inline bint is_same(const LivingKey* a, const LivingKey* b) noexcept:
+cdef inline bint is_same(const ViewKey* a, const ViewKey* b) noexcept:
     return a.address == b.address and a.owner == b.owner and a.table == b.table
 
 
-cdef object find_living(const LivingKey* key):
+cdef object lookup_view(const ViewKey* key):
     """The view of a message, or None."""
     cdef size_t i
     if N == 0:
@@ -39,24 +39,24 @@ cdef object find_living(const LivingKey* key):
     i = first_index(key)
     while ENTRIES[i].view != NULL:
         if is_same(&ENTRIES[i].key, key):
-            view = take_if_alive(ENTRIES[i].view)
+            view = try_incref(ENTRIES[i].view)
             if view is not None:
                 return view
         i = (i + 1) & (ROOM - 1)
     return None
 
 
-cdef void list_living(const LivingKey* key, PyObject* view) noexcept:
+cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
     """Have a view found by a key by which none is found; without memory it is not, and there may be another later."""
     global N
     if 2 * (N + 1) > ROOM and not resize(2 * ROOM if ROOM else LEAST):
         return
-    may_be_taken(view)
+    enable_try_incref(view)
     put(key, view)
     N += 1
 
 
-cdef void put(const LivingKey* key, PyObject* view) noexcept:
+cdef void put(const ViewKey* key, PyObject* view) noexcept:
     cdef size_t i = first_index(key)
     while ENTRIES[i].view != NULL:
         i = (i + 1) & (ROOM - 1)
@@ -64,7 +64,7 @@ cdef void put(const LivingKey* key, PyObject* view) noexcept:
     ENTRIES[i].view = view
 
 
-cdef void unlist_living(const LivingKey* key, PyObject* view) noexcept:
+cdef void unregister_view(const ViewKey* key, PyObject* view) noexcept:
     """Have a view be found no longer, if it was."""
     global N
     cdef size_t i
@@ -107,7 +107,7 @@ cdef bint resize(size_t room) noexcept:
     return True
 
 
-cdef void forget_living() noexcept:
+cdef void clear_view_registry() noexcept:
     """Have no view be found any more."""
     global ENTRIES, ROOM, N
     free(ENTRIES)
@@ -115,6 +115,6 @@ cdef void forget_living() noexcept:
     ROOM = N = 0
 
 
-cdef size_t count_living() noexcept:
+cdef size_t count_registered_views() noexcept:
     """How many views are found."""
     return N

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 
 from onnxwire.errors import SourceError
 from onnxwire.io.remote.address import WEB_SCHEMES, address_below, parse_address
-from onnxwire.io.remote.document import hosts_of
 from onnxwire.io.remote.failures import RangeError, UnknownHostError
 from onnxwire.io.remote.loop import run
+from onnxwire.io.remote.remote_document import hosts_of
 from onnxwire.io.remote.stores import open_store, reader_of, source_error
 from onnxwire.io.remote.version import version_of
 

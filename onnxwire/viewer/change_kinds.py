@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxwire.analysis.paths import Found, resolve
-from onnxwire.analysis.scopes import defined_names
+from onnxwire.analysis.live_scopes import defined_names
+from onnxwire.analysis.paths import Resolved, resolve
 from onnxwire.bridges.safetensors import from_safetensors, take_tensor
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError
@@ -25,7 +25,7 @@ from onnxwire.tensor.dtypes import BY_NAME
 from onnxwire.transforms.assign import add_element, remove, set_value
 from onnxwire.transforms.bypass import bypass
 from onnxwire.transforms.rename import rename_values
-from onnxwire.viewer.drops import Drop, Drops
+from onnxwire.viewer.uploads import Upload, Uploads
 
 MOST_DIMS = 64
 _LONGEST = 60
@@ -234,39 +234,41 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
     return Change(f"set {path} to {elem_type.lower()}{shown}", path, run)
 
 
-def replace_tensor(path: str, drop: Drop, name: str) -> Change:
+def replace_tensor(path: str, upload: Upload, name: str) -> Change:
     """Give a tensor the elements, type and shape of a dropped file. name: of the tensor in a .safetensors file."""
-    if drop.form == "safetensors":
-        name = name or drop.only_name
-        if name not in drop.tensors:
-            raise EditError(f"{drop.name} has no tensor {name!r}; choose one of those that it has")
+    if upload.form == "safetensors":
+        name = name or upload.only_name
+        if name not in upload.tensors:
+            raise EditError(f"{upload.name} has no tensor {name!r}; choose one of those that it has")
 
     def run(root: Message) -> str:
         tensor = resolve(root, path).value
         if not isinstance(tensor, TensorProto):
             raise PathError("this is not a tensor", path, root._document.name)
-        with drop.named():
-            if drop.form == "npy":
-                return set_value(root, path, f"@{drop.path}", files=True)
-            take_tensor(tensor, drop.path, name)
+        with upload.named():
+            if upload.form == "npy":
+                return set_value(root, path, f"@{upload.path}", files=True)
+            take_tensor(tensor, upload.path, name)
         return path
 
-    shown = f"{_short(name)} of {drop.name}" if name and drop.form == "safetensors" else drop.name
+    shown = f"{_short(name)} of {upload.name}" if name and upload.form == "safetensors" else upload.name
     return Change(f"replace {path} by {shown}", path, run)
 
 
-def replace_tensors(drop: Drop) -> Change:
+def replace_tensors(upload: Upload) -> Change:
     """Give all initializers of the main graph the tensors that a .safetensors file has for them."""
-    if drop.form != "safetensors":
+    if upload.form != "safetensors":
         raise EditError("an .npy file holds one tensor; drop it on the page of the tensor that it is for")
 
     def run(root: Message) -> str:
-        with drop.named():
-            if not from_safetensors(_model(root), drop.path, refer_to_file=False):
-                raise EditError(f"{drop.name} has no tensor of the name of an initializer; open one, and drop it there")
+        with upload.named():
+            if not from_safetensors(_model(root), upload.path, refer_to_file=False):
+                raise EditError(
+                    f"{upload.name} has no tensor named as an initializer; open an initializer and drop it there"
+                )
         return ""
 
-    return Change(f"replace initializers by {drop.name}", "", run)
+    return Change(f"replace initializers by {upload.name}", "", run)
 
 
 def _model(root: Message) -> ModelProto:
@@ -275,14 +277,14 @@ def _model(root: Message) -> ModelProto:
     return root
 
 
-def _node(root: Message, path: str) -> Found:
+def _node(root: Message, path: str) -> Resolved:
     found = resolve(root, path)
     if not isinstance(found.value, NodeProto):
         raise PathError("this is not a node", path, root._document.name)
     return found
 
 
-def change_of(kind: str, arguments: dict[str, Any], drops: Drops) -> Change:
+def change_of(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
     """The change that a page asks for. arguments: by name, of the types that the kind has; EditError for others."""
     if kind not in KINDS:
         raise EditError("there is no such change")
@@ -293,7 +295,7 @@ def change_of(kind: str, arguments: dict[str, Any], drops: Drops) -> Change:
         # JSON's true is a number to Python.
         if not isinstance(value, types) or isinstance(value, bool):
             raise EditError(f"the change lacks {name}, or has one of another type")
-        values[name] = drops.get(str(value)) if name == "drop" else value
+        values[name] = uploads.get(str(value)) if name == "upload" else value
     return make(**values)
 
 
@@ -311,7 +313,7 @@ KINDS: dict[str, tuple[Callable[..., Change], dict[str, _Types]]] = {
     "add_metadata": (add_metadata, {"path": _TEXT, "key": _TEXT, "value": _TEXT}),
     "add_opset": (add_opset, {"domain": _TEXT, "version": (int,)}),
     "set_shape": (set_shape, {"path": _TEXT, "shape": _TEXT, "elem_type": _TEXT}),
-    "replace_tensor": (replace_tensor, {"path": _TEXT, "drop": _TEXT, "name": _TEXT}),
-    "replace_tensors": (replace_tensors, {"drop": _TEXT}),
+    "replace_tensor": (replace_tensor, {"path": _TEXT, "upload": _TEXT, "name": _TEXT}),
+    "replace_tensors": (replace_tensors, {"upload": _TEXT}),
 }
 """The kinds of changes: what makes one, and the types of its arguments."""

@@ -20,7 +20,7 @@ from onnxwire.analysis.describe import (
     operator_of,
 )
 from onnxwire.analysis.listing import tensor_rows
-from onnxwire.analysis.paths import Found, IndexItem, resolve
+from onnxwire.analysis.paths import IndexItem, Resolved, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
 from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type
@@ -32,9 +32,9 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import PathError, count_text
-from onnxwire.io.index import TensorInfo, describe
 from onnxwire.io.load import load
 from onnxwire.io.remote.address import shown_source
+from onnxwire.io.tensor_list import TensorInfo, describe
 from onnxwire.messages import SCHEMA, AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
@@ -109,7 +109,7 @@ def _print(message: Message, options: argparse.Namespace) -> None:
 # JSON.
 
 
-def _as_json(found: Found, options: argparse.Namespace) -> dict[str, Any]:
+def _as_json(found: Resolved, options: argparse.Namespace) -> dict[str, Any]:
     value = found.value
     row: dict[str, Any] = {"path": found.path}
     if isinstance(value, TensorProto):
@@ -163,7 +163,7 @@ def _to_list(array: Any) -> Any:
 # Text.
 
 
-def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]:
+def _lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
     value = found.value
     if isinstance(value, TensorProto):
         return _tensor_lines(found, options, paint)
@@ -184,7 +184,7 @@ def _lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]
     return [describe_number(found.field, value) if found.field is not None else str(value)]
 
 
-def _first_index(found: Found) -> Any:
+def _first_index(found: Resolved) -> Any:
     """A function that gives the index before an element of a list."""
     if isinstance(found.value, list) and found.parent is not None and found.field is not None:
         bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
@@ -193,7 +193,7 @@ def _first_index(found: Found) -> Any:
     return lambda i: f"[{i}]  "
 
 
-def _heading(found: Found, paint: Paint) -> list[str]:
+def _heading(found: Resolved, paint: Paint) -> list[str]:
     message: Message = found.value
     span = message._span
     name = getattr(message, "name", "") if "name" in message.DESCRIPTOR.fields_by_name else ""
@@ -336,7 +336,7 @@ def _byte_lines(data: memoryview) -> list[str]:
 # Tensors.
 
 
-def _check_index(found: Found) -> tuple[list[range], list[int]]:
+def _check_index(found: Resolved) -> tuple[list[range], list[int]]:
     """The coordinates that are asked for on each axis, and the shape of them together."""
     tensor: TensorProto = found.value
     try:
@@ -357,14 +357,14 @@ def _index_text(index: tuple[IndexItem, ...] | None) -> str:
     return f"[{','.join(parts)}]"
 
 
-def _measure(found: Found, options: argparse.Namespace) -> Statistics:
+def _measure(found: Resolved, options: argparse.Namespace) -> Statistics:
     if found.index is not None:
         _check_index(found)
     with progress_bar("reading", not options.no_progress) as progress:
         return measure(found.value, found.index, bins=options.bins, progress=progress)
 
 
-def _tensor_lines(found: Found, options: argparse.Namespace, paint: Paint) -> list[str]:
+def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
     tensor: TensorProto = found.value
     info: TensorInfo = describe(tensor, found.path)
     row = next(tensor_rows(tensor))
@@ -423,7 +423,7 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
     return lines
 
 
-def _value_lines(found: Found, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
+def _value_lines(found: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
     """The elements, or, where they are many, the first of the last two axes."""
     import numpy as np
 

@@ -2,7 +2,7 @@
 
 import { ask, countText, familyOf, html, link, nameParts, nounText, replace, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit.js";
+import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./fields.js";
 
 let hops = 2;

@@ -34,7 +34,7 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
 def _verify_checksums(message: Message) -> None:
     """Compare files of external data with the checksums that tensors name; each file is read once."""
-    from onnxwire.io.index import find_tensors, is_external
+    from onnxwire.io.tensor_list import find_tensors, is_external
     from onnxwire.tensor.error import tensor_error
     from onnxwire.tensor.external_data import payload, reference_of
 
