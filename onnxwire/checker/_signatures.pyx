@@ -75,7 +75,7 @@ cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int3
 
 
 cdef inline uint8_t check_type(const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
-                              ) noexcept nogil:
+                               ) noexcept nogil:
     """The fault of a type that is known; a variable that is not bound yet is bound to it."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE

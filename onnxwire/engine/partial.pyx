@@ -29,12 +29,12 @@ cdef int OPEN = 0
 
 @final
 cdef class PartialMemory:
-    """Memory for a file of some size, none of which is there yet.
+    """Memory reserved for a file of a known size; its bytes are fetched on demand.
 
-    source: an object with two methods. `fetch(memory, ranges)` puts ranges of bytes there, a list of (start, end), and
-    returns when they are; `fetch_ahead(memory, start, end, limit)` the bytes that a walk has come to, and what it thinks will
-    be asked for next, up to the byte `limit`. Both raise SourceError where the bytes can't be had. `stepped(start, end,
-    record)` is told of each long value that a walk steps over, in a record that begins at a byte.
+    source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end) and returns
+    when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached and those
+    that it will probably need next, up to the offset `limit`. Both raise SourceError if the bytes cannot be fetched.
+    `stepped(start, end, record)` is called for each long value that a walk skips, with the offset of its record.
     """
 
     @critical_section
