@@ -81,6 +81,15 @@ def test_every_page_that_a_page_links_to_is_there() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_files_that_the_design_names_exist() -> None:
+    names = set(re.findall(r"`([\w/]+\.(?:pyx|pxd|py|h|tsv))`", (ROOT / "DESIGN.md").read_text()))
+    names -= {"cmd_NAME.py", "cli/cmd_NAME.py"}
+    folders = ["onnxwire", "schema", "tests", "benchmarks"]
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    assert len(names) > 60
+    assert [name for name in sorted(names) if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 def test_the_table_of_tests_names_modules_and_files_that_are_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Tests by module")[2]
     rows = re.findall(r"^\| ([a-z/]*) \| (.+) \| (.+) \|$", text, re.M)[1:]
