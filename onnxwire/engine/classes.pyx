@@ -10,7 +10,6 @@ from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.message cimport Message
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.reading cimport get_shared, set_alone
 from onnxwire.engine.repeated cimport RepeatedSpan, span_getter
 from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
@@ -20,6 +19,9 @@ from collections.abc import MutableSequence
 from types import MethodDescriptorType
 
 from onnxwire.errors import FieldAttributeError, FieldTypeError
+
+ctypedef object (*Getter)(View view, void* field)
+ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 cdef extern from "Python.h":
     ctypedef struct PyGetSetDef:
@@ -114,6 +116,18 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
     return 0
 
 
+@critical_section
+cdef object get_in_section(View self, void* closure):
+    """The getter of every attribute in Python without the GIL; `closure` is the Field."""
+    return (<Getter>(<Field*>closure).get)(self, closure)
+
+
+@critical_section
+cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
+    """The setter of every attribute there."""
+    return (<Setter>(<Field*>closure).set)(self, value, closure)
+
+
 cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     """The class of a table; its name, docstring and attributes come from the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
@@ -138,8 +152,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
             field.set = singular_setter(MESSAGE)
         ref.attributes[i].name = ref.keep((<object>field.descriptor).name)
         ref.attributes[i].doc = ref.keep((<object>field.descriptor).doc)
-        ref.attributes[i].get = <void*>get_shared if FREE_THREADED else field.get
-        ref.attributes[i].set = <void*>set_alone if FREE_THREADED else field.set
+        ref.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get
+        ref.attributes[i].set = <void*>set_in_section if FREE_THREADED else field.set
         ref.attributes[i].closure = field
     slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
     slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)

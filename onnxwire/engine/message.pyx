@@ -16,14 +16,12 @@ from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_there
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.reading cimport start_reading_of
-from onnxwire.engine.section cimport stop_reading
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
 from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
     HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
-    new_view, next_record, overlay_view, same_named_field, start_cursor, table_of,
+    new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
@@ -162,21 +160,19 @@ cdef class Message(View):
         """The unknown fields, as they would be written."""
         return unknown_fields(self)
 
+    @critical_section
     def HasField(self, field_name):
         """Tell whether a singular field, or a member of the oneof of that name, is there.
 
         Raises ValueError for a name that the message does not have, and for a repeated field.
         """
-        cdef Py_ssize_t* place = start_reading_of(self)
-        cdef Field* field
-        cdef bint has_it = False
-        if place != NULL:
-            field = same_named_field(self, field_name)
-            has_it = field != NULL and not field.repeated and self.slots[field.slot].p != NULL
-            stop_reading(place)
-            if field != NULL and not field.repeated:
-                return has_it
-        return has_field(self, field_name)
+        cdef Field* field = named_field(self, field_name)
+        if field == NULL:
+            return self.WhichOneof(field_name) is not None
+        if field.repeated:
+            raise field_error(field, FieldValueError, "a repeated field does not have presence")
+        fill(self)
+        return self.slots[field.slot].p != NULL
 
     @critical_section
     def WhichOneof(self, oneof_group):
@@ -389,17 +385,6 @@ def parse_whole(turned_on):
     """Have FromString, ParseFromString and MergeFromString look at all of the bytes at once, or no longer."""
     global PARSES_WHOLE
     PARSES_WHOLE = turned_on
-
-
-@critical_section
-cdef bint has_field(Message self, field_name) except? True:
-    cdef Field* field = named_field(self, field_name)
-    if field == NULL:
-        return self.WhichOneof(field_name) is not None
-    if field.repeated:
-        raise field_error(field, FieldValueError, "a repeated field does not have presence")
-    fill(self)
-    return self.slots[field.slot].p != NULL
 
 
 cdef object exact_bytes(cls, data):

@@ -24,9 +24,6 @@ cdef class RepeatedScalar(Repeated):
     cdef void look_at_bound(self) noexcept
     cdef Numbers copy(self)
     cdef int decode_records(self) except -1
-    cdef Py_ssize_t count_alone(self) except -1
-    cdef bint decode_shared(self) except -1
-    cdef bint decode_few(self) except -1
     cdef bint adopt_kept(self) except -1
     cdef void adopt(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
@@ -40,8 +37,7 @@ cdef class ScalarIterator:
     cdef uint32_t epoch          # the same
     cdef Py_ssize_t i
 
-    cdef object next_shared(self)
-    cdef object next_alone(self)
+    cdef object next_number(self)
 
 
 cdef object get_numbers(View self, void* closure)

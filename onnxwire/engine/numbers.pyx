@@ -17,9 +17,7 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport OPEN, fetch, is_there
 from onnxwire.engine.payload cimport Payload, expose, new_payload
-from onnxwire.engine.reading cimport start_reading_of
 from onnxwire.engine.repeated cimport ENDED, point_at, changed_error, index_in, refresh, update_count
-from onnxwire.engine.section cimport FREE_THREADED, Own, disown, own, stop_reading
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -36,9 +34,6 @@ cdef extern from "thresholds.h":
         SHORT_NUMBERS "OW_SHORT_NUMBERS"
         LONG_RUN "OW_LONG_RUN"
         LONG "OW_LONG"
-
-cdef enum:
-    FEW = 4096           # bytes of packed numbers that are decoded while others wait to enter the section
 
 
 cdef object get_numbers(View self, void* closure):
@@ -260,62 +255,6 @@ cdef class RepeatedScalar(Repeated):
             self.adopt(numbers)
         return 0
 
-    cdef bint decode_shared(self) except -1:
-        """Make `items` and `n` what the records say, together with other threads; tells whether they are that.
-
-        Many numbers, and those that are damaged, are decoded in the section.
-        """
-        cdef Py_ssize_t* place
-        cdef Own held
-        own(&held, <PyObject*>self)
-        try:
-            place = start_reading_of(self.message)
-            if place == NULL:
-                return False
-            try:
-                return self.bound is None and not self.is_detached and (self.items != NULL or self.decode_few())
-            finally:
-                stop_reading(place)
-        finally:
-            disown(&held)
-
-    cdef bint decode_few(self) except -1:
-        cdef Field* field = self.field
-        cdef Cursor cursor
-        cdef Record record
-        cdef Numbers numbers
-        cdef uint64_t most = 0
-        cdef uint64_t done = 0
-        cdef uint64_t count
-        cdef uint64_t _i
-        if field.closed or self.n_records > FEW or self.first == NULL:
-            return False
-        self.start(&cursor)
-        for _i in range(self.n_records):
-            if next_usable(&cursor, field, &record) <= 0:
-                return False
-            most += record.n if record.tag & 7 == WIRE_LEN else 1
-            if most > FEW:
-                return False
-        numbers = Numbers.allocate(most, field)
-        self.start(&cursor)
-        for _i in range(self.n_records):
-            next_usable(&cursor, field, &record)
-            if record.tag & 7 != WIRE_LEN:
-                store(<uint8_t*>numbers.items + done * field.size, field, record.n)
-                done += 1
-                continue
-            count = store_run(<uint8_t*>numbers.items + done * field.size, field, record.value, record.n, most - done)
-            if field.wire == WIRE_VARINT and (
-                record.n and record.value[record.n - 1] >= 0x80
-                or count != count_varints(record.value, record.value + record.n)
-            ) or field.wire != WIRE_VARINT and record.n % field.size:
-                return False
-            done += count
-        numbers.n = done
-        self.adopt(numbers)
-        return True
-
     cdef bint adopt_kept(self) except -1:
         """Take the numbers that the document keeps of the records; tells whether it does."""
         cdef Numbers numbers = self.document.cached(NUMBERS, self.first)
@@ -368,11 +307,8 @@ cdef class RepeatedScalar(Repeated):
                 return True
         return False
 
-    def __len__(self):
-        return self.n if FREE_THREADED and self.decode_shared() else self.count_alone()
-
     @critical_section
-    cdef Py_ssize_t count_alone(self) except -1:
+    def __len__(self):
         cdef const uint8_t* window = NULL
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if OPEN and self.field.wire == WIRE_VARINT:
@@ -383,11 +319,10 @@ cdef class RepeatedScalar(Repeated):
         self.decode()
         return self.n
 
+    @critical_section
     def __iter__(self):
         cdef ScalarIterator iterator = ScalarIterator.__new__(ScalarIterator)
-        if not (FREE_THREADED and self.decode_shared()):
-            with critical_section(self):
-                self.decode()
+        self.decode()
         iterator.sequence = self
         return iterator
 
@@ -680,43 +615,14 @@ cdef class ScalarIterator:
         return 0 if self.sequence is None or self.i == ENDED else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
-        cdef Own held
-        if FREE_THREADED:
-            own(&held, <PyObject*>self)
-            try:
-                number = self.next_shared()
-            finally:
-                disown(&held)
-            if number is None:
-                number = self.next_alone()
-        else:
-            number = self.next_alone()
+        number = self.next_number()
         if number is self:
             raise StopIteration
         return number
 
-    cdef object next_shared(self):
-        """As of SpanIterator."""
-        cdef RepeatedScalar sequence = self.sequence
-        cdef Py_ssize_t* place
-        if sequence is None:
-            return None
-        place = start_reading_of(sequence.message)
-        if place == NULL:
-            return None
-        try:
-            if sequence.items == NULL or sequence.bound is not None or sequence.is_detached:
-                return None
-            if self.i == ENDED or self.i >= sequence.n:
-                self.i = ENDED
-                return self
-            self.i += 1
-            return sequence.item(self.i - 1)
-        finally:
-            stop_reading(place)
-
     @critical_section
-    cdef object next_alone(self):
+    cdef object next_number(self):
+        """Return the next number; the iterator itself at the end, because an error would take longer."""
         cdef RepeatedScalar sequence = self.sequence
         cdef View message
         if sequence is None or self.i == ENDED:
@@ -733,8 +639,7 @@ cdef class ScalarIterator:
             self.document = message.document
         if self.i >= sequence.n:
             self.i = ENDED
-            if not FREE_THREADED:
-                self.sequence = None
+            self.sequence = None
             return self
         self.i += 1
         return sequence.item(self.i - 1)

@@ -33,7 +33,6 @@ cdef class Repeated:
 # Adds no member, so that the free list of the base serves it.
 cdef class RepeatedSpan(Repeated):
 
-    cdef Py_ssize_t count_alone(self) except -1
     cdef Elements elements(self)
     cdef Spans make_index(self)
     cdef Spans walk(self)
@@ -47,7 +46,7 @@ cdef enum:
 
 
 cdef class SpanIterator:
-    cdef RepeatedSpan sequence   # None at the end; but not where another thread may be looking
+    cdef RepeatedSpan sequence   # None at the end
     cdef Cursor cursor
     cdef object parts            # Spans that the cursor points into, or None
     cdef const uint8_t* first    # the first record, NULL as long as the cursor does not stand in records
@@ -56,9 +55,7 @@ cdef class SpanIterator:
     cdef Py_ssize_t i
     cdef uint8_t tag             # of the records, where it is one byte; else 0, which is not a tag
 
-    cdef object next_shared(self)
-    cdef object next_record(self, RepeatedSpan sequence)
-    cdef object next_alone(self)
+    cdef object next_element(self)
     cdef object next_bound(self)
     cdef int stand(self) except -1
 

@@ -19,8 +19,6 @@ from onnxwire.engine.instances cimport close_base, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.reading cimport is_ready, start_reading_of
-from onnxwire.engine.section cimport FREE_THREADED, Own, disown, own, stop_reading
 from onnxwire.engine.table cimport BYTES, MESSAGE, Slot
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, bytes_at, document_of, fill, find_overlay, held_message, held_value, make_view, new_view,
@@ -342,27 +340,14 @@ cdef class RepeatedSpan(Repeated):
         """The elements where they were changed, else None."""
         return None if refresh(self) else self.bound
 
-    def __len__(self):
-        cdef Py_ssize_t* place = start_reading_of(self.message)
-        cdef Py_ssize_t n = -1
-        if place != NULL:
-            if self.bound is None and not self.is_detached:
-                n = self.n_records
-            stop_reading(place)
-        return self.count_alone() if n < 0 else n
-
     @critical_section
-    cdef Py_ssize_t count_alone(self) except -1:
+    def __len__(self):
         return self.n_records if refresh(self) else (<Elements>self.bound).n
 
+    @critical_section
     def __iter__(self):
-        cdef Py_ssize_t* place = start_reading_of(self.message)
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        if place != NULL:
-            stop_reading(place)
-        else:
-            with critical_section(self):
-                fill(self.message)
+        fill(self.message)
         iterator.sequence = self
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
         return iterator
@@ -702,67 +687,14 @@ cdef class SpanIterator:
         return 0 if self.sequence is None or self.i == ENDED else max(len(self.sequence) - self.i, 0)
 
     def __next__(self):
-        cdef Own held
-        if FREE_THREADED:
-            own(&held, <PyObject*>self)
-            try:
-                element = self.next_shared()
-            finally:
-                disown(&held)
-            if element is None:
-                element = self.next_alone()
-        else:
-            element = self.next_alone()
+        element = self.next_element()
         if element is self:
             raise StopIteration
         return element
 
-    cdef object next_shared(self):
-        """The next element where it can be read together with other threads, else None; the iterator itself at the end.
-        """
-        cdef RepeatedSpan sequence = self.sequence
-        cdef Py_ssize_t* place
-        if sequence is None:
-            return None
-        place = start_reading_of(sequence.message)
-        if place == NULL:
-            return None
-        try:
-            return self.next_record(sequence)
-        finally:
-            stop_reading(place)
-
-    cdef object next_record(self, RepeatedSpan sequence):
-        """The element of the next record of a message that is being read, where that is as usual; else None."""
-        cdef Cursor* cursor = &self.cursor
-        cdef const uint8_t* p
-        cdef uint64_t n = 0
-        if sequence.bound is not None or sequence.is_detached:
-            return None
-        if <uint64_t>self.i >= sequence.n_records:
-            self.i = ENDED
-            return self
-        if self.first == NULL and self.i == 0:
-            self.epoch = sequence.message.epoch
-            self.document = sequence.message.document
-            self.first = sequence.first
-            self.parts = sequence.parts
-            sequence.start(cursor)
-        if (
-            sequence.message.epoch != self.epoch or sequence.message.document != self.document
-            or cursor.p >= cursor.end or cursor.p[0] != self.tag
-        ):
-            return None
-        p = read_length(cursor.p + 1, cursor.end, &n)
-        if p == NULL or not is_ready(sequence.field.type, p, n):
-            return None
-        self.i += 1
-        cursor.p = p + n
-        return make_element(sequence, p, n, NULL)
-
     @critical_section
-    cdef object next_alone(self):
-        """The next element; the iterator itself at the end, because an error would take longer."""
+    cdef object next_element(self):
+        """Return the next element; the iterator itself at the end, because an error would take longer."""
         cdef RepeatedSpan sequence = self.sequence
         cdef View message
         cdef Cursor* cursor = &self.cursor
@@ -783,8 +715,7 @@ cdef class SpanIterator:
             self.stand()
         if <uint64_t>self.i >= sequence.n_records:
             self.i = ENDED
-            if not FREE_THREADED:
-                self.sequence = None
+            self.sequence = None
             return self
         # The common case: the next record is of the same field, with a tag of one byte.
         if cursor.p < cursor.end and cursor.p[0] == self.tag:
@@ -805,8 +736,7 @@ cdef class SpanIterator:
         cdef Py_ssize_t i = self.i
         if i >= elements.n:
             self.i = ENDED
-            if not FREE_THREADED:
-                self.sequence = None
+            self.sequence = None
             return self
         self.i += 1
         return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)

@@ -1,42 +1,29 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The section in which the engine runs, of which there is one (`section.h`)."""
+"""The object whose lock is the engine's section (`section.h`)."""
 import os
 
 cdef extern from *:
     """
     #ifdef Py_GIL_DISABLED
-    static ow_Section ow_the_section;
-
-    static PyObject *ow_make_section(void)
+    static void ow_unlock_after_fork(PyObject *owner)
     {
-        ow_the_section.owner = PyCapsule_New(&ow_the_section, "onnxwire.engine.section.SECTION", NULL);
-        return Py_XNewRef(ow_the_section.owner);
-    }
-
-    static void ow_empty_section(void)
-    {
-        if (ow_is_inside(PyThreadState_GetUnchecked(), &ow_the_section))
-            return;
-        memset(&ow_the_section.owner->ob_mutex, 0, sizeof(PyMutex));
-        memset(ow_the_section.places, 0, sizeof(ow_the_section.places));
-        ow_the_section.n_inside = 0;
+        if (!ow_is_inside(PyThreadState_GetUnchecked(), owner))
+            memset(&owner->ob_mutex, 0, sizeof(PyMutex));
     }
     #else
-    static PyObject *ow_make_section(void) { Py_RETURN_NONE; }
-    static void ow_empty_section(void) {}
+    static void ow_unlock_after_fork(PyObject *owner) { (void)owner; }
     #endif
     """
-    object make_section "ow_make_section"()
-    void empty_section "ow_empty_section"()
+    void unlock_after_fork "ow_unlock_after_fork"(object owner)
 
 
-# None where the GIL is the section.
-SECTION = make_section()
+# An object that nothing else locks; None where the GIL is the section.
+SECTION = object() if FREE_THREADED else None
 
 
 def after_fork():
-    """Forget the threads that a new process does not have."""
-    empty_section()
+    """Unlock the section if it was locked by a thread that the new process does not have."""
+    unlock_after_fork(SECTION)
 
 
 if FREE_THREADED and hasattr(os, "register_at_fork"):

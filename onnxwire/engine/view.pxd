@@ -9,7 +9,6 @@ from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG, OPEN, bytes_there, text_there
-from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.texts cimport LONGEST, SHORTEST, new_text
 
@@ -109,8 +108,8 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
     """The value of a string in a message; held: what the overlay holds for it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
-    if SHORTEST <= n <= LONGEST and not FREE_THREADED:
-        return (<Document>self.document).short_text(p, n)  # which threads that read at once would share
+    if SHORTEST <= n <= LONGEST:
+        return (<Document>self.document).short_text(p, n)
     if n >= LONG:
         check_source(base_of(self), held)
         return text_there(p, n)

@@ -19,7 +19,7 @@ FUNCTION = re.compile(
 )
 # What needs no section, and why.
 OWN_MEMORY = "frees what is its own"
-CHOOSES = "reads together with other threads, or enters the section itself"
+ENTERS = "enters the section in its body, or calls one function that does"
 STATELESS = "looks at its arguments only"
 NEW = "of an object that no other thread has yet"
 OWN = "reads numbers of its own, which never change"
@@ -36,15 +36,14 @@ APART = {
     "engine.encode": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
     "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
-    "engine.message": {"HasField": CHOOSES},
-    "engine.numbers": {"__len__": CHOOSES, "__iter__": CHOOSES, "__next__": CHOOSES},
+    "engine.numbers": {"__next__": ENTERS},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
     "engine.overlay_index": {"__dealloc__": OWN_MEMORY},
-    "engine.repeated": {"__cinit__": NEW, "__len__": CHOOSES, "__iter__": CHOOSES, "__next__": CHOOSES},
+    "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS},
     "engine.section": {"after_fork": "a new process has one thread"},
     "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},
-    "engine.view": {"count_views": CHOOSES},
+    "engine.view": {"count_views": ENTERS},
     "engine.write": {"chunks_of": "a generator, which can't stay in it; what it calls enters"},
     "tensor.bits": {"unpack": STATELESS, "pack": STATELESS},
     "tensor.dlpack": {"to_capsule": STATELESS},
