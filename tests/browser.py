@@ -1,4 +1,4 @@
-"""Pages of `onnxwire view` in a real browser, as a person uses them."""
+"""Drive the pages of `onnxwire view` in Chromium through selenium."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_driver(*more):
 
 
 class Page:
-    """The page of a model, as a person uses it; opened at the overview, or where it opens itself: at the map."""
+    """The page of a model, opened at the overview, or with `at_map` at the map, where the page itself starts."""
 
     def __init__(self, driver, process, at_map=False):
         self.driver = driver
@@ -54,12 +54,15 @@ class Page:
             self.one("#details .card")
 
     def wait(self, condition, seconds=30, is_calm=True):
-        """Wait until a condition is true; what it is then. What a page that is to be calm complains of ends it."""
+        """Wait until a condition returns a true value, and return it.
+
+        Fails after `seconds`, and, if `is_calm`, as soon as the page shows an error.
+        """
         from selenium.common.exceptions import WebDriverException
 
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            # An element may be gone before it is looked at.
+            # The page may remove an element between the search for it and the access to it.
             with contextlib.suppress(WebDriverException):
                 found = condition()
                 if found:
@@ -67,20 +70,20 @@ class Page:
                 trouble = [element.text for element in self.all("#trouble:not([hidden])")]
                 assert not (is_calm and trouble)
             time.sleep(0.05)
-        raise AssertionError(f"not there after {seconds} seconds: {self.one('body').text}")
+        raise AssertionError(f"still false after {seconds} seconds: {self.one('body').text}")
 
     def all(self, selector):
         return self.driver.find_elements("css selector", selector)
 
     def one(self, selector, text=""):
-        """The first element that is there, with the text in it."""
+        """Wait for an element that contains the text, and return the first."""
         return self.wait(lambda: next((found for found in self.all(selector) if text in found.text), None))
 
     def texts(self, selector):
         return self.wait(lambda: [found.text for found in self.all(selector)])
 
     def title(self, text):
-        """Wait for details with the heading, which is an operator or a name."""
+        """Wait until the heading of the details is the text: an operator or a name."""
         return self.wait(lambda: text in [found.text for found in self.all("#details .head > *")])
 
     def press(self, *keys):
@@ -89,7 +92,7 @@ class Page:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def search(self, words):
-        """Search by the keys alone, until what is found is listed."""
+        """Search by keyboard, and wait until the results are listed."""
         self.press("/")
         self.wait(lambda: self.driver.switch_to.active_element.get_attribute("id") == "search")
         self.press(words)
@@ -100,12 +103,12 @@ class Page:
         return self.driver.switch_to.active_element
 
     def requests(self):
-        """The addresses of all requests that the browser sent since the page was opened."""
+        """Return the addresses of all requests that the browser has sent since the page was opened."""
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
     def memory(self):
-        """The memory of the server, in MB: all, and without what is mapped from files."""
+        """Return the resident memory of the server in MB: in all, and without mapped files."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
         return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]

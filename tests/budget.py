@@ -1,4 +1,4 @@
-"""How much the tests try: a little, the same in every run, or with `--long` much more, different in each run."""
+"""The number of random examples: few and the same in every run, or with `--long` many and different in each run."""
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -15,12 +15,12 @@ IS_LONG = False
 
 
 def choose(is_long: bool) -> None:
-    """Choose the short or the long run. Call it before any test module is imported."""
+    """Select the short or the long run. Must be called before any test module is imported."""
     global IS_LONG
     IS_LONG = is_long
     settings.load_profile("long" if is_long else "short")
 
 
 def examples(count: int) -> settings:
-    """A decorator for a test that is to draw `count` examples: a fifth of them, or with `--long` twice as many."""
+    """Return a decorator that sets the number of examples: count // 5, or count * 2 with `--long`."""
     return settings(max_examples=max(count * settings.default.max_examples // USUAL_COUNT, 2))

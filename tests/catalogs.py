@@ -1,4 +1,4 @@
-"""Small models and what a catalog of them holds, for the tests of catalogs."""
+"""Small models, the content of their catalogs, and interrupts of catalog writes, for the tests of catalogs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from onnxwire.catalog.dataset import files_of
 
 
 def small_model(number: int, op_type: str = "Relu") -> bytes:
-    """A model with one node, whose type is the way to tell two versions of it apart."""
+    """Return a model with one node, whose type distinguishes versions of the model."""
     node = helper.make_node(op_type, ["x"], ["y"], f"node {number}")
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10).SerializeToString()
 
 
 def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
-    """The rows of a catalog by model and table."""
+    """Return the rows of a catalog by model and table."""
     found: dict[str, dict[str, list[dict]]] = {}
     for table, files in files_of(folder).items():
         for file in files:
@@ -30,7 +30,7 @@ def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
 
 
 def parquet_files(folder) -> set:
-    """The paths of all Parquet files below a folder, counted or not."""
+    """Return the paths of all Parquet files below a folder, whether or not the catalog lists them."""
     return set(folder.rglob("*.parquet"))
 
 
@@ -38,7 +38,7 @@ STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open"
 
 
 def strike_at(number: int, act) -> None:
-    """Call `act` at one step of what writes in this process from now on: before a call, or in the middle of a write."""
+    """Call `act` at step `number` of the writes of this process from now on: before a call or in the middle of one."""
     steps = itertools.count()
 
     def step():

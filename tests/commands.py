@@ -1,10 +1,10 @@
-"""Commands that are run in this process, and what they print."""
+"""Run a command in this process and return its output."""
 
 from onnxwire.cli import main
 
 
 def output(capsys, *words: object, status: int = 0) -> str:
-    """The output of a command that ends with a status and does not complain."""
+    """Run a command; assert its exit status and that stderr is empty; return its stdout."""
     assert main([*map(str, words)]) == status
     done = capsys.readouterr()
     assert done.err == ""
@@ -12,7 +12,7 @@ def output(capsys, *words: object, status: int = 0) -> str:
 
 
 def complaint(capsys, *words: object) -> str:
-    """The error of a command that does not succeed."""
+    """Run a command; assert that it exits with 2 and prints nothing but one line on stderr; return that line."""
     status = main([*map(str, words)])
     done = capsys.readouterr()
     assert (status, done.out) == (2, "")

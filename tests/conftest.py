@@ -1,4 +1,4 @@
-"""The options of the test run, and the number of random examples that go with them."""
+"""The options of the test run: `--long`, the number of workers, and the order of the test files."""
 
 from importlib.util import find_spec
 

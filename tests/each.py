@@ -1,4 +1,4 @@
-"""Tests over long tables: one test for a whole table, which reports every case that fails."""
+"""Run one test over a long table of cases and report every case that fails."""
 
 import functools
 import inspect
@@ -7,10 +7,11 @@ from typing import Any
 
 
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
-    """Call the test for each case, as `pytest.mark.parametrize` would; its failures are one ExceptionGroup.
+    """Call the test for each case, like `pytest.mark.parametrize`, and raise all failures as one ExceptionGroup.
 
-    A test of its own for each of a thousand small cases takes more time to collect and to report than to run. The
-    fixtures of the test are shared by all cases. ids: the texts that name cases in a failure, or what makes them.
+    With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
+    All cases share the fixtures of the test. ids: the texts that identify the cases in a failure, or a function that
+    returns the text of a case.
     """
     table = list(cases)
     arguments = [name.strip() for name in names.split(",")]
@@ -33,8 +34,8 @@ def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[
                 raise ExceptionGroup(f"{len(failures)} of {len(table)} cases failed", failures[:20])
 
         signature = inspect.signature(test)
-        kept = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
-        loop.__signature__ = signature.replace(parameters=kept)
+        fixtures = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+        loop.__signature__ = signature.replace(parameters=fixtures)
         return loop
 
     return decorate

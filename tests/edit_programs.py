@@ -1,8 +1,8 @@
-"""Draws programs of edits: lines of Python that mean the same to our messages and to the official runtime's.
+"""Draw random programs of edits: lines of Python that should give the same results with both runtimes.
 
-A program is a list of lines over variables `v0`, `v1`, …, which stay alive until one says `del`. What a line may call
-beside Python's own is in a `World`, ours or the official one. The next line is drawn by the types of the variables and
-by what the world that is in the lead has in them.
+A program is a list of lines over variables `v0`, `v1`, …, which live until a line deletes them. A `World`, ours or the
+official one, provides the functions that lines call. The next line is drawn by the types of the variables, and by their
+values in one of the worlds, the leader.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from worlds import World, classes
 
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
-LARGEST = 4000  # bytes of a message that is copied or merged
-DEEPEST = 12  # levels of one
+MAX_COPY_BYTES = 4000  # of a message that is copied or merged
+MAX_COPY_DEPTH = 12  # levels of a message that is copied or merged
 ONNX = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
 ONNX += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"
 TABLE = "Everything Everything.Tree Sparse Nothing Holder"
@@ -45,11 +45,11 @@ ODD = [
     "Index(1<<70)",
 ]
 ODD += ["Index(Planned)", "np.int64(5)", "np.float32(1.5)", "np.bool_(True)", "M.NodeProto()", "1j", "True"]
-WRONG = 0.04  # how often a value is of any type
+WRONG = 0.04  # the probability of a value of another type
 
 
 def value_text(of, chance, wrong=WRONG) -> str:
-    """A value for a field that holds no messages, as Python writes it; wrong: how often of any type, if not never."""
+    """Draw a value for a scalar field, as Python source. wrong: the probability of another type."""
     if chance.random() < wrong:
         return chance.choice(ODD)
     if of.enum_type is not None:
@@ -70,7 +70,7 @@ def value_text(of, chance, wrong=WRONG) -> str:
 
 
 def made_bytes(descriptor, chance, depth=3) -> bytes:
-    """Bytes that every parser takes, in any order, with fields merged, unknown, packed and not, and lengths padded."""
+    """Draw valid bytes: any order, with merged and unknown fields, packed and unpacked, and padded lengths."""
     records = [_record(descriptor, chance, depth) for _ in range(chance.choice([0, 1, 2, 2, 3, 4]))]
     if records and chance.random() < 0.3:
         records += chance.sample(records, chance.randint(1, len(records)))  # again: merged, repeated, the last one wins
@@ -103,7 +103,7 @@ def _record(descriptor, chance, depth) -> bytes:
 
 
 def deep_bytes(descriptor, chance, depth) -> bytes:
-    """Messages in one another, as deep as their types allow, with a few more fields at each level."""
+    """Draw a message nested as deep as its type allows, with a few more fields at each level."""
     inner = [of for of in descriptor.fields if of.message_type is not None]
     records = [_record(descriptor, chance, 0) for _ in range(chance.choice([0, 1, 2]))]
     if inner and depth:
@@ -135,31 +135,31 @@ def _unknown(chance, number) -> bytes:
 
 @dataclass(eq=False)
 class Variable:
-    """The drawing's knowledge of a variable without running anything."""
+    """The static knowledge of a variable."""
 
     name: str
     kind: str  # message, numbers, texts, messages, iterator, window
     type: object  # the descriptor of a message, the field of a sequence
-    parent: Variable | None = None  # what it was taken from, which it may change with
-    document: object = field(default_factory=object)  # what closing closes
+    parent: Variable | None = None  # the variable of which this one is a part
+    document: object = field(default_factory=object)  # identifies the document, which `close` closes
     is_root: bool = False
 
 
 class Drawing:
-    """Draws one line after another; `run` of each tells whether it was done."""
+    """Draws one line after another. The caller runs each line, and calls `done` if it raised nothing."""
 
     def __init__(self, chance: random.Random, leader: World, mode: str, length: int):
         self.chance, self.leader, self.n_lines = chance, leader, length
         self.lockstep, self.beside = mode == "lockstep", mode == "threads"
-        self.next: list[str] = []  # lines that have to come now
+        self.next: list[str] = []  # the lines that must come next
         self.wrong = WRONG
         self.variables: list[Variable] = []
-        self.lost: list[Variable] = []  # alive, but no longer compared: the known differences
+        self.lost: list[Variable] = []  # alive, but no longer compared, because of a known difference
         self.made = 0
         self.new: Variable | None = None
 
     def line(self, number: int) -> str | None:
-        """The line of this number, or None after the last."""
+        """Return the line with this number, or None after the last."""
         if number >= self.n_lines:
             return None
         if self.next:
@@ -170,7 +170,7 @@ class Drawing:
         return self.next.pop(0) if self.next else line
 
     def drawn(self) -> str:
-        """A line; what it is to define becomes a variable by `done`."""
+        """Draw a line. `done` adds the variable that it defines."""
         self.new = None
         if len(self.of("message")) < 2 or self.chance.random() < 0.04:
             return self.root()
@@ -183,7 +183,7 @@ class Drawing:
         return getattr(self, f"_{variable.kind}")(variable)
 
     def done(self) -> None:
-        """The last line was run without an error: its variable is there."""
+        """Add the variable of the last line, which ran without an error."""
         if self.new is not None:
             self.variables.append(self.new)
 
@@ -200,10 +200,10 @@ class Drawing:
         return f"{name} = {expression}"
 
     def chosen(self, *choices):
-        """One of (weight, what) pairs."""
-        return self.chance.choices([what for _, what in choices], [weight for weight, _ in choices])[0]
+        """Draw from (weight, value) pairs."""
+        return self.chance.choices([value for _, value in choices], [weight for weight, _ in choices])[0]
 
-    # --- lines about no variable
+    # --- lines without a given variable
 
     def root(self) -> str:
         full_name = self.chance.choice(CLASSES)
@@ -240,7 +240,7 @@ class Drawing:
         return choice
 
     def callback(self) -> str:
-        """An expression that edits, for what is called in the middle of something else."""
+        """Draw an expression that edits, for callbacks in the middle of another operation."""
         message = self.chance.choice(self.of("message"))
         return self.chosen(
             (3, f"{message.name}.Clear()"),
@@ -257,7 +257,7 @@ class Drawing:
         return text
 
     def reading(self) -> str:
-        """A line that changes nothing."""
+        """Draw a line that changes nothing."""
         variable = self.chance.choice(self.variables)
         name = variable.name
         if variable.kind == "message":
@@ -279,7 +279,7 @@ class Drawing:
         return self.chance.choice(texts).replace("{}", name)
 
     def lose(self, variables, line) -> str:
-        """The line, before which it is told that what these hold is no longer compared."""
+        """Return the line, after a line that excludes the variables from the comparison."""
         variables = [variable for variable in variables if variable in self.variables]
         self.variables = [variable for variable in self.variables if variable not in variables]
         self.lost += variables
@@ -293,7 +293,7 @@ class Drawing:
         fields = self.chance.sample(list(of.fields), min(len(of.fields), self.chance.choice([0, 1, 2, 3])))
         texts, oneofs = [], set()
         for each in fields:
-            if each.containing_oneof is not None:  # whose order in a call is not defined
+            if each.containing_oneof is not None:  # two of a oneof: their order in a call is undefined
                 if each.containing_oneof.name in oneofs:
                     continue
                 oneofs.add(each.containing_oneof.name)
@@ -301,13 +301,13 @@ class Drawing:
         return ", ".join(texts)
 
     def content(self, of, depth=2) -> str:
-        """The value that a keyword gives a field."""
+        """Draw the value of a keyword argument."""
         if of.is_repeated:
             return f"[{', '.join(self.element(of, depth) for _ in range(self.chance.choice([0, 1, 2, 3])))}]"
         return self.element(of, depth)
 
     def sound_content(self, of) -> str:
-        """A value that a field takes, where there may be another error: of two, either may come first."""
+        """Draw a valid value, for a line with another error: of two errors, either could be raised first."""
         self.wrong = 0
         text = self.content(of)
         self.wrong = WRONG
@@ -326,7 +326,7 @@ class Drawing:
         return f"{name}({inner})"
 
     def elements(self, of) -> str:
-        """The values that a sequence is extended by."""
+        """Draw the values that a sequence is extended by."""
         kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
         same = [v for v in self.of(kind) if v.type.type == of.type and self.is_small(v)]
         if kind == "messages":
@@ -341,8 +341,8 @@ class Drawing:
         return f"iter({text})" if self.chance.random() < 0.1 else text
 
     def is_small(self, variable) -> bool:
-        """Whether copies of it stay small and flat; a copy in a copy would else grow without end."""
-        return self.leader.measure(variable.name, LARGEST, DEEPEST)
+        """Return whether a value may be copied: copies of copies would grow without end."""
+        return self.leader.measure(variable.name, MAX_COPY_BYTES, MAX_COPY_DEPTH)
 
     def length(self, variable) -> int:
         return self.leader.length(variable.name)
@@ -391,11 +391,11 @@ class Drawing:
         return f"{act}({v.name})"
 
     def replaces(self, v, act, line) -> str:
-        """The line that replaces a message: see `held` of DIFFERENCES."""
+        """Return the line, which replaces the content of a message: see `held` of DIFFERENCES."""
         if not self.lockstep or act in ("SetInParent", "Discard"):
             return line
         within = [each for each in self.variables if self.is_within(each, v)]
-        # See `merged`; bytes may also merge into a member of a oneof before they switch it away.
+        # See `merged`; bytes may also merge into a member of a oneof before they set another.
         if act == "MergeFrom" or (act == "MergeFromString" and not v.type.oneofs):
             own = [each for each in self.variables + self.lost if self.is_taken_from(each, v)]
             if len(own) < 2:
@@ -403,12 +403,12 @@ class Drawing:
         return self.lose(within, line)
 
     def is_taken_from(self, variable, v) -> bool:
-        """Whether a variable was taken from what another holds now."""
+        """Return whether a variable is a part of the object that `v` holds now."""
         names = self.leader.names
         return variable.parent is not None and names.get(variable.parent.name) is names[v.name]
 
     def is_within(self, variable, v) -> bool:
-        """Whether a variable was taken from what another holds now, or from a part of that."""
+        """Return whether a variable is a part, at any depth, of the object that `v` holds now."""
         names = self.leader.names
         while (variable := variable.parent) is not None:
             if names.get(variable.name) is names[v.name]:
@@ -512,7 +512,7 @@ class Drawing:
             key = f"lambda each: ({self.callback()}, 0)[1]"
         return f"{v.name}.sort(key={key}{self.chance.choice(['', ', reverse=True'])})"
 
-    # --- lines about what was taken of sequences
+    # --- lines about iterators and buffers
 
     def _iterator(self, v) -> str:
         if v.type.message_type is not None:

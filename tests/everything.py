@@ -1,4 +1,4 @@
-"""The table of everything that the notation of tables has (everything.md), as classes of ours and official ones."""
+"""The schema of everything.md, which uses each feature of the table notation, as our classes and as official ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PATH = os.path.join(os.path.dirname(__file__), "everything.md")
 
 
 def official_class(full_name, pool=None):
-    """The official runtime's class of a message."""
+    """Return the official runtime's class of a message."""
     pool = pool or descriptor_pool.Default()
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 
 
 def official_pool(path):
-    """A pool with the schema of a table file."""
+    """Return an official descriptor pool with the schema of a table file."""
     with open(path, encoding="utf-8") as opened:
         tables = parse(opened.read(), path)
     file = descriptor_pb2.FileDescriptorProto(name=tables.name, package=tables.package, syntax=tables.syntax)

@@ -1,7 +1,7 @@
-"""Calls every attribute of every extension type with objects that it is not for: `foreign_arguments.py [START]`.
+"""Call every attribute of every extension type with objects of wrong types: `foreign_arguments.py [START]`.
 
-Writes the number and name of each attribute before it is called, so that the last line names what ended the process.
-An exception is right, and so is a result; a crash is not. Runs in a folder of its own, as a process of its own.
+A call may raise or return anything, but not crash. Prints the number and name of each attribute before its calls, so
+that after a crash the last line names it. Runs in a child process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import Any
 import onnxwire
 
 HEAP_TYPE = 1 << 9
-OF_OBJECT = set(dir(object))
+OBJECT_ATTRIBUTES = set(dir(object))
 
 
 def extension_modules() -> list[types.ModuleType]:
-    """Every extension module of the package."""
+    """Import and return every extension module of the package."""
     root = Path(onnxwire.__file__).parent
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     names = [".".join(path.relative_to(root.parent).parts)[: -len(suffix)] for path in sorted(root.rglob(f"*{suffix}"))]
-    # This one watches every file that the process opens from when it is imported.
+    # Once imported, onnxwire.dropin.audit watches every file that the process opens.
     return [importlib.import_module(name) for name in names if name != "onnxwire.dropin.audit"]
 
 
 def subclasses(cls: type) -> Iterator[type]:
-    """A class and all that derive from it."""
+    """Yield a class and all classes derived from it."""
     yield cls
     for derived in type.__subclasses__(cls):
         yield from subclasses(derived)
 
 
 def extension_types() -> list[type]:
-    """Every class that is made in C: those of the modules, also what is not in their namespaces, and of messages."""
+    """Return every class implemented in C: of the modules, even if not in their namespaces, and of messages."""
     modules = extension_modules()
     names = {module.__name__ for module in modules} | {"onnxwire"}
     onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
@@ -62,7 +62,7 @@ def extension_types() -> list[type]:
 
 
 def model() -> onnxwire.ModelProto:
-    """A model of all kinds of fields."""
+    """Return a model with all kinds of fields."""
     tensor = onnxwire.TensorProto(name="w", dims=[2], data_type=1, float_data=[1, 2])
     node = {
         "op_type": "Add",
@@ -75,7 +75,7 @@ def model() -> onnxwire.ModelProto:
 
 
 def instances() -> dict[type, Callable[[], Any]]:
-    """For as many of the types as can be, what makes an object of each."""
+    """Return, for the types that can be instantiated, a function that makes an object."""
     from partial import partial_document
 
     from onnxwire.arrow._columns import Columns
@@ -125,8 +125,8 @@ def instances() -> dict[type, Callable[[], Any]]:
 
 
 def uninitialised(cls: type) -> Iterator[Any]:
-    """Objects of a class by the ways around its constructor, as far as they make any."""
-    ways = [
+    """Yield objects of a class that are made without its constructor, as far as that is possible."""
+    makers = [
         lambda: cls.__new__(cls),
         lambda: object.__new__(cls),
         lambda: copyreg.__newobj__(cls),  # type: ignore[attr-defined]
@@ -137,15 +137,15 @@ def uninitialised(cls: type) -> Iterator[Any]:
         lambda: type("Derived", (cls,), {"__slots__": (), "__init__": lambda self: None})(),
         lambda: type("Derived", (cls,), {"__new__": lambda c: object.__new__(c)})(),
     ]
-    for way in ways:
+    for make in makers:
         with contextlib.suppress(Exception):
-            yield way()
+            yield make()
 
 
 def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What to call of a class, by name: its attributes with foreign objects first, and with foreign arguments."""
+    """Yield calls of a class by name: of its attributes, on foreign objects and with foreign arguments."""
     rests = [tuple(rest) for n in range(5) for rest in ((None,) * n, foreign[n : 2 * n], foreign[-n:] if n else ())]
-    names = [name for name in dir(cls) if name not in OF_OBJECT or name in vars(cls)]
+    names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
         if name in ("__class__", "__subclasshook__", "__init_subclass__", "__abstractmethods__"):
             continue
@@ -161,16 +161,16 @@ def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterat
             with contextlib.suppress(Exception):
                 getattr(cls, name)()
             for make in firsts:
-                for way in ("__get__", "__set__", "__delete__"):
+                for method in ("__get__", "__set__", "__delete__"):
                     for rest in ((make(),), (make(), None), (make(), foreign[-1])):
                         with contextlib.suppress(Exception):
-                            getattr(static, way)(*rest)
+                            getattr(static, method)(*rest)
 
         yield f"{cls.__module__}.{cls.__qualname__}.{name}", every
 
-    def every_way() -> None:
+    def all_protocols() -> None:
         for make in own:
-            for way in (
+            for function in (
                 copy.copy,
                 copy.deepcopy,
                 repr,
@@ -185,19 +185,19 @@ def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterat
                 gc.get_referents,
             ):
                 with contextlib.suppress(Exception):
-                    way(make())
+                    function(make())
             for protocol in range(6):
                 with contextlib.suppress(Exception):
                     pickle.loads(pickle.dumps(make(), protocol))
                 with contextlib.suppress(Exception):
-                    function, arguments, *_ = object.__reduce_ex__(make(), protocol)
-                    repr(function(*arguments))
+                    maker, arguments, *_ = object.__reduce_ex__(make(), protocol)
+                    repr(maker(*arguments))
 
-    yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", every_way
+    yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", all_protocols
 
 
 def classes_assigned(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Each object made one of every other class; what then has another class is read, which is what would crash."""
+    """Assign every other class to `__class__` of each object; that must fail, as later accesses would crash."""
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for ours in types_:
 
@@ -222,7 +222,7 @@ def classes_assigned(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[st
 
 
 def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The functions of the modules, with 0 to 5 foreign arguments."""
+    """Yield calls of the functions of the modules with 0 to 5 foreign arguments."""
     for module in extension_modules():
         for name, value in vars(module).items():
             if not isinstance(value, types.BuiltinFunctionType) or value.__module__ != module.__name__:
@@ -242,21 +242,21 @@ def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any
 
 
 def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """All that is called, by name."""
+    """Yield all calls, by name."""
     import onnx
 
     makers = instances()
     foreign: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
     foreign += [make() for make in makers.values()]
-    kept: list[Any] = []
+    uninitialised_objects: list[Any] = []
     types_ = extension_types()
     for cls in types_:
-        # The maker's own objects come anew each time: a call may close or empty what it gets.
+        # Makers return a new object for each call: a call may close or empty its argument.
         yield (
             f"{cls.__module__}.{cls.__qualname__} made without its constructor",
-            lambda cls=cls: kept.extend(uninitialised(cls)),
+            lambda cls=cls: uninitialised_objects.extend(uninitialised(cls)),
         )
-        blank = [made for made in kept if isinstance(made, cls)]
+        blank = [made for made in uninitialised_objects if isinstance(made, cls)]
         own = [*(lambda made=made: made for made in blank), *([makers[cls]] if cls in makers else [])]
         if issubclass(cls, onnxwire.ModelProto.__mro__[1]) and cls.__name__ not in (
             "Message",
@@ -264,14 +264,14 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
             "TensorProto",
             "Everything",
         ):
-            continue  # their methods are the same; their fields are descriptors of CPython's
+            continue  # other message classes have the same methods; their fields are CPython's descriptors
         yield from calls(cls, foreign, own)
     yield from classes_assigned(makers)
     yield from module_functions(foreign)
 
 
 def main() -> None:
-    """Call all from the attribute with the number START on."""
+    """Do all calls from number START on."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
     for i, (name, call) in enumerate(everything()):

@@ -1,7 +1,7 @@
-"""Damaged bytes against the official runtime, for as long as told: `make fuzz`.
+"""Compare the reading of randomly damaged models with the official runtime, for SECONDS: `make fuzz`.
 
-Takes the bundled models of the `onnx` package, damages them anywhere, and checks that `verify` accepts what the
-official parser accepts, and that reading every field gives a value or a DecodeError, no crash and no other exception.
+Damages bundled models of the `onnx` package at random offsets, and checks that `verify` accepts the same bytes as the
+official parser, and that reading each field returns a value or raises DecodeError, without crash or other exceptions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import wire
 
 import onnxwire
 
-LARGEST = 20_000
+MAX_MODEL_BYTES = 20_000
 
 
 def main() -> int:
-    """Run until the time is over; returns 1 at the first disagreement, which is printed as bytes."""
+    """Run until the time is over. At the first difference, print the bytes and raise."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns())
@@ -31,7 +31,7 @@ def main() -> int:
     chance = random.Random(options.seed)
     print(f"seed {options.seed}")
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
-    models = [path.read_bytes() for path in folder.rglob("*.onnx") if path.stat().st_size < LARGEST]
+    models = [path.read_bytes() for path in folder.rglob("*.onnx") if path.stat().st_size < MAX_MODEL_BYTES]
     end, rounds, accepted = time.monotonic() + options.seconds, 0, 0
     while time.monotonic() < end:
         data = damage(bytearray(chance.choice(models)), chance)
@@ -43,12 +43,12 @@ def main() -> int:
             print(f"round {rounds}: {data!r}")
             raise
         rounds += 1
-    print(f"{rounds} damaged models, {accepted} of them still sound: no disagreement")
+    print(f"{rounds} damaged models, {accepted} of them still valid: no difference")
     return 0
 
 
 def damage(data: bytearray, chance: random.Random) -> bytes:
-    """Flip, cut, repeat and overwrite a few offsets."""
+    """Flip bits, and delete, insert, repeat and overwrite bytes, at one to four offsets."""
     for _ in range(chance.randint(1, 4)):
         offset = chance.randrange(len(data) or 1)
         kind = chance.randrange(5)

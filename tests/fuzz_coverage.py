@@ -1,12 +1,12 @@
-"""Coverage-guided fuzzing of `fuzz_targets.py`, and what its corpora reach: `make fuzz` and `make fuzz-lines`.
+"""Coverage-guided fuzzing of `fuzz_targets.py`, and the line coverage of its corpora: `make fuzz`, `make fuzz-lines`.
 
-    python tests/fuzz_coverage.py --seconds 600              all targets side by side, on an instrumented build
-    python tests/fuzz_coverage.py --seconds 600 check text   some of them
+    python tests/fuzz_coverage.py --seconds 600              all targets in parallel, on an instrumented build
+    python tests/fuzz_coverage.py --seconds 600 check text   some targets
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that corpora reach, on a traced build
-    python tests/fuzz_coverage.py --keep build/fuzz/corpus   the same, and take into tests/corpus what reaches more
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   the same, and copy inputs that reach more to tests/corpus
 
-The loop is libFuzzer's (atheris), over the C that was compiled for it with ASan and UBSan. What it finds is written to
-`build/fuzz`, with the input that shows it.
+The loop is libFuzzer's (atheris), on C code compiled for it with ASan and UBSan. Findings are written to `build/fuzz`,
+with their inputs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 
 CORPUS = TESTS / "corpus"
 WORK = Path("build") / "fuzz"
-LARGEST = 1024  # bytes of an input that is kept
+MAX_CORPUS_BYTES = 1024  # of one input
 OPTIONS = ["-timeout=60", "-rss_limit_mb=4096", "-max_len=4096", "-print_final_stats=1", "-use_value_profile=1"]
 
 
 def main() -> int:
-    """Fuzz, or tell what the corpora reach; returns 1 where something was found."""
+    """Fuzz, or print the coverage of the corpora; return 1 if a fault was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="names of targets (default: all)")
     parser.add_argument("--seconds", type=int, default=600, help="time for all targets together")
     parser.add_argument("--lines", action="store_true", help="count the lines that the corpora reach")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="take what reaches more into tests/corpus")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy inputs that reach more to tests/corpus")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options, rest = parser.parse_known_args()
     if options.one:
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def fuzz(names: list[str], seconds: int) -> int:
-    """Run the loops of all targets, as many at a time as there are processors, and print what came of them."""
+    """Run the loops of all targets, one per processor at a time, and print the results."""
     from fuzz_targets import TARGETS, seeds
 
     names = names or list(TARGETS)
@@ -72,7 +72,7 @@ def fuzz(names: list[str], seconds: int) -> int:
 
 
 def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
-    """Run one target's loop in a process: executions, edges, inputs kept, and where what it found is written."""
+    """Run one target's loop in a process; return the numbers of executions, edges and inputs, and paths of findings."""
     folders = [WORK / "corpus" / name, WORK / "seeds" / name]
     if (CORPUS / name).is_dir():
         folders.append(CORPUS / name)
@@ -90,33 +90,33 @@ def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
 
 
 def loop(name: str, arguments: list[str]) -> int:
-    """libFuzzer's loop over one target; does not return."""
+    """Run libFuzzer's loop over one target; does not return."""
     import atheris
     from fuzz_targets import TARGETS, seeds
 
     def act(data: bytes) -> None:
         try:
             TARGETS[name](data)
-        except BaseException:  # written here too: libFuzzer does not always come to it
+        except BaseException:  # libFuzzer does not always write the input
             path = WORK / f"{name}-wrong-{hashlib.sha256(data).hexdigest()[:8]}"
             path.write_bytes(data)
             print(f"Test unit written to {path}", file=sys.stderr, flush=True)
             raise
 
     for data in seeds(name):
-        act(data)  # imports what is imported when it is first needed
+        act(data)  # does lazy imports
     gc.collect()
-    gc.freeze()  # so that a program's collections look at what the program made, and not at all of onnx each time
+    gc.freeze()  # later collections traverse the objects of a program only, not all of onnx
     atheris.Setup([sys.argv[0], *arguments], act)
     atheris.Fuzz()
     return 0
 
 
-# --- what is reached
+# --- line coverage
 
 
 def reach(found: Path | None) -> int:
-    """Print the lines of each module that the corpora reach; with a folder, keep what reaches more than they do."""
+    """Print the lines of each module that the corpora reach; copy inputs of a folder that reach more to the corpus."""
     from fuzz_targets import TARGETS, run, seeds
 
     import onnxwire
@@ -131,7 +131,7 @@ def reach(found: Path | None) -> int:
         candidates = sorted((found / name).glob("*"), key=lambda path: path.stat().st_size) if found else []
         for path in candidates:
             data = path.read_bytes()
-            if len(data) > LARGEST:
+            if len(data) > MAX_CORPUS_BYTES:
                 continue
             before = {module: len(lines) for module, lines in reached.items()}
             first = trace(lambda name=name, data=data: run(name, data), package, reached)
@@ -150,7 +150,7 @@ def reach(found: Path | None) -> int:
 
 
 def trace(act, package: Path, reached: dict[str, set[int]]) -> str:
-    """Run something and add the lines that it reaches; returns the function of the first one that is new, or ''."""
+    """Call `act` and add the lines that it reaches; return the function of the first new line, or ''."""
     first = ""
 
     def line(frame, event, argument):
@@ -172,7 +172,7 @@ def trace(act, package: Path, reached: dict[str, set[int]]) -> str:
 
 
 def traced_lines(source: Path) -> set[int]:
-    """The lines of a module that its C reports, without those of other files that are inline in it."""
+    """Return the lines of a module that its C code traces, without inlined lines of other files."""
     code = source.with_suffix(".c").read_text()
     files = re.findall(r'"([^"]*)"', code[code.index("__pyx_f[] = {") :].partition("}")[0])
     reported = re.findall(r"__Pyx_TraceLine\((\d+),\d+,\d,__PYX_ERR\((\d+),", code)

@@ -1,15 +1,15 @@
-"""Random programs of edits on both runtimes, for as long as told: `make fuzz`, and under ASan `make fuzz-sanitized`.
+"""Run random programs of edits on both runtimes, for SECONDS: `make fuzz`, and under ASan `make fuzz-sanitized`.
 
     python tests/fuzz_edits.py --seconds 600                  programs of new seeds
     python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred each time
-    python tests/fuzz_edits.py --mode lockstep --run FILE     a program that was printed
+    python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
-In lockstep each line is run in both worlds, and what it gives or raises is compared, and at the end all messages and
-their bytes; with identity, also which of the variables are one object. What the official runtime can't do, such as an
-edit or `close()` in the middle of something, is done alone: then errors must be our own, and the bytes sound. With
-threads, a reader runs beside an editor.
+Mode lockstep runs each line in both worlds and compares results and errors, and at the end all messages and their
+bytes. Mode identity also compares which variables are the same object. Mode alone runs operations that the official
+runtime lacks, such as an edit or `close()` in the middle of another operation: errors must be onnxwire's, and the bytes
+valid. Mode threads runs a reader and an editor at the same time.
 
-Programs run in a process of their own. One that fails, by an error or by its death, is made shorter and printed.
+Programs run in child processes. A program that fails or crashes is shortened and printed.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ import onnxwire
 from onnxwire.engine.view import count_views, keep_identity
 
 MODES = ["lockstep", "identity", "alone", "threads"]
-LINES = 70
-BATCH = 50  # programs a process
-SECONDS = 20  # that a program may take
-MEMORY = 6 << 30
-ROUNDS = 20  # that an editor makes while it is read
+MAX_LINES = 70  # of a program
+BATCH_SIZE = 50  # programs per process
+MAX_SECONDS = 20  # per program
+MAX_ADDRESS_SPACE = 6 << 30  # bytes
+EDITOR_ROUNDS = 20  # repetitions of the editor's lines beside a reader
 OWN = (onnxwire.Error, Planned, StopIteration, Skipped)
 IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
 
 
 class Finding(Exception):
-    """The fault that was found; `kind` is what a shorter program has to go wrong by, too."""
+    """A fault. kind: a shortened program must fail with the same kind."""
 
     def __init__(self, kind, line, text, outcomes=""):
         super().__init__(f"{kind}: {line}: {text}")
@@ -65,7 +65,7 @@ class Finding(Exception):
 
 
 class Script:
-    """The lines of a program that was printed, in place of a drawing."""
+    """The lines of a given program; used instead of a Drawing."""
 
     def __init__(self, lines):
         self.lines = list(lines)
@@ -78,11 +78,11 @@ class Script:
 
 
 def lockstep(source, leader, trace):
-    """Run the same lines in both worlds and compare what comes of them.
+    """Run the same lines in both worlds and compare results.
 
-    Returns our world, or None where the program ended before its end.
+    Returns our world, or None if the program was stopped at a known difference.
     """
-    gc.disable()  # what it finds acts at the same line in both
+    gc.disable()  # Traps must act at the same line in both worlds
     ours, official = World(True), leader
     for line in traced(source, trace):
         before = ours.contents(), official.contents()
@@ -96,7 +96,7 @@ def lockstep(source, leader, trace):
         compare(line, a, b)
         if isinstance(a, Exception):
             if ours.contents() != before[0]:
-                raise Finding("half done", line, repr(a), type(a).__name__)
+                raise Finding("partly changed", line, repr(a), type(a).__name__)
             if official.contents() != before[1]:
                 return None  # see `wholly` of DIFFERENCES
     for name in ours.variables():
@@ -107,7 +107,7 @@ def lockstep(source, leader, trace):
 
 
 def identity(source, leader, trace) -> None:
-    """The same with one view a message: also which variables are the same object is compared."""
+    """Run in lockstep with one view per message; also compare which variables are the same object."""
     keep_identity(True)
     ours = lockstep(source, leader, trace)
     if ours is None:
@@ -126,7 +126,7 @@ def identity(source, leader, trace) -> None:
     ours = None
     gc.collect()
     if count_views() >= views > 0:
-        raise Finding("kept", "", f"{count_views()} views are found though nobody has them")
+        raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
 
 
 def compare(line, ours, official) -> None:
@@ -137,12 +137,12 @@ def compare(line, ours, official) -> None:
         one, other = repr(b), repr(a)
         same = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), 0)
         parts = [text[max(0, same - 150) : same + 250] if len(text) > 400 else text for text in (one, other)]
-        told = [type(value).__name__ if isinstance(value, Exception) else "a value" for value in (official, ours)]
-        raise Finding("differs", line, f"\n#   officially {parts[0]}\n#   ours       {parts[1]}", ", ours ".join(told))
+        kinds = [type(value).__name__ if isinstance(value, Exception) else "a value" for value in (official, ours)]
+        raise Finding("differs", line, f"\n#   official {parts[0]}\n#   ours     {parts[1]}", ", ours ".join(kinds))
 
 
 def alone(source, leader, trace) -> None:
-    """Run lines in our world, with a collector that runs at any time."""
+    """Run lines in our world only, with very frequent garbage collections."""
     gc.set_threshold(7, 2, 2)
     for line in traced(source, trace):
         result = leader.run(line)
@@ -157,7 +157,7 @@ def alone(source, leader, trace) -> None:
 
 
 def threads(source, leader, trace) -> None:
-    """Run lines in our world; then those of a reader and an editor, again and again, at the same time."""
+    """Run lines in our world; then those of a reader and of an editor, repeatedly, in two threads."""
     beside = {"reader": [], "editor": []}
     for line in traced(source, trace):
         role, is_beside, act = line.partition(": ")
@@ -174,7 +174,7 @@ def threads(source, leader, trace) -> None:
         world = leader.copy()
         try:
             while not over.is_set():
-                for _ in range(ROUNDS if role == "editor" else 1):
+                for _ in range(EDITOR_ROUNDS if role == "editor" else 1):
                     for line in beside[role]:
                         check_own(line, world.run(line))
                         if over.is_set():
@@ -200,17 +200,17 @@ def threads(source, leader, trace) -> None:
 def check_own(line, result) -> None:
     if isinstance(result, AssertionError):
         raise Finding("unsound", line, str(result))
-    if isinstance(result, Exception) and not isinstance(result, OWN) and not is_pythons(result):
+    if isinstance(result, Exception) and not isinstance(result, OWN) and not is_python_error(result):
         raise Finding("foreign", line, "".join(traceback.format_exception_only(result)).strip(), type(result).__name__)
 
 
-def is_pythons(error) -> bool:
-    """Whether Python itself refuses a line, whatever the objects in it."""
+def is_python_error(error) -> bool:
+    """Return whether Python itself raises the error, independently of our objects."""
     return isinstance(error, TypeError) and "unhashable" in str(error)
 
 
 def traced(source, trace):
-    """The lines, each of them written down before it is run."""
+    """Yield the lines; write each to the trace file before it is run."""
     number = 0
     while (line := source.line(number)) is not None:
         os.write(trace, line.encode("utf-8", "surrogatepass") + b"\n")
@@ -219,26 +219,26 @@ def traced(source, trace):
 
 
 def run(mode, seed, lines, trace) -> None:
-    """Run one program: the lines, or what is drawn from the seed."""
-    is_led = mode in ("lockstep", "identity")  # by the official runtime
+    """Run one program: the given lines, or a program drawn from the seed."""
+    is_led = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
     leader = World(not is_led)
     chance = random.Random(seed)
     source = (
         Script(lines)
         if lines is not None
-        else Drawing(chance, leader, "lockstep" if is_led else mode, chance.choice([15, 30, LINES]))
+        else Drawing(chance, leader, "lockstep" if is_led else mode, chance.choice([15, 30, MAX_LINES]))
     )
-    seconds = SECONDS * (5 if IS_SANITIZED else 1)
+    seconds = MAX_SECONDS * (5 if IS_SANITIZED else 1)
     signal.alarm(seconds)
-    faulthandler.dump_traceback_later(seconds - 1, file=2)  # where it hangs
+    faulthandler.dump_traceback_later(seconds - 1, file=2)  # shows where the program hangs
     {"lockstep": lockstep, "identity": identity, "alone": alone, "threads": threads}[mode](source, leader, trace)
 
 
-# --- in processes of their own
+# --- child processes
 
 
 class Outcome:
-    """How a process ended: the program it was in, and what is wrong with that, if something is."""
+    """The result of a process: its last program, and the fault of that program, if any (`kind` is None without)."""
 
     def __init__(self, status, trace, errors):
         text = trace.decode("utf-8", "surrogatepass")
@@ -248,17 +248,17 @@ class Outcome:
         body = last.partition("\n")[2].splitlines()
         self.lines = [line for line in body if not line.startswith("#")]
         self.errors = errors
-        told = [line for line in body if line.startswith("#")]
+        report = [line for line in body if line.startswith("#")]
         self.kind, self.text = None, ""
-        if told:
-            self.kind, self.text = told[0][2:], "\n".join(told[1:])
+        if report:
+            self.kind, self.text = report[0][2:], "\n".join(report[1:])
         elif status:
             name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
             self.kind = f"died {name} {self.cause()}"
             self.text = "# " + "\n# ".join(self.errors.splitlines()[:60])
 
     def cause(self) -> str:
-        """The report of the sanitizer or the interpreter in one line."""
+        """Return the report of the sanitizer or the interpreter in one line."""
         found = re.search(
             r"(?:Address|Thread)Sanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
         )
@@ -267,7 +267,7 @@ class Outcome:
 
 
 def in_child(act) -> Outcome:
-    """Run `act(trace)` in a process of its own; what it writes to the trace is there even if it dies."""
+    """Run `act(trace)` in a forked process. What it writes to the trace file is read even if it crashes."""
     with tempfile.TemporaryFile() as trace, tempfile.TemporaryFile() as errors:
         pid = os.fork()
         if not pid:
@@ -276,7 +276,7 @@ def in_child(act) -> Outcome:
                 os.dup2(errors.fileno(), 2)
                 faulthandler.enable(errors)
                 if not IS_SANITIZED:
-                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+                    resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 act(trace.fileno())
                 status = 0
@@ -295,7 +295,7 @@ def in_child(act) -> Outcome:
 
 
 def run_batch(mode, seed, start, n, end) -> Outcome:
-    """Run programs that are drawn, until one fails or the time is over."""
+    """Run random programs until one fails or the time is over."""
 
     def act(trace):
         for index in range(start, start + n):
@@ -316,14 +316,14 @@ def run_lines(mode, lines) -> Outcome:
 
 
 def shorten(mode, outcome, seconds=60) -> Outcome:
-    """Drop lines as long as what is left goes wrong the same way."""
+    """Remove lines as long as the rest fails with the same kind."""
     end = time.monotonic() + seconds
     best = run_lines(mode, outcome.lines)
     if best.kind != outcome.kind:
         return outcome
     size = max(1, len(best.lines) // 2)
     while size and time.monotonic() < end:
-        index, was = 0, len(best.lines)
+        index, n_lines = 0, len(best.lines)
         while index < len(best.lines) and time.monotonic() < end:
             lines = best.lines[:index] + [each for each in best.lines[index : index + size] if each.startswith("gone(")]
             shorter = run_lines(mode, lines + best.lines[index + size :])
@@ -331,13 +331,13 @@ def shorten(mode, outcome, seconds=60) -> Outcome:
                 best = shorter
             else:
                 index += size
-        size = size // 2 if size > 1 else int(len(best.lines) < was)
+        size = size // 2 if size > 1 else int(len(best.lines) < n_lines)
     best.lines = [line for line in map(partial(named, best.lines), best.lines) if line]
     return best
 
 
 def named(lines, line) -> str:
-    """A line of a short program, without the variables that it no longer makes."""
+    """Return a line of a shortened program without undefined variables, or "" if nothing is left."""
     if not line.startswith("gone("):
         return line
     names = [name for name in re.findall(r"v[0-9]+", line) if any(each.startswith(f"{name} =") for each in lines)]
@@ -345,15 +345,15 @@ def named(lines, line) -> str:
 
 
 def main() -> int:
-    """Run until the time is over or the programs are done; returns 1 if something was found."""
+    """Run until the time is over or all programs have run; return 1 if a fault was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--programs", type=int, default=1 << 60, help="of each mode")
     parser.add_argument("--seed", type=int, default=time.time_ns())
-    parser.add_argument("--mode", choices=MODES, action="append", help="all, if none is named")
+    parser.add_argument("--mode", choices=MODES, action="append", help="default: all modes")
     parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file, in the first mode")
-    parser.add_argument("--first", action="store_true", help="stop at the first finding")
-    parser.add_argument("--differences", action="store_true", help="tell where ours and the official runtime differ")
+    parser.add_argument("--first", action="store_true", help="stop at the first fault")
+    parser.add_argument("--differences", action="store_true", help="list deliberate differences and exit")
     options = parser.parse_args()
     if options.differences:
         print("\n".join(f"{name}: {reason}" for name, reason in DIFFERENCES.items()))
@@ -370,7 +370,7 @@ def main() -> int:
     kinds, counts, starts = Counter(), Counter(), dict.fromkeys(modes, 0)
     while time.monotonic() < end and any(start < options.programs for start in starts.values()):
         for mode in modes:
-            n = min(BATCH, options.programs - starts[mode])
+            n = min(BATCH_SIZE, options.programs - starts[mode])
             if n <= 0:
                 continue
             outcome = run_batch(mode, options.seed, starts[mode], n, end)
@@ -400,5 +400,5 @@ def report(mode, seed, outcome) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     classes()
-    gc.freeze()  # so that each process collects only what its programs make
+    gc.freeze()  # child processes traverse only their own objects
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""The targets of coverage-guided fuzzing: one function each, which takes any bytes and raises where we are wrong.
+"""The targets of coverage-guided fuzzing: functions that accept any bytes and raise if onnxwire behaves wrongly.
 
-`tests/corpus/TARGET/` holds the inputs that reached something new, `test_corpus.py` runs each of them, and the loop
-that finds more is `fuzz_coverage.py`.
+`tests/corpus/TARGET/` contains inputs that reached new code, `test_corpus.py` runs each of them, and `fuzz_coverage.py`
+searches for more.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ import onnxwire
 from onnxwire import ModelProto, TensorProto
 from onnxwire._varint import decode_packed, packed_levels
 
-# Officially the field number 0 is no fault in a message that has no fields.
+# Without message types that have no fields: there the official runtime accepts the field number 0.
 TYPES = [name for name, (ours, _) in sorted(classes().items()) if ours.DESCRIPTOR.fields]
 TABLES = ["nodes", "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions", "model"]
-LINES = 40  # of a program of edits
-LONGEST = 4096
+MAX_LINES = 40  # of a program of edits
+MAX_INPUT_BYTES = 4096
 
 
 def decode(data: bytes) -> None:
-    """The first byte names a message type; the rest is taken, and read field by field, as it is officially."""
+    """The first byte selects a message type; acceptance and content of the rest equal those of the official runtime."""
     ours, official = chosen(data)
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
 
 def encode(data: bytes) -> None:
-    """A message that was read is written: unchanged as it stands, else as officially, and copies are equal to it."""
+    """An unchanged message is written byte for byte; its deterministic form is the official one; copies are equal."""
     ours, official = chosen(data)
     try:
         message = ours.FromString(data[1:])
@@ -59,7 +59,7 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """Random choices that are read from bytes, so that who changes a byte changes one choice."""
+    """A random generator that reads its choices from bytes: to change a byte changes one choice."""
 
     def __init__(self, data: bytes):
         super().__init__(0)
@@ -71,38 +71,38 @@ class Choices(random.Random):
 
     def getrandbits(self, k: int) -> int:
         if self.is_over:
-            return super().getrandbits(k)  # zeros for ever would be a choice that is never taken
+            return super().getrandbits(k)  # zeros without end would make some loops endless
         size = (k + 7) // 8
-        taken = self.data[self.index : self.index + size]
+        data = self.data[self.index : self.index + size]
         self.index += size
-        return int.from_bytes(taken, "little") & ((1 << k) - 1)
+        return int.from_bytes(data, "little") & ((1 << k) - 1)
 
     def random(self) -> float:
         return self.getrandbits(8) / 256
 
 
 class Program(Drawing):
-    """Ends where the bytes do."""
+    """A Drawing that ends at the end of the bytes."""
 
     def line(self, number: int) -> str | None:
         return None if self.chance.is_over else super().line(number)
 
 
 def edits(data: bytes) -> None:
-    """The bytes are a program of edits on several messages of several documents, run on both runtimes in lockstep."""
+    """The bytes select a program of edits on several messages and documents, run on both runtimes in lockstep."""
     leader = World(False)
     run_program(data, leader, "lockstep", fuzz_edits.lockstep)
 
 
 def closings(data: bytes) -> None:
-    """The same with what the official runtime can't do: documents that close, edits in the middle of others."""
+    """Like `edits`, with operations that the official runtime lacks: `close`, edits in the middle of other edits."""
     run_program(data, World(True), "alone", fuzz_edits.alone)
 
 
 def run_program(data, leader, mode, run) -> None:
     with tempfile.TemporaryFile() as trace:
         try:
-            run(Program(Choices(data), leader, mode, LINES), leader, trace.fileno())
+            run(Program(Choices(data), leader, mode, MAX_LINES), leader, trace.fileno())
         except fuzz_edits.Finding as finding:
             trace.seek(0)
             raise AssertionError(f"{finding}\n{trace.read().decode(errors='replace')}") from finding
@@ -112,12 +112,12 @@ def run_program(data, leader, mode, run) -> None:
 
 
 def text(data: bytes) -> None:
-    """The first byte names a message type, the rest is a text; what it says is printed, and says the same again."""
+    """The first byte selects a message type, the rest is text format; the message survives printing and parsing."""
     both_ways(data, onnxwire.from_text, onnxwire.to_text)
 
 
 def json(data: bytes) -> None:
-    """The same for JSON."""
+    """Like `text`, for JSON."""
     both_ways(data, onnxwire.from_json, onnxwire.to_json)
 
 
@@ -133,7 +133,7 @@ def both_ways(data, read, write) -> None:
 
 
 def schema(data: bytes) -> None:
-    """A table of messages, up to a zero byte, and bytes that are read by each of its classes."""
+    """A schema table, up to a zero byte, and bytes that each of its classes reads."""
     table, _, rest = data.partition(b"\0")
     path = shared_folder() / "table.md"
     path.write_bytes(table)
@@ -148,7 +148,7 @@ def schema(data: bytes) -> None:
 
 
 def check(data: bytes) -> None:
-    """A model is checked, what is found is read and mended."""
+    """Check a model, print the problems, and rename a value."""
     with contextlib.suppress(onnxwire.DecodeError):
         for problem in onnxwire.check(data):
             str(problem)
@@ -160,7 +160,7 @@ def check(data: bytes) -> None:
 
 
 def external(data: bytes) -> None:
-    """A tensor is given the external data that records of key and value say, in a folder with two files."""
+    """Read a tensor with the external_data entries of the bytes, in a folder with two files."""
     try:
         entries = TensorProto.FromString(data)
     except onnxwire.DecodeError:
@@ -187,7 +187,7 @@ _folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def shared_folder() -> Path:
-    """A folder for the process, with a file of data and, outside of the model's own, one that must not be read."""
+    """Return a folder with a data file. The file beside the folder must not be read."""
     global _folder
     if _folder is None:
         _folder = tempfile.TemporaryDirectory()
@@ -198,7 +198,7 @@ def shared_folder() -> Path:
 
 
 def packed(data: bytes) -> None:
-    """A run of varints gives the same numbers at every instruction level, and as plain Python."""
+    """Each instruction level decodes a run of varints to the same numbers as plain Python."""
     kinds = list(DTYPES)
     kind, run = kinds[data[0] % len(kinds)] if data else kinds[0], data[1:]
     wanted = [value_of(kind, raw) for raw in plain_decode(run)]
@@ -207,7 +207,7 @@ def packed(data: bytes) -> None:
 
 
 def arrays(data: bytes) -> None:
-    """A tensor's elements are given to numpy, by DLPack and back, or refused."""
+    """Convert a tensor to numpy, through DLPack too, and back; or it raises an onnxwire error."""
     try:
         tensor = TensorProto.FromString(data)
         array = tensor.numpy()
@@ -223,7 +223,7 @@ def arrays(data: bytes) -> None:
 
 
 def differences(data: bytes) -> None:
-    """Two models, the length of the first in two bytes before them, are compared; nothing differs from itself."""
+    """Compare two models, after two bytes with the length of the first; a model does not differ from itself."""
     one, other = data[2:][: int.from_bytes(data[:2], "little")], data[2:][int.from_bytes(data[:2], "little") :]
     try:
         models = [ModelProto.FromString(one), ModelProto.FromString(other)]
@@ -235,7 +235,7 @@ def differences(data: bytes) -> None:
 
 
 def save(data: bytes) -> None:
-    """A model is edited and saved, whole and with its weights beside it, and says the same when it is read back."""
+    """Edit a model, save it in one file and with external data, and read it back."""
     try:
         onnxwire.verify(data)
         model = ModelProto.FromString(data)
@@ -255,7 +255,7 @@ def save(data: bytes) -> None:
 
 
 def tables(data: bytes) -> None:
-    """Every table of a model has the rows that its columns say, and a copy of the strings says the same."""
+    """Export every table of a model; string views and copied strings have the same content."""
     with contextlib.suppress(onnxwire.DecodeError):
         for table in TABLES:
             views, copies = (onnxwire.to_arrow(data, table, strings=kind) for kind in ("utf8_view", "utf8"))
@@ -263,7 +263,7 @@ def tables(data: bytes) -> None:
 
 
 def chosen(data: bytes):
-    """Our class and the official one that the first byte names."""
+    """Return our class and the official one, selected by the first byte."""
     return classes()[TYPES[data[0] % len(TYPES) if data else 0]]
 
 
@@ -289,16 +289,16 @@ TARGETS = {
 
 
 def run(name: str, data: bytes) -> None:
-    """Run a target on an input; an alarm ends what hangs."""
+    """Run a target on an input, for at most 60 seconds."""
     signal.alarm(60)
     try:
-        TARGETS[name](data[:LONGEST])
+        TARGETS[name](data[:MAX_INPUT_BYTES])
     finally:
         signal.alarm(0)
 
 
 def seeds(name: str) -> list[bytes]:
-    """The inputs that a target begins with beside its corpus: bundled models, or the forms that they have."""
+    """Return the seed inputs of a target: bundled models of the onnx package, or inputs derived from them."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "simple"
     models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
     index = bytes([TYPES.index("onnx.ModelProto")])

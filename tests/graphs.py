@@ -1,4 +1,4 @@
-"""Models for tests of commands that change, cut and compare: subgraphs, functions, annotations, training."""
+"""Models for tests of commands that edit, extract and compare: subgraphs, functions, annotations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def value(name, *shape):
 
 
 def nested_model():
-    """A model whose If has branches that read a value and an initializer of the main graph; it calls a function.
+    """Return a model with an If, whose branches use a value and an initializer of the main graph, and a function call.
 
-    y = If(flag, x + w, x * w); z = Twice(y); u is computed and used by nobody.
+    y = If(flag, x + w, x * w); z = Twice(y); u is computed but not used.
     """
     branch = {
         op: helper.make_graph([helper.make_node(op, ["h", "w"], [f"{op}_out"], name=f"branch_{op}")], op, [],
@@ -58,7 +58,7 @@ def write_sparse_model(path, size):
 
 
 def layered_model(layers, width):
-    """A chain of equal layers of some nodes, between an embedding and a head; names have scopes, values have types."""
+    """Return a chain of `layers` equal layers of `width` nodes, with scoped names and typed values."""
     operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
     nodes = [helper.make_node("Gather", ["table", "x"], ["h0_0"], name="/embed/Gather")]
     infos, tensors = [], [helper.make_tensor("table", TensorProto.FLOAT, [4, 4], [0.0] * 16)]

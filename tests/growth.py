@@ -1,4 +1,4 @@
-"""Calls whose work grows with the model, run by `test_growth.py` at three sizes each while instructions are counted."""
+"""Calls whose instructions `test_growth.py` counts at three sizes of a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE_SIZES = (400, 4_000, 40_000)  # with --long
 
 @cache
 def model_of(nodes):
-    """The bytes of a model: a chain of nodes, each with a value_info."""
+    """Return the bytes of a model: a chain of nodes, each with a value_info."""
     elem = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
     records = []
     for index in range(nodes):
@@ -101,7 +101,7 @@ def packed(n):
 
 
 def index_numbers(tensor, n):
-    """A loop that costs the official runtime nothing: the sequence is made again, and asked its length, each time."""
+    """Loop by index, and get the sequence and its length anew for each element, which is cheap officially."""
     index = 0
     while index < len(tensor.int64_data):
         assert tensor.int64_data[index] == 5
@@ -132,7 +132,7 @@ def merge_bytes(n):
 
 
 def save_tensors_of_one_name(model):
-    with contextlib.suppress(onnxwire.EditError):  # each would be the file of its name
+    with contextlib.suppress(onnxwire.EditError):  # all tensors would go to the same file
         onnxwire.save(model, io.BytesIO(), external="{name}", threshold=1)
         raise AssertionError("tensors of one name are saved to files of their names")
 
@@ -150,7 +150,7 @@ def edit_all(nodes):
 
 
 def spread(model, n):
-    """So many nodes, from the first to the last."""
+    """Return n nodes, evenly spaced."""
     nodes = model.graph.node
     return [nodes[index] for index in range(0, len(nodes), len(nodes) // n)]
 
@@ -163,7 +163,7 @@ def tensor_of(records):
     return lambda n: (TensorProto.FromString(records(n)), n)
 
 
-# By name: what makes the arguments for a size, and what is counted when it is called with them.
+# Name → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
     **{
         act.__name__: (lambda n: (load(n),), act)
@@ -182,7 +182,7 @@ SOME_EDITS, SAME_EDITS = "edits of one model", "edits of larger models"
 
 
 def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
-    """The instructions of each call at each size, by label."""
+    """Return the instructions of each call at each size, by label."""
 
     def instructions_of(call, given):
         with count:

@@ -1,10 +1,9 @@
-"""Every public call and command on hostile models and texts: what each costs in memory and time, by process.
+"""Measure the memory and time of every public call and command on hostile models and texts, each in its own process.
 
-A file of n bytes is made by code (`hostile_models.py`); a call on it must end within 30 n + 64 MB of memory beyond the
-process (in the quick run within 30 n + 16 MB), and within 100 rounds of an empty Python loop for each byte, which is 10
-seconds for 5 MB where a round takes 20 ns; or it must stop with an onnxwire error. What it returns or prints counts as
-what it is given does, n being both together. The tests assert memory, and instructions (`count_pairs`). Run as a
-script, this also measures time, and prints the full table:
+`hostile_models.py` makes a file of n bytes. A call on it must end within 30 n + 64 MB of memory beyond the process (in
+the tests within 30 n + 16 MB), and within 100 iterations ("rounds") of an empty Python loop per byte, i.e. 10 seconds
+for 5 MB if a round takes 20 ns; or it must raise an onnxwire error. Output counts towards n, like input. The tests
+assert memory, and instructions (`count_pairs`). Run as a script, this also measures time, and prints the full table:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -45,17 +44,17 @@ from onnxwire.viewer.queries import Queries
 
 MEGABYTE = 1 << 20
 ROUNDS = 100  # of an empty loop, for each byte
-SLACK = 20_000_000  # rounds for any call
-_KILL = 10  # times the time after which a call is ended
-_LOOP = 10_000  # rounds that are counted
+SLACK = 20_000_000  # rounds allowed for any call
+_KILL_FACTOR = 10  # a call is killed after this multiple of its time limit
+_COUNTED_ROUNDS = 10_000
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
 
-# What is done to models.
+# Calls on models.
 
 
 def loaded(act):
-    """A call on the loaded model; what it gives that is text counts by its length."""
+    """Return a call on the loaded model. It returns the size of its output: an int, or the length of a text."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
@@ -66,7 +65,7 @@ def loaded(act):
 
 
 def edited(act):
-    """A call that edits the loaded model; what it has then counts too."""
+    """Return a call that edits the loaded model; the size of the edited model is its output."""
     return loaded(lambda model: (act(model), model.ByteSize())[1])
 
 
@@ -76,7 +75,7 @@ def exhaust(iterable):
 
 
 def command(*words):
-    """A command; PATH and OUT stand for the model and for a file to write, whose bytes are what it gives."""
+    """Return a call of a command. PATH and OUT are replaced by the model and an output file, whose size counts."""
 
     def call(path, folder):
         out = os.path.join(folder, "out")
@@ -92,12 +91,12 @@ def command(*words):
 
 
 def first_output(model):
-    """A value of the main graph: the last that there is, else "x"."""
+    """Return the last output of a node of the main graph, or "x" if there is none."""
     return next((n for node in reversed(model.graph.node) for n in node.output if n), "x")
 
 
 def first_input(model):
-    """A value that a node of the main graph takes, or an input of the model, else "x"."""
+    """Return an input of a node of the main graph, or an input of the model, or "x"."""
     names = (n for node in model.graph.node for n in node.input if n)
     return next(names, None) or next((value.name for value in model.graph.input), "x")
 
@@ -110,20 +109,20 @@ def edit_copy(model):
     other.SerializeToString()
 
 
-def letters(differences):
-    """The letters of all that differences say."""
+def count_chars(differences):
+    """Return the number of characters in all texts of differences."""
     return sum(len(text) for one in differences for text in (one.path, one.name, one.part, one.old, one.new) if text)
 
 
 def diff_with_nothing(model):
-    return letters(onnxwire.diff(model, ModelProto())) + letters(onnxwire.diff(ModelProto(), model))
+    return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
 def diff_with_edited(model):
     other = copy.deepcopy(model)
     other.graph.node.add(op_type="New")
     del other.graph.node[:1], other.graph.initializer[:1], other.graph.input[:1]
-    return letters(onnxwire.diff(model, other))
+    return count_chars(onnxwire.diff(model, other))
 
 
 def around(model):
@@ -181,17 +180,17 @@ def catalog(path, folder):
 
 
 def query(text):
-    """A query of a model's tables; what it gives counts."""
+    """Return a call that queries a model's tables; the length of the results is its output."""
 
     def call(path, folder):
-        with contextlib.suppress(duckdb.OutOfMemoryException):  # of the addresses that the process may have here
+        with contextlib.suppress(duckdb.OutOfMemoryException):  # the address space of the process is limited
             return sum(len(str(cell)) for row in onnxwire.sql(path, text).fetchall() for cell in row)
 
     return call
 
 
 def store_of(folder):
-    """A store of objects in a folder: what lies between load and save and a server, without the time of a network."""
+    """Return an object store in a folder: the code for servers without the latency of a network."""
     return obstore.store.LocalStore(folder)
 
 
@@ -207,7 +206,7 @@ def save_to_store(path, folder):
 
 
 def foreign(act):
-    """A call of another package's function: whatever it says of the model is an answer."""
+    """Return a call of another package's function, which may raise anything."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:
@@ -221,7 +220,7 @@ def to_safetensors(model, folder):
 
 
 def walk_identical(model):
-    """Look at nodes as `dropin` has them, where a message that is held has one view."""
+    """Read nodes as under `dropin`, where all references to a message are the same view."""
     keep_identity(True)
     for node in model.graph.node:
         assert model.graph.node[0] is not None
@@ -308,27 +307,27 @@ CALLS = {
 
 
 FOREIGN = {
-    "sql": "DuckDB keeps blocks of its own, up to a part of the machine's memory",
+    "sql": "DuckDB caches blocks, up to a share of the machine's memory",
     "sql of nodes": "the same",
-    "to_onnx": "protobuf's message has an object for each of ours: some hundred bytes for an empty one",
-    "check_official": "onnx's C++ has an object for each message, and its passes are its own",
+    "to_onnx": "protobuf has an object for each message: about a hundred bytes for an empty one",
+    "check_official": "onnx's C++ has an object for each message, and its own passes",
     "infer_shapes": "the same",
     "convert_version": "the same",
-    "inference_session": "onnxruntime has objects of its own of each node and tensor",
-    "to_ir": "onnx-ir has objects of its own of each node and value",
-    "optimize": "onnxoptimizer as onnx's C++; onnxslim's time grows with the square of the functions, and is not tried",
-    "load from a store": "obstore has threads and buffers of its own",
+    "inference_session": "onnxruntime has its own object for each node and tensor",
+    "to_ir": "onnx-ir has its own object for each node and value",
+    "optimize": "onnxoptimizer uses onnx's C++; onnxslim is quadratic in the number of functions, and not tried",
+    "load from a store": "obstore has its own threads and buffers",
     "save to a store": "the same",
 }
-"""Calls whose memory and time are those of another package, with what speaks for it; they end, and that is all."""
+"""Calls whose memory and time are those of another package, with the reason. They only have to end."""
 
 
 THREADED = {"sql", "sql of nodes", "load from a store", "save to a store"}
-"""Calls that leave threads of another package behind, which a child of this process would not have."""
+"""Calls that start threads of another package, which would not exist in a fork of this process."""
 
 
 def read_file(parse, **options):
-    """Read a text from its file."""
+    """Return a call that parses a text file."""
 
     def call(path, folder):
         with open(path, "rb") as file:
@@ -355,10 +354,10 @@ JSON_CALLS = {
 }
 
 KINDS = {"model": (MODELS, CALLS), "text": (TEXTS, TEXT_CALLS), "json": (JSONS, JSON_CALLS)}
-"""What is read as what: the files, and the calls that read them."""
+"""Kind of file → (functions that make files, calls that read them)."""
 
 
-# The cost of a call, in a process of its own.
+# The cost of a call, in a child process.
 
 
 def resident():
@@ -372,7 +371,7 @@ def peak():
 
 
 def round_time():
-    """Seconds of processor time that a round of an empty loop takes."""
+    """Return the processor time of one round of an empty loop, in seconds."""
     best = 1.0
     for _ in range(5):
         start = time.process_time()
@@ -385,7 +384,7 @@ def round_time():
 def cost(call, path, size, round_seconds):
     """Run a call in a child.
 
-    Returns its peak memory beyond the start, its rounds of a loop, the bytes that it gave, and the fault or "".
+    Returns its peak memory beyond the start, its processor time in rounds, the bytes of output, and the fault or "".
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -393,9 +392,10 @@ def cost(call, path, size, round_seconds):
         os.close(reading)
         status = 1
         try:
-            limit = int(_KILL * (ROUNDS * size + SLACK) * round_seconds) + 60  # what it gives is not known yet
+            # The size of the output is not known yet.
+            limit = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            signal.alarm(10 * limit)  # for one that waits
+            signal.alarm(10 * limit)  # a call that waits uses no processor time
             with open("/proc/self/statm") as file:
                 used = int(file.read().split()[0]) * resource.getpagesize()
             most = used + 1000 * size + 512 * MEGABYTE
@@ -441,7 +441,7 @@ def cost(call, path, size, round_seconds):
 
 
 def warm(path, calls):
-    """Import what calls need, so that it is there before they are measured."""
+    """Run each call once, so that its imports are not measured."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as printed, output_to(printed):
         for label, call in calls.items():
             if label not in THREADED:
@@ -450,7 +450,7 @@ def warm(path, calls):
 
 
 def run(size, slack, models, calls, report=None, is_timed=False):
-    """Run calls on models; returns a line for each that exceeds the limit of memory or, if timed, of time."""
+    """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time."""
     if calls.keys() <= CALLS.keys():
         warm(str(DIGITS), calls)
     seconds = round_time()
@@ -466,10 +466,10 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                 n = len(data) + given
                 limits = 30 * n + slack, ROUNDS * n + SLACK
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
-                    # Another process may have taken the cache, or the core: once more.
+                    # Another process may have used the cache or the core: measure again.
                     memory, rounds, given, fault = cost(call, path, len(data), seconds)
                 if not fault and memory > limits[0] and label not in FOREIGN:
-                    fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} times what it was given and gave"
+                    fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
                     fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:
@@ -480,7 +480,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
 
 
 def run_pairs(size, slack, pairs, kind="model"):
-    """Run some calls on some files of a kind, by their names; returns a line for each beyond the limits of memory."""
+    """Run some calls on some files of a kind, by name; return a line for each that exceeds the limit of memory."""
     files, calls = KINDS[kind]
     faults = []
     for name, labels in pairs.items():
@@ -489,15 +489,15 @@ def run_pairs(size, slack, pairs, kind="model"):
 
 
 def count_pairs(count, batches):
-    """Count the instructions of calls on files, in batches of a kind, names of calls by name of file, and sizes.
+    """Count the instructions of calls on files. batches: tuples (kind, names of calls by name of file, sizes).
 
-    Returns the instructions of a round of an empty loop, and by label, for each size, the bytes that the call was given
-    and gave, and its instructions.
+    Returns the instructions of a round of an empty loop, and by label, for each size, the bytes of input and output,
+    and the instructions.
     """
     with count:
-        for _ in range(_LOOP):
+        for _ in range(_COUNTED_ROUNDS):
             pass
-    round_cost = count.instructions / _LOOP
+    round_cost = count.instructions / _COUNTED_ROUNDS
     found = {}
     for kind, pairs, sizes in batches:
         files, calls = KINDS[kind]
@@ -512,7 +512,7 @@ def count_pairs(count, batches):
 
 
 def count_call(count, call, data):
-    """The bytes that a call is given and gives, in files too, and its instructions."""
+    """Return the bytes of input and output of a call, including files, and its instructions."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(home, "hostile.onnx")
         Path(path).write_bytes(data)
@@ -528,17 +528,17 @@ def count_call(count, call, data):
 
 @contextlib.contextmanager
 def output_to(file):
-    """Send what is printed, by packages in C too, to a file."""
-    kept = os.dup(1), os.dup(2)
+    """Redirect stdout and stderr, of C code too, to a file."""
+    copies = os.dup(1), os.dup(2)
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
         sys.stdout.flush()
-        for target, one in enumerate(kept, 1):
-            os.dup2(one, target)
-            os.close(one)
+        for target, descriptor in enumerate(copies, 1):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
 
 
 def main():

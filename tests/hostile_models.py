@@ -1,4 +1,4 @@
-"""Hostile models by name: each a function that makes one of about so many bytes. `TEXTS` and `JSONS` are texts."""
+"""Functions, by name, that make hostile models of about `size` bytes (MODELS), texts (TEXTS) and JSON (JSONS)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def varint(value):
 
 
 def record(number, data):
-    """A field of bytes, text or a message."""
+    """Return a record of wire type LEN."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def fields(*path):
-    """The field numbers along a path of names from a ModelProto, and the message that it ends in."""
+    """Return the field numbers along a path of names from a ModelProto, and the message type at its end, if any."""
     descriptor, numbers = ModelProto.DESCRIPTOR, []
     for name in path:
         field = descriptor.fields_by_name[name]
@@ -35,7 +35,7 @@ def wrap(numbers, data):
 
 
 def repeated(path, element=b""):
-    """A model with so many times the same element of a repeated field."""
+    """Fill the model with one element of a repeated field, again and again."""
 
     def make(size):
         numbers, _ = fields(*path)
@@ -46,7 +46,7 @@ def repeated(path, element=b""):
 
 
 def numbered(path, make_element):
-    """A model with elements of a repeated field that each get a number."""
+    """Fill the model with elements of a repeated field, each made by `make_element(index)`."""
 
     def make(size):
         numbers, _ = fields(*path)
@@ -60,7 +60,7 @@ def numbered(path, make_element):
 
 
 def nested(step, inner=b"", limit=1 << 60):
-    """A message in itself by a path of fields, as deep as there is room for."""
+    """Nest a message in itself along a path of field numbers, as deep as `size` and `limit` allow."""
 
     def make(size):
         data, depth = inner, 0
@@ -90,24 +90,24 @@ def tensor(own=b"", dims=b"", data=b""):
 
 
 def shape(dims):
-    """An input of a shape."""
+    """Return a model with an input of a shape."""
     return record(7, record(11, record(1, b"x") + record(2, record(1, b"\x08\x01" + record(2, dims)))))
 
 
 def many_names(size, count=None):
-    """One node with very many inputs and outputs."""
+    """Make one node with very many inputs and outputs."""
     half = [name(index) for index in range(max(size // 10, 1))]
     return record(7, record(1, node(half, [b"o" + n for n in half])))
 
 
 def fan_out(size):
-    """One value that every node takes, and one that makes it; it and all that they make are outputs."""
+    """Make one value that every node uses; it is an output of the graph."""
     nodes = b"".join(record(1, node([b"v"], [name(i)])) for i in range(size // 12))
     return record(7, record(1, node([], [b"v"])) + nodes + record(12, record(1, b"v")))
 
 
 def outer_inputs(size):
-    """A node whose subgraph takes very many values from outside, and nodes that make these."""
+    """Make a node whose subgraph uses very many outer values, and the nodes that produce these."""
     count = size // 24
     inner = record(1, node([name(i) for i in range(count)], [b"out"])) + record(12, record(1, b"out"))
     nodes = b"".join(record(1, node([], [name(i)])) for i in range(count))
@@ -115,20 +115,20 @@ def outer_inputs(size):
 
 
 def own_sparse(size):
-    """Subgraphs with sparse initializers of their own."""
+    """Make subgraphs with their own sparse initializers."""
     inner = record(15, record(1, tensor(b"s"))) + record(1, node([b"s"], [b"t"])) + record(12, record(1, b"t"))
     one = record(1, node([], [b"y"], graph_attribute(inner)))
     return record(7, one * (size // len(one)))
 
 
 def pieces(size):
-    """A graph that comes in very many pieces, which are to be merged."""
+    """Make a graph stored in very many records, which readers merge."""
     one = record(7, record(1, node([b"a"], [b"b"])))
     return one * (size // len(one))
 
 
 def bushes(size):
-    """Graphs nested thirty deep with very many tensors at the bottom: long paths."""
+    """Make graphs nested thirty deep, the innermost with very many tensors: long paths."""
     data = record(5, b"") * (size // 2)
     for _ in range(30):
         data = record(1, node([], [], graph_attribute(data)))
@@ -213,7 +213,7 @@ MODELS = {
 
 
 def _empty_kinds():
-    """Every repeated field of messages, however it is reached, with empty elements only."""
+    """Add to MODELS one model for each repeated field of messages, filled with empty elements."""
     seen = set()
     waiting = [()]
     while waiting:
@@ -234,7 +234,7 @@ _empty_kinds()
 
 
 def times(text):
-    """A text in three parts, with bars between, of which the second is there as often as there is room."""
+    """Split a text at its two bars, and repeat the second part up to the size."""
 
     def make(size):
         before, part, after = (piece.encode() for piece in text.split("|"))
@@ -259,7 +259,7 @@ TEXTS = {
     "empty graphs merged": times("|graph{}|"),
     "empty tensors": times("graph {|initializer{}|}"),
     "empty metadata": times("|metadata_props{}|"),
-    # Other notations than those of printers, in as few bytes as can be.
+    # Notations that printers do not write, in as few bytes as possible.
     "a list of nodes": times("graph{node:[{}|,{}|]}"),
     "a list of nodes in angle brackets": times("graph{node:[<>|,<>|]}"),
     "a list of nodes with comments": times("graph{node:[{}|,{#\n}|]}"),

@@ -1,7 +1,8 @@
-"""Counts the instructions that a part of a program executes, under valgrind's tool callgrind.
+"""Count the instructions that a part of a program executes, with valgrind's tool callgrind.
 
 A count depends on the program and its input, not on the load of the machine: tests of growth compare counts, not times.
-`run` calls a function of a test module in a process of its own, which counts what its first argument is the context of:
+`run` calls a function of a test module in a child process. Its first argument is a context manager, which counts the
+instructions of its block:
 
     def measure(count, size):         # in the module "growth"
         model = load(size)
@@ -11,7 +12,7 @@ A count depends on the program and its input, not on the load of the machine: te
 
     instructions.run("growth", "measure", 500)  # 6_031_159
 
-Callgrind counts from the first part on: what the function does before takes a fifth of the time.
+Callgrind is switched on at the first block: code before that takes a fifth of the time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ needs_valgrind = pytest.mark.skipif(
     IS_SANITIZED or (not HAS_VALGRIND and (sys.platform != "linux" or "CI" not in os.environ)),
     reason="needs valgrind and its headers, and a build without sanitizers",
 )
-# Python has no client requests of valgrind, which are sequences of instructions that do nothing elsewhere.
+# Valgrind's client requests are sequences of instructions without effect outside valgrind; Python has no API for them.
 REQUESTS = """
 #include <valgrind/callgrind.h>
 void instrument(void) { CALLGRIND_START_INSTRUMENTATION; }
@@ -54,7 +55,7 @@ MAX_SECONDS = 1800  # of processor time, after which a child that hangs is kille
 
 
 def run(module: str, function: str, *arguments: Any) -> Any:
-    """The result of a function of a test module, called with a Counter and the arguments; all are sent as JSON."""
+    """Call a function of a test module with a Counter and the arguments, and return its result. All must fit JSON."""
     assert HAS_VALGRIND, "install valgrind (Debian: apt install valgrind)"
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "requests.c"), Path(folder, "requests.so")
@@ -77,7 +78,7 @@ def run(module: str, function: str, *arguments: Any) -> Any:
 
 
 class Counter:
-    """A context whose instructions are counted. instructions: those of the last time."""
+    """A context manager that counts the instructions of its block. instructions: the count of the last block."""
 
     def __init__(self, folder: Path) -> None:
         self.instructions = 0
@@ -86,7 +87,7 @@ class Counter:
         self._count = 0
 
     def __enter__(self) -> None:
-        # Collections in the part don't look at the objects that the program has so far, imported modules among them.
+        # Garbage collections in the block do not traverse older objects, such as imported modules.
         gc.collect()
         gc.freeze()
         if not self._count:

@@ -1,9 +1,9 @@
-"""Kills and interrupts of saves, at every call of the system and at random: one whole model is left, old or new.
+"""Kill and interrupt saves, at every system call and at random times: the old or the new model must remain, complete.
 
     python tests/kill.py --count 1000
 
-forks a process for each save. For a save to files of the same names, a kill between two renames is the one case that
-can't be whole; it must be told by the checksums, and is counted apart.
+forks a process for each save. A save that replaces several files renames them one by one; a kill between two renames
+leaves a mix. The checksums must detect that; it is counted as "detected".
 """
 
 import argparse
@@ -39,13 +39,13 @@ OURS = tuple(module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io
 
 
 def model_of(value, size=N):
-    """A model whose weights, and name, are the value."""
+    """Return a model with weights of the value, and a name with it."""
     weights = [onnxwire.from_array(np.full(size, value, np.float32), name) for name in "ab"]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
 
 def whole(folder):
-    """The value that the model in a folder is made of; 0 for a mix, or where a file of it is missing."""
+    """Return the value of the model in a folder; 0 if its files are of different values, or one is missing."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
@@ -54,8 +54,8 @@ def whole(folder):
             return 0
 
 
-def checksums_tell(folder):
-    """Whether a look at the checksums finds that the files do not belong together."""
+def checksums_detect_mix(folder):
+    """Return whether `verify` finds, by the checksums, that the files do not belong together."""
     try:
         onnxwire.verify(folder / "m.onnx", checksums=True)
     except (onnxwire.ExternalDataError, onnxwire.SourceError):
@@ -65,11 +65,14 @@ def checksums_tell(folder):
 
 @contextlib.contextmanager
 def at_event(number, act):
-    """Call `act` at one event: before or after a call of the system, or at a line of what puts files in place."""
+    """Call `act` at one event: before or after a system call, or at a line of the modules OURS.
+
+    Yields a function that returns whether the event was reached.
+    """
     count = itertools.count()
 
     def event(frame):
-        # What a finalizer raises is not passed on, so that a Ctrl-C there is none.
+        # Python suppresses errors of finalizers, so that a Ctrl-C there would be lost.
         while frame is not None and frame.f_code.co_name != "__del__":
             frame = frame.f_back
         if frame is None and next(count) == number:
@@ -97,7 +100,7 @@ def at_event(number, act):
 
 
 class Ground:
-    """A folder with a saved model, copies of which are saved over."""
+    """A folder with a saved model; each trial saves another model over a copy of it."""
 
     def __init__(self, base, layout, size=N):
         self.base, self.size = base, size
@@ -118,13 +121,13 @@ class Ground:
         onnxwire.save(self.new, folder / "m.onnx", **self.after)
 
     def judge(self, folder, *, was_killed):
-        """The state that was left, "old", "new" or "told"; AssertionError for anything else."""
+        """Return the state of a folder after a trial: "old", "new" or "detected"; AssertionError for any other."""
         value = whole(folder)
         if value == 0 and was_killed and self.is_replaced:
-            assert checksums_tell(folder), "a mix that nothing tells"
-            return "told"
+            assert checksums_detect_mix(folder), "a mix that the checksums do not detect"
+            return "detected"
         assert value in (1, 2), sorted(os.listdir(folder))
-        # The next save goes as if nothing had been, and leaves no hidden file.
+        # The next save succeeds, and leaves no temporary file.
         onnxwire.save(model_of(3, self.size), folder / "m.onnx", **{**self.after, "overwrite": True})
         assert whole(folder) == 3
         left = [name for name in os.listdir(folder) if "onnxwire-tmp" in name]
@@ -133,7 +136,7 @@ class Ground:
 
 
 def interrupted_at(ground, number):
-    """Deliver Ctrl-C at one event of a save; returns what is left, or None where there are fewer events."""
+    """Deliver Ctrl-C at one event of a save; return the state after it, or None if the save has fewer events."""
     folder = ground.copy()
     interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
     with at_event(number, interrupt) as was_reached, contextlib.suppress(KeyboardInterrupt):
@@ -142,8 +145,8 @@ def interrupted_at(ground, number):
 
 
 def forked(ground, folder, within=contextlib.nullcontext):
-    """Save in another process; returns its number."""
-    # A Ctrl-C outside of the `try` would have the child go on with what the parent does.
+    """Save in a forked process; return its process id."""
+    # A Ctrl-C outside of the `try` would let the child continue with the code of the parent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if child:
@@ -171,7 +174,7 @@ def status_of(child):
 
 
 def killed_at(ground, number):
-    """Kill a save at one event; returns what is left, or None where there are fewer events."""
+    """Kill a save at one event; return the state after it, or None if the save has fewer events."""
     folder = ground.copy()
     kill = functools.partial(signal.raise_signal, signal.SIGKILL)
     status = status_of(forked(ground, folder, lambda: at_event(number, kill)))
@@ -179,7 +182,7 @@ def killed_at(ground, number):
 
 
 def struck(ground, sign, chance, longest):
-    """Send a signal to a save at some time; returns what is left."""
+    """Send a signal to a save at a random time; return the state after it."""
     folder = ground.copy()
     child = forked(ground, folder)
     time.sleep(chance.random() * longest)
@@ -191,24 +194,24 @@ def struck(ground, sign, chance, longest):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=1000, help="kills, and interrupts, at random")
-    parser.add_argument("--step", type=int, default=1, help="every so many events of all")
+    parser.add_argument("--count", type=int, default=1000, help="kills, and interrupts, at random times")
+    parser.add_argument("--step", type=int, default=1, help="try only every STEP-th event")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    # A shell has its background jobs ignore Ctrl-C.
+    # Background jobs of a shell ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
             small = Ground(Path(base) / f"small-{number}", layout, 3000)
-            for what, strike in (("killed", killed_at), ("interrupted", interrupted_at)):
+            for outcome, strike in (("killed", killed_at), ("interrupted", interrupted_at)):
                 found = Counter()
                 for event in itertools.count(0, options.step):
                     left = strike(small, event)
                     if left is None:
                         break
                     found[left] += 1
-                print(f"{layout}: {what} at each of {sum(found.values()):,} events: {dict(found)}", flush=True)
+                print(f"{layout}: {outcome} at each of {sum(found.values()):,} events: {dict(found)}", flush=True)
             ground = Ground(Path(base) / f"{number}", layout)
             start = time.monotonic()
             for _ in range(3):

@@ -1,12 +1,12 @@
-"""Makes each allocation of each operation fail once: `oom.py [--stride S] [NAME…]`, as SQLite's tests do.
+"""Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
 
-For every n, from 1 until the operation ends before that many allocations, a new state is made, the n-th allocation of
-the operation fails, and then this must be so: the operation raised MemoryError, or did without the memory; what it
-edited is as before or as after the operation; nothing was printed as an exception that could not be raised; the
-collector is on; no file is left; no memory was lost. With `--burst` all allocations from the n-th on fail, up to 8.
+For n = 1, 2, …, until the operation makes fewer than n allocations: make a new state, let the n-th allocation of the
+operation fail, and check that the operation raised MemoryError or succeeded; that the state is that before or after the
+operation; that no exception was unraisable; that the garbage collector is on; that no file is left; that no memory
+leaked. With `--burst B`, the allocations n to n + B - 1 fail.
 
-Each line of output is the name of an operation and a number, before it is tried, so that the last line names what ended
-the process; then a line begins with `ok` or `fault`. S: only every S-th n, from a start that differs by operation.
+The program prints the name of an operation and n before each trial, so that after a crash the last line names the
+trial, and `ok NAME` or `fault …` after an operation. S: try only every S-th n, from a start that depends on the name.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ import oom_operations
 
 SOURCE = Path(__file__).with_name("failing_memory.c")
 NO_MEMORY: list[str] = []
-"""What was printed because nobody could be told: see sys.unraisablehook."""
+"""The unraisable exceptions (sys.unraisablehook) of the current trial."""
 
 
 class Outcome(NamedTuple):
-    """What became of one call with one allocation that failed."""
+    """The result of one call with a failed allocation. is_hit: whether the operation made that many allocations."""
 
     faults: list[str]
     is_hit: bool
 
 
 def build_hook(folder: str) -> Any:
-    """Compile and import failing_memory.c; raises CalledProcessError or OSError where there is no C compiler."""
+    """Compile and import failing_memory.c. Raises CalledProcessError or OSError if there is no C compiler."""
     target = os.path.join(folder, "failing_memory" + importlib.machinery.EXTENSION_SUFFIXES[0])
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     include = sysconfig.get_path("include")
@@ -61,19 +61,19 @@ def build_hook(folder: str) -> Any:
 
 
 class Trial:
-    """One operation, tried with failures."""
+    """The trials of one operation."""
 
     def __init__(self, hook: Any, operation: oom_operations.Operation, folder: str, burst: int) -> None:
         self.hook = hook
         self.operation = operation
         self.folder = folder
         self.burst = burst
-        for _ in range(3):  # what is made at first use: imports, caches, free lists
+        for _ in range(3):  # do first what happens only once: imports, caches, free lists
             state = operation.make(folder)
             operation.run(state)
             after = operation.look(state)
         gc.collect()
-        gc.freeze()  # so that collections look at what the calls make alone
+        gc.freeze()  # later collections traverse only the objects of the calls
         self.files = sorted(os.listdir(folder))
         self.before = operation.look(operation.make(folder))
         self.after = after
@@ -114,7 +114,7 @@ class Trial:
         return Outcome(faults, n_failed > 0)
 
     def lost(self, n: int) -> int:
-        """How many blocks of memory each call with that failure loses, at least."""
+        """Return the number of memory blocks that each call with this failure leaks: the minimum of several calls."""
         least: int | None
         least = None
         for _ in range(8):
@@ -130,7 +130,7 @@ class Trial:
 
 
 def numbers(name: str, stride: int) -> Iterator[int]:
-    """The allocations to fail: the first few, then every `stride`-th."""
+    """Yield the numbers of the allocations that fail: 1, then every `stride`-th."""
     n = 1
     shift = zlib.crc32(name.encode()) % stride
     while True:
@@ -140,7 +140,7 @@ def numbers(name: str, stride: int) -> Iterator[int]:
 
 
 def attempt(hook: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
-    """Try an operation; returns what went wrong."""
+    """Run all trials of an operation; return the faults."""
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(hook, operation, folder, burst)
@@ -156,7 +156,7 @@ def attempt(hook: Any, operation: oom_operations.Operation, stride: int, burst: 
 
 
 def main() -> int:
-    """Try the operations that the arguments name, or all; returns 1 where something went wrong."""
+    """Try the operations that the arguments name, or all; return 1 if there was a fault."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--burst", type=int, default=1)

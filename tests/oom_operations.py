@@ -1,4 +1,4 @@
-"""The operations of which `oom.py` makes each allocation fail."""
+"""The operations that `oom.py` runs with failing allocations."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from onnxwire.engine.message import Message
 
 
 class Operation(NamedTuple):
-    """What is tried.
+    """An operation to try.
 
-    `make(folder)` returns a new state, `run` does the operation, `look` returns what it may change.
+    `make(folder)` returns a new state, `run(state)` does the operation, `look(state)` returns comparable content.
     """
 
     name: str
@@ -30,17 +30,17 @@ class Operation(NamedTuple):
     run: Callable[[Any], object]
     look: Callable[[Any], object]
     other_errors: tuple[type[BaseException], ...] = ()
-    """What may be raised instead of MemoryError, by code that is not ours."""
+    """Errors that code of other packages may raise instead of MemoryError."""
     keeps_memory: bool = False
-    """Whether leaks are not looked for: where much of it is Python, whose caches grow, and which leaks the
-    arguments of a function with a closure where there is no memory for the closure (CPython 3.11)."""
+    """Whether to skip the check for leaks: for Python code, whose caches grow, and where CPython 3.11 itself leaks
+    (the arguments of a function with a closure if the allocation of the closure fails)."""
 
 
 OPERATIONS: list[Operation] = []
 
 
 def node(i: int) -> dict[str, Any]:
-    """The fields of one node."""
+    """Return the fields of a node."""
     attributes = [{"name": "axis", "i": i, "type": 2}, {"name": "pads", "ints": [0, 1, i], "type": 7}]
     return {
         "name": f"node {i}",
@@ -52,7 +52,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def model(n: int = 4) -> ModelProto:
-    """A small sound model with all kinds of fields."""
+    """Return a small valid model with all kinds of fields."""
     weight = onnxwire.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
     shape = {"dim": [{"dim_value": 2}, {"dim_param": "n"}]}
     value = {"name": "a0", "type": {"tensor_type": {"elem_type": 1, "shape": shape}}}
@@ -77,16 +77,16 @@ OTHER = ModelProto(
     producer_name="another", graph={"name": "h", "node": [node(7)], "doc_string": "d"}, metadata_props=[{"key": "q"}]
 ).SerializeToString()
 UNKNOWN = b"\xfa\x7f\x03abc"
-"""A record of a field that no message has."""
+"""A record of an unknown field."""
 UNKNOWN_INSIDE = (
     ModelProto(
         graph=GraphProto.FromString(UNKNOWN + GraphProto(node=[NodeProto.FromString(UNKNOWN)] * 3).SerializeToString())
     ).SerializeToString()
     + UNKNOWN
 )
-"""A model with unknown fields in it, and in messages in it."""
+"""A model with unknown fields at three levels."""
 IN_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
-"""A model whose graph stands in two pieces."""
+"""A model whose graph is stored in two records, which readers merge."""
 
 
 def add(name: str, make: Callable[..., Any], run: Callable[[Any], object], **others: Any) -> None:
@@ -97,7 +97,7 @@ def add(name: str, make: Callable[..., Any], run: Callable[[Any], object], **oth
 
 
 def seen(state: Any) -> object:
-    """What a state holds, as bytes: for a message, all that it has."""
+    """Return the content of a state: of a message, its bytes and its text."""
     if isinstance(state, Message):
         return state.SerializeToString(deterministic=True), str(state)
     if isinstance(state, tuple | list):
@@ -106,12 +106,12 @@ def seen(state: Any) -> object:
 
 
 def fresh(data: bytes = DATA) -> Callable[[], ModelProto]:
-    """What makes a message of bytes anew."""
+    """Return a function that makes a new message of the bytes."""
     return lambda: ModelProto.FromString(data)
 
 
 def edited() -> ModelProto:
-    """A model with edits of many kinds."""
+    """Return a model with edits of many kinds."""
     made = ModelProto.FromString(DATA)
     made.graph.node[1].name = "edited"
     made.graph.node[1].input.append("more")
@@ -124,7 +124,7 @@ def edited() -> ModelProto:
 
 
 def read_all(message: Any) -> None:
-    """Read every field of a message and of all in it, in each way that there is."""
+    """Read every field of a message, and of the messages in it, by every kind of access."""
     repr(message)
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
@@ -146,7 +146,7 @@ def read_all(message: Any) -> None:
 
 
 def file_of(data: bytes) -> Callable[[str], str]:
-    """What writes bytes into a file and returns its path."""
+    """Return a function that writes the bytes into a file and returns its path."""
 
     def write(folder: str) -> str:
         path = os.path.join(folder, "model.onnx")
@@ -158,13 +158,13 @@ def file_of(data: bytes) -> Callable[[str], str]:
 
 
 def by_index(m: Any) -> None:
-    """Read every node by its index, which makes an index."""
+    """Read every node by its index, so that an index is built."""
     for i in range(60):
         m.graph.node[i].op_type  # noqa: B018
 
 
 def load(path: str) -> None:
-    """Load a file and look at it."""
+    """Load a file and read a field."""
     with onnxwire.load(path) as loaded:
         loaded.graph.node[1].op_type  # noqa: B018
 
@@ -175,9 +175,7 @@ add("getters", fresh(), read_all)
 add("getters of many", fresh(LONG), by_index)
 add("getters of pieces", fresh(IN_PIECES), read_all)
 add("getters of an edited message", edited, read_all)
-add(
-    "getters of what is not there", fresh(b""), lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m))
-)
+add("getters of absent fields", fresh(b""), lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m)))
 add("iteration", fresh(LONG), lambda m: [list(n.input) for n in m.graph.node])
 add("equality", lambda: (ModelProto.FromString(DATA), edited()), lambda pair: pair[0] == pair[1])
 add("str", edited, str)
@@ -197,25 +195,25 @@ def read_root(document: Any) -> None:
 
 
 def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **others: Any) -> None:
-    """Add an edit of a model: of one that was read, of one that was edited before, and of one with nothing in it."""
-    kinds = {"": fresh(), " of an edited message": edited, " of what is not there": fresh(b"\x08\x08")}
+    """Add an edit of three models: as read, edited before, and with absent fields; or of `states[0]` only."""
+    kinds = {"": fresh(), " of an edited message": edited, " of absent fields": fresh(b"\x08\x08")}
     for kind, make in kinds.items() if not states else {"": states[0]}.items():
         add(name + kind, make, run, **others)
 
 
 def names_of(graph: Any) -> object:
-    """Nothing, where each name is as it was, or "x": a loop of edits may end after any of them."""
+    """Return the names that are neither the original nor "x": a loop of edits may end after any of them."""
     return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
 
 
 def add_90(graph: Any) -> None:
-    """Add so many nodes that those that nobody holds are folded."""
+    """Add enough nodes that the engine freezes those without a reference."""
     for i in range(90):
         graph.node.add(name=f"node {i}")
 
 
 def rename_all(m: Any) -> None:
-    """Edit so many nodes that overlays are condensed."""
+    """Edit enough nodes that overlays become compact."""
     for element in m.graph.node:
         element.name = "x"
 
@@ -294,7 +292,7 @@ add("constructor", lambda: None, lambda _: model(), keeps_memory=True)
 
 
 def merged_unknown() -> ModelProto:
-    """A message that unknown fields were merged into."""
+    """Return a message into which unknown fields were merged."""
     made = ModelProto.FromString(DATA)
     made.MergeFromString(UNKNOWN)
     return made
@@ -309,7 +307,7 @@ add("ByteSize", edited, lambda m: m.ByteSize())
 
 
 def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:
-    """What makes a state to save: a message, and where to."""
+    """Return a function that makes a state to save: a message, and the path of an existing file."""
 
     def make(folder: str) -> tuple[ModelProto, str]:
         path = os.path.join(folder, "saved.onnx")
@@ -321,7 +319,7 @@ def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], t
 
 
 def look_at_saved(state: tuple[ModelProto, str]) -> object:
-    """What the file holds."""
+    """Return the content of the message and of the file."""
     with open(state[1], "rb") as opened:
         return seen(state[0]), opened.read()
 
@@ -339,7 +337,7 @@ add(
 
 
 def columns_and_scopes(m: Any) -> None:
-    """What `check` does before its rules, which are numpy's code: that returns no error, or crashes, without memory."""
+    """Do what `check` does before its rules. The rules use numpy, which may crash without memory."""
     document = ModelProto.FromString(m.SerializeToString())._document
     facts = Facts(document, ModelProto)
     Scopes(facts)

@@ -1,4 +1,4 @@
-"""Documents as of files on a server, whose bytes come from memory: nothing is there that was not asked for."""
+"""Documents of partial memory, like those of remote files; each byte is fetched, from memory, when it is first used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxwire.engine.partial import PartialMemory
 
 
 class Source:
-    """Gives the bytes that are asked for, and writes down which."""
+    """A source that records the ranges that are fetched, in `asked`."""
 
     origin = None
 
@@ -41,6 +41,6 @@ class Source:
 
 
 def partial_document(data: bytes, name: str = "<bytes>") -> Document:
-    """A document of some bytes, none of which is there yet."""
+    """Return a document of some bytes, none of which is resident yet."""
     memory = PartialMemory(len(data), Source(data))
     return Document(memory, name, memory)

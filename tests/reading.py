@@ -1,4 +1,4 @@
-"""Functions that workers of a catalog are given in tests: their processes import it by name."""
+"""Functions for workers of a catalog. They are in a module because the worker processes import them by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxwire.catalog.read import read_models
 
 
 def read_or_die(task):
-    """Read as usual, but end the process at a model called poison, and the first time at one called fragile."""
+    """Read as usual, but kill the process at a model called poison, and at the first read of one called fragile."""
     for model in map(Path, task.models):
         if model.stem == "poison" or (model.stem == "fragile" and not (mark := model.with_suffix(".died")).exists()):
             if model.stem == "fragile":
@@ -35,5 +35,5 @@ def end_twice(folder):
 
 
 def wait_for_ever(_):
-    """Wait until the process is ended."""
+    """Wait until the process is killed."""
     threading.Event().wait()

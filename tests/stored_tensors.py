@@ -1,4 +1,4 @@
-"""Tensors of every type in every storage, made bit by bit, and what readers of tensors are held against."""
+"""Tensors of every data type in every storage, made bit by bit, and their reference arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BITS = {
 
 
 class Stored(NamedTuple):
-    """A tensor's elements: each the int that its bits are, or the bytes of a string."""
+    """A tensor. elements: an int with the bits of each element, or the bytes of each string."""
 
     data_type: int
     dims: list[int]
@@ -34,18 +34,18 @@ class Stored(NamedTuple):
 
     @property
     def raw(self):
-        """The bytes of raw_data, by the plainest arithmetic: one little-endian number of all bits, low ones first."""
+        """The bytes of raw_data: all bits as one little-endian number, the low bits first."""
         bits = BITS[self.data_type]
         whole = sum(element << i * bits for i, element in enumerate(self.elements))
         return whole.to_bytes(-(-len(self.elements) * bits // 8), "little")
 
     @property
     def field(self):
-        """The typed field that these elements may stand in."""
+        """The descriptor of the typed field for these elements."""
         return onnxwire.TensorProto.DESCRIPTOR.fields_by_name[onnx.helper.tensor_dtype_to_field(self.data_type)]
 
     def entries(self):
-        """The values of the typed field, each as its wire bytes."""
+        """Return the wire bytes of each value of the typed field."""
         bits, elements, wire = BITS[self.data_type], self.elements, wire_of(self.field)
         if wire == LEN:
             return [varint(len(element)) + element for element in elements]
@@ -58,25 +58,25 @@ class Stored(NamedTuple):
         return [varint(element) for element in elements]
 
     def typed(self, packed=True):
-        """The records of the typed field."""
+        """Return the records of the typed field."""
         if packed and self.field.type != F.TYPE_BYTES:
             return span(self.field.number, b"".join(self.entries())) if self.elements else b""
         return b"".join(tag(self.field.number, wire_of(self.field)) + entry for entry in self.entries())
 
     def message(self, data=b"", name="w"):
-        """The tensor's message, with these records for its elements."""
+        """Return the bytes of the TensorProto; `data`: the records of its elements."""
         dims = b"".join(number(1, dim) for dim in self.dims)
         return dims + number(2, self.data_type) + span(8, name.encode()) + data
 
     def inline(self, name="w"):
-        """The message in each storage that the type has within the message: typed, and raw_data as the last."""
+        """Return the message in each inline storage: the typed field, packed and not, and last raw_data."""
         storages = [self.typed()]
         if self.data_type != DATA_TYPES["STRING"]:
             storages += [self.typed(packed=False), span(9, self.raw)]
         return [self.message(data, name) for data in storages]
 
     def array(self):
-        """The array that this tensor is, by the official reader of raw_data; the one of strings cuts NULs off."""
+        """Return the array, read by the official reader of raw_data, except for strings: it strips NULs from those."""
         if self.data_type == DATA_TYPES["STRING"]:
             array = np.empty(len(self.elements), object)
             array[:] = [element.decode() for element in self.elements]
@@ -86,7 +86,7 @@ class Stored(NamedTuple):
 
 @st.composite
 def stored(draw, data_type, max_side=5, dims=None):
-    """A tensor of a data type, of rank 0 to 4, with any bits in its elements (of a bool: 0 or 1)."""
+    """Draw a tensor of a data type, of rank 0 to 4, with any bits in its elements (in a bool: 0 or 1)."""
     dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
     if data_type == DATA_TYPES["STRING"]:
         values = st.text(max_size=4).map(str.encode)
@@ -97,21 +97,21 @@ def stored(draw, data_type, max_side=5, dims=None):
 
 
 def external(location, offset=None, length=None):
-    """The records of a tensor whose bytes are in a file."""
+    """Return the records of a tensor whose data is in an external file."""
     entries = {"location": location, "offset": offset, "length": length}
     pairs = [(key, str(value)) for key, value in entries.items() if value is not None]
     return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
 
 
 def same_array(ours, wanted):
-    """Assert that two arrays have the same dtype, shape and, bit for bit, elements."""
+    """Assert that two arrays have the same dtype, shape and elements, compared by their bits."""
     assert ours.dtype == wanted.dtype
     assert ours.shape == wanted.shape
     if wanted.dtype == object:
         assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in wanted.flat]
         return
     bits = _NARROW.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype)), 8)
-    # The bits above those that a narrow element has are nobody's business, as long as the values are the same.
+    # The unused high bits of a sub-byte element may differ.
     one, other = (np.frombuffer(array.tobytes(), np.uint8) & (1 << bits) - 1 for array in (ours, wanted))
     assert one.tobytes() == other.tobytes()
     if bits < 8 and ours.size:
@@ -119,7 +119,7 @@ def same_array(ours, wanted):
 
 
 def tensors_in(message, path=""):
-    """Every TensorProto in a message, of ours or official, with its path; a plain walk."""
+    """Yield the path and message of every TensorProto in a message, ours or official, by a plain walk."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield path, message
         return
@@ -132,5 +132,5 @@ def tensors_in(message, path=""):
 
 
 def figures(text):
-    """The numbers that an error message names, without their commas."""
+    """Return the numbers in an error message, without their commas."""
     return set(re.findall(r"-?\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text)))

@@ -1,4 +1,4 @@
-"""Runs commands whose output, or errors, go to a terminal."""
+"""Run commands with stdout or stderr on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def shown_on_terminal(*words, stream, cwd, environment=None):
-    """Run `onnxwire` with "stdout" or "stderr" on a terminal; returns the exit status and what is shown there."""
+    """Run `onnxwire` with `stream` ("stdout" or "stderr") on a terminal; return the exit status and the output."""
     import pty
 
     ours, theirs = pty.openpty()
@@ -18,7 +18,7 @@ def shown_on_terminal(*words, stream, cwd, environment=None):
     with subprocess.Popen(command, cwd=cwd, env=environment, **{stream: theirs}) as process:
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # the end, as Linux tells it
+        with contextlib.suppress(OSError):  # Linux raises EIO at the end of the output
             while piece := os.read(ours, 1 << 16):
                 shown += piece
         os.close(ours)

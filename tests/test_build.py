@@ -1,4 +1,4 @@
-"""The errors of a build from source that can't be made."""
+"""Errors of a build from source."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Every model and tensor that the onnx package brings along."""
+"""Every model and tensor in the onnx package is read like the official runtime reads it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def official_model(path):
 
 
 def type_of(file):
-    """The name of the message in a file; that of stored values is known from the model they are for.
+    """Return the name of the message type of a file. For stored values, the model that they belong to determines it.
 
-    onnx's backend tests (onnx/backend/test/runner) look at the type of the model's input or output of that index:
+    Like onnx's backend tests (onnx/backend/test/runner), use the type of the model's input or output of that index:
     DIR/model.onnx with DIR/test_data_set_0/output_0.pb, or NAME.onnx with NAME_output_0.pb.
     """
     if file.endswith(".onnx"):
@@ -54,7 +54,7 @@ def read(file):
         return opened.read()
 
 
-def test_the_package_brings_more_than_400_models_and_tensors():
+def test_the_package_contains_more_than_400_models_and_tensors():
     assert len(FILES) > 400
     assert {type_of(file) for file in FILES} >= {"ModelProto", "TensorProto"}
 
@@ -73,7 +73,7 @@ def test_every_field_of_the_file_reads_as_the_official_runtime_reads_it(file):
 
 
 @EVERY_FILE
-def test_encoding_the_file_gives_its_bytes_back(file):
+def test_reading_and_encoding_a_file_returns_its_bytes(file):
     assert pair(file)[0].FromString(read(file)).SerializeToString() == read(file)
 
 

@@ -46,7 +46,7 @@ def test_a_module_that_cimports_the_scanner_compiles_and_works(tmp_path: Path) -
     if sysconfig.get_config_var("CC") is None:
         pytest.skip("needs a C compiler")
     (tmp_path / "outside.pyx").write_text(SOURCE)
-    # An editable install is found by an import hook, which Cython does not ask; a plain one needs no help.
+    # Cython does not use the import hook by which an editable install is found; a plain install needs no path.
     environment = os.environ | {"PYTHONPATH": str(Path(onnxwire.__file__).parent.parent)}
     command = [sys.executable, "-m", "Cython.Build.Cythonize", "-i", "-q", "outside.pyx"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=environment)

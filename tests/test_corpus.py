@@ -1,4 +1,4 @@
-"""Every input that fuzzing kept, each named for the function that it was the first to reach."""
+"""Every input of the fuzzing corpus, each named after the function that it was the first to reach."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ CORPUS = sorted(Path(__file__).with_name("corpus").glob("*/*"))
 
 
 @each("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_was_found_once_is_right(path):
+def test_an_input_of_the_corpus_finds_no_fault(path):
     run(path.parent.name, path.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_a_target_begins_with_is_right(name):
+def test_the_seeds_of_a_target_find_no_fault(name):
     inputs = seeds(name)
     assert inputs
     for data in inputs:

@@ -1,4 +1,4 @@
-"""The code blocks of the docs do what the docs say."""
+"""The code blocks and links of the docs work."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
-            # The code of that page is to run before anything imports onnx: tests/dropin has it.
+            # The code of that page has to run before onnx is imported: tests/dropin runs it.
             if (page.name, language) != ("dropin.md", "python"):
                 found.append(pytest.param(code, id=f"{page.name}-{number}"))
     return found
@@ -28,7 +28,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the code of a page runs: beside the examples, and what it writes is gone afterwards."""
+    """Return a temporary working folder with a link to the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     return tmp_path
 
@@ -44,9 +44,9 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
     for line in code.splitlines():
         words = shlex.split(line, comments=True)
         if not words or words[0] in ("make", "pip"):
-            continue  # what sets this very environment up
+            continue  # these commands set up the environment of the tests
         assert words[0] == "onnxwire" or words[:3] == ["python", "-m", "onnxwire.dropin"], line
-        # The command that was installed beside this very Python, whatever else the path holds.
+        # The command that is installed beside this Python, not another one on the path.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         done = subprocess.run(
             line,
@@ -59,7 +59,7 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
             timeout=600,
         )
         assert (done.returncode, done.stderr) == (0, ""), line
-        # A command that was to write a file, or to find what is wrong, may have nothing to say.
+        # A command that writes a file, or that finds no problem, prints nothing.
         assert done.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"
 
 
@@ -67,14 +67,14 @@ CALL = re.compile(r"`(onnxwire|model|tensor|sparse)\.(\w+)\(")
 OWNERS = {"onnxwire": onnxwire, "model": ModelProto, "tensor": TensorProto, "sparse": SparseTensorProto}
 
 
-def test_what_is_called_within_a_line_can_be_called() -> None:
-    """Code in sentences and tables runs nowhere, since what it is about is elsewhere."""
+def test_functions_named_in_sentences_and_tables_exist() -> None:
+    """Code within a sentence cannot run by itself; at least the function must exist."""
     called = {(page.name, *found) for page in PAGES for found in CALL.findall(page.read_text())}
     assert len(called) > 10
     assert [call for call in called if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
-def test_every_page_that_a_page_links_to_is_there() -> None:
+def test_links_between_pages_lead_to_files_that_exist() -> None:
     for page in [*PAGES, ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
@@ -88,17 +88,6 @@ def test_files_that_the_design_names_exist() -> None:
     files = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.*")]
     assert len(names) > 60
     assert [name for name in sorted(names) if not any(file.endswith(f"/{name}") for file in files)] == []
-
-
-def test_the_table_of_tests_names_modules_and_files_that_are_there() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Tests by module")[2]
-    rows = re.findall(r"^\| ([a-z/]*) \| (.+) \| (.+) \|$", text, re.M)[1:]
-    modules = [room + name for room, names, _ in rows for name in names.split(", ")]
-    assert len(modules) > 100
-    assert [name for name in modules if not list((ROOT / "onnxwire").glob(f"{name}.p*"))] == []
-    assert {
-        file for *_, files in rows for file in files.split(", ") if not (ROOT / "tests" / f"{file}.py").exists()
-    } == set()
 
 
 def test_each_promise_of_the_threat_model_names_tests_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""Every exception goes to another process as it is, since an error that can't be pickled ends a pool of them."""
+"""Every exception can be pickled (a multiprocessing pool breaks at one that cannot), and has the right classes."""
 
 import copy
 import inspect
@@ -33,7 +33,7 @@ def all_classes() -> list[type[Error]]:
 
 
 def make(cls: type[Error]) -> Error:
-    """An error of the class, of which every attribute has a value."""
+    """Return an error of the class with a value for every attribute."""
     for kind, text in UNICODE.items():
         if issubclass(cls, kind):
             return cls(kind("utf-8", text, 1, 2, "not text"), "onnx.NodeProto.name")
@@ -47,27 +47,27 @@ def make(cls: type[Error]) -> Error:
     return cls(*(7 if name == "offset" else f"the {name}" for name in names))
 
 
-WAYS: dict[str, Callable[[Any], Any]] = {"copy": copy.copy, "deepcopy": copy.deepcopy}
-WAYS |= {
+COPIERS: dict[str, Callable[[Any], Any]] = {"copy": copy.copy, "deepcopy": copy.deepcopy}
+COPIERS |= {
     f"pickle {protocol}": lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
 }
 
 
-@each("way", WAYS)
+@each("copier", COPIERS)
 @each("cls", all_classes(), ids=lambda cls: cls.__name__)
-def test_an_exception_that_is_copied_or_pickled_is_as_it_was(cls: type[Error], way: str) -> None:
+def test_a_copied_or_pickled_exception_has_the_same_content(cls: type[Error], copier: str) -> None:
     error = make(cls)
     error.add_note("while the model was read")
-    other = WAYS[way](error)
+    other = COPIERS[copier](error)
     assert type(other) is cls and str(other) == str(error)
     assert other.__dict__ == error.__dict__
     for name in MEMBERS:
         assert getattr(other, name, None) == getattr(error, name, None), name
 
 
-def test_a_pickled_error_contains_no_other_one() -> None:
-    # What other packages register for pickling errors may lose the text of a UnicodeError.
+def test_a_pickled_error_contains_no_other_error() -> None:
+    # The pickle functions that other packages register may lose the text of a UnicodeError.
     for cls in all_classes():
         made = make(cls).__reduce__()
         assert not [part for part in made[1] if isinstance(part, BaseException)], cls
@@ -78,15 +78,15 @@ SYSTEM = [FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionEr
 
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("kind", SYSTEM, ids=lambda cls: cls.__name__)
-def test_a_file_error_is_also_the_systems_error_if_there_is_a_class_for_it(base: Any, kind: Any) -> None:
+def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, kind: Any) -> None:
     error = base.from_os_error(kind(5, "no"), "a.onnx")
     wanted = [cls for cls in base.__subclasses__() if issubclass(cls, kind) and cls.__module__.startswith("onnxwire")]
     assert [type(error)] == (wanted or [base])
     assert isinstance(error, kind) == bool(wanted)
 
 
-def test_a_class_of_the_application_is_not_raised(tmp_path: Path) -> None:
-    # Subclasses that come first, one for each of the system's errors, and one whose last base is every OSError.
+def test_a_subclass_of_the_application_is_not_raised(tmp_path: Path) -> None:
+    # Subclasses for each of the system's errors, and one for OSError itself.
     mine = [type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM]
     mine += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
     for error in (TimeoutError(5, "no"), NotADirectoryError(5, "no"), FileNotFoundError(5, "no")):

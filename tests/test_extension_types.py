@@ -1,4 +1,4 @@
-"""Every attribute of every extension type, with objects that it is not for: `tests/foreign_arguments.py`."""
+"""No extension type crashes, whatever arguments it is called with (`tests/foreign_arguments.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INTERNAL += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorPro
 
 
 def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
-    """In a process of its own, which writes the name of each attribute before it calls it."""
+    """In a child process, which prints the name of each attribute before it calls it."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAM)],
@@ -41,7 +41,7 @@ def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("foreign", [None, 5, [], object(), onnxwire.TensorProto().dims])
-def test_methods_refuse_what_is_no_message(foreign: object) -> None:
+def test_methods_called_on_other_objects_raise_type_error(foreign: object) -> None:
     for method in (NodeProto.SerializeToString, onnxwire.Message.SerializeToString, NodeProto.__str__):
         with pytest.raises(TypeError, match=r"doesn't apply to|requires a"):
             method(foreign)
@@ -59,32 +59,32 @@ def test_methods_keep_their_signatures_and_docstrings() -> None:
     [lambda cls: cls(), lambda cls: cls.__new__(cls), copyreg.__newobj__, object.__new__],
     ids=["called", "__new__", "copyreg", "object.__new__"],
 )
-def test_what_only_the_engine_makes_is_not_made_otherwise(cls: type, make: object) -> None:
+def test_internal_types_cannot_be_instantiated(cls: type, make: object) -> None:
     with pytest.raises(TypeError):
         make(cls)
 
 
-def test_the_refusal_names_what_makes_such_objects() -> None:
+def test_the_error_of_an_internal_type_names_how_its_objects_are_made() -> None:
     with pytest.raises(TypeError, match=r"onnxwire\.RepeatedSpan objects .* made by reading a repeated field"):
         onnxwire.RepeatedSpan()
 
 
-def test_a_document_that_was_not_initialised_is_a_closed_one() -> None:
+def test_an_uninitialised_document_counts_as_closed() -> None:
     blank = Document.__new__(Document)
     assert len(blank) == 0
     with pytest.raises(onnxwire.ClosedError):
         blank.files  # noqa: B018
 
 
-def test_a_document_is_initialised_once() -> None:
+def test_a_document_cannot_be_initialised_twice() -> None:
     model = ModelProto.FromString(b"\x12\x04name")
     with pytest.raises(TypeError, match="initialised once"):
         model._document.__init__(b"")
     assert model.producer_name == "name"
 
 
-def test_messages_of_one_field_do_not_become_one_another() -> None:
-    """The classes of messages of one field would have the layout of their base, and of one another."""
+def test_the_class_of_a_message_cannot_be_assigned() -> None:
+    """Python allows the assignment between classes of equal layout, as of messages with one field."""
     message = TypeProto.Sequence()
     for other in (onnxwire.TensorShapeProto, TypeProto.Optional, onnxwire.OperatorSetIdProto):
         with pytest.raises(TypeError):
@@ -93,15 +93,15 @@ def test_messages_of_one_field_do_not_become_one_another() -> None:
             object.__setattr__(message, "__class__", other)
 
 
-def test_the_memory_of_a_file_on_a_server_is_read_by_documents_alone() -> None:
-    """What is not there cannot be touched: a bytes() of it ended the process."""
+def test_partial_memory_has_no_buffer() -> None:
+    """Access to bytes that are not resident would crash; bytes() once did."""
     memory = PartialMemory(5000, Source(bytes(5000)))
     for read in (bytes, memoryview, ModelProto.FromString):
         with pytest.raises((BufferError, TypeError)):
             read(memory)
 
 
-def test_the_fault_at_a_byte_is_looked_for_in_the_document_alone() -> None:
+def test_fault_at_rejects_offsets_outside_of_the_document() -> None:
     from onnxwire.engine.damage import fault_at
 
     document = Document(b"\x0a\x05a")
@@ -117,8 +117,8 @@ def test_copies_of_views_still_work() -> None:
     assert copy.copy(node) == copy.deepcopy(node) == node
 
 
-def test_no_python_class_gets_objects_that_were_not_initialized() -> None:
-    # Its `__del__` would run on an object whose C fields are not set.
+def test_python_subclasses_cannot_make_uninitialised_objects() -> None:
+    # `__del__` of the subclass would run on an object whose C fields are not set.
     finalized = []
     with pytest.raises(TypeError):
 

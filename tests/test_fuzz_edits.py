@@ -1,4 +1,4 @@
-"""Random programs of edits do with our messages what they do with the official runtime's: a short run of the fuzzer."""
+"""A short run of the fuzzer: random programs of edits give the same results as with the official runtime."""
 
 import os
 import subprocess
@@ -11,8 +11,8 @@ FUZZER = Path(__file__).with_name("fuzz_edits.py")
 
 
 @pytest.mark.parametrize("mode", ["lockstep", "identity", "alone", "threads"])
-def test_random_programs_of_edits_go_right(mode):
-    # In a process of its own: what goes wrong with memory would be the end of this one. What is freed is overwritten.
+def test_random_programs_of_edits_succeed(mode):
+    # In a child process: a memory error would end this one. PYTHONMALLOC=debug overwrites freed memory.
     environment = {"PYTHONMALLOC": "debug"} | os.environ
     programs = {"lockstep": 120, "identity": 120, "alone": 150, "threads": 40}[mode]
     command = [sys.executable, FUZZER, "--mode", mode, "--seed", "1", "--programs", str(programs), "--seconds", "600"]
@@ -20,8 +20,8 @@ def test_random_programs_of_edits_go_right(mode):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_a_program_that_differs_is_found_and_made_short(tmp_path):
-    """The fuzzer sees a difference: the repr of a message is one of DIFFERENCES."""
+def test_the_fuzzer_reports_a_program_whose_results_differ(tmp_path):
+    """The repr of a message differs on purpose (worlds.DIFFERENCES)."""
     program = tmp_path / "program.txt"
     program.write_text("v0 = M.NodeProto(name='a')\nv1 = v0.input\nv1.append('b')\nrepr(v0)\n")
     command = [sys.executable, FUZZER, "--mode", "lockstep", "--run", program]

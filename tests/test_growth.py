@@ -1,6 +1,6 @@
-"""How work grows: opening not with the size of weights, saving with the bytes, the rest with what is read.
+"""Growth of work: opening is independent of the size of weights; all else is proportional to the bytes or elements.
 
-Work is counted: page faults and bytes of calls by the system, instructions by valgrind.
+Work is measured in page faults, in bytes of system calls, and in instructions (valgrind), never in seconds.
 """
 
 import os
@@ -18,7 +18,7 @@ COUNTS = Path("/proc/self/io")
 
 
 def write_weights(path, size, tensors=64):
-    """Write a model whose tensors have `size` bytes together, all of them holes."""
+    """Write a model with tensors of `size` bytes in all, which are holes in the file."""
     each = size // tensors
     heads = [
         b"".join([number(1, each), number(2, 2), span(8, b"weight_%04d" % index), tag(9, LEN), varint(each)])
@@ -36,7 +36,7 @@ def write_weights(path, size, tensors=64):
 
 
 def faults(act):
-    """Page faults of an act, the least of three times."""
+    """Return the page faults of a call, the minimum of three runs."""
     found = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -45,7 +45,7 @@ def faults(act):
     return min(found)
 
 
-def test_opening_and_listing_touch_as_many_pages_of_20_gb_as_of_1(tmp_path):
+def test_opening_and_listing_weights_of_20_gb_touches_as_many_pages_as_of_1_gb(tmp_path):
     def list_weights(path):
         with onnxwire.load(path) as model:
             return [(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer]
@@ -82,14 +82,14 @@ def test_saving_reads_and_writes_each_byte_once(tmp_path):
     scope="module", params=[growth.SIZES, pytest.param(growth.LARGE_SIZES, marks=pytest.mark.long)], ids=max
 )
 def counts(request):
-    """Instructions of each call at each of three sizes, each ten times the one before."""
+    """Return the instructions of each call at three sizes; each size is ten times the previous."""
     return instructions.run("growth", "measure", request.param)
 
 
 @instructions.needs_valgrind
 @pytest.mark.parametrize("label", [*growth.CALLS, growth.SOME_EDITS])
 def test_a_call_on_ten_times_as_much_costs_ten_times_as_much(counts, label):
-    # Differences, so that what a call costs on an empty input hides nothing. Work in proportion gives 10, n log n 12.
+    # Differences remove the constant cost of a call. Linear work gives a ratio of 10, n log n gives 12.
     small, middle, large = counts[label]
     assert large - middle <= 15 * (middle - small), counts[label]
 

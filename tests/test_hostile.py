@@ -1,4 +1,4 @@
-"""Hostile models cost no more memory and instructions than their size allows, whatever is done to them."""
+"""Calls on hostile models use no more memory and instructions than limits in proportion to the size of the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE_IN = 18 if IS_LONG else 36  # of the pairs of a model and a call that are t
 
 
 def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE, kind: str = "model") -> list[str]:
-    """The faults of calls on files of a kind, by a process that is small, because each call is made in a fork of it."""
+    """Return the faults of calls on files of a kind. The child process is small: it forks for each call."""
     code = "import json, sys; from hostile import run_pairs; print(json.dumps(run_pairs(*json.load(sys.stdin))))"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -70,7 +70,7 @@ WRITERS = {
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Pairs that once took too much; of `WRITERS`, the output is hundreds of times the input."""
+"""Pairs that once used too much memory or time. The output of WRITERS is hundreds of times the input."""
 
 
 LARGE = {
@@ -82,26 +82,26 @@ LARGE = {
     },
     2_000_000: {"one key": ["check --fix quietly"], "empty names of sizes": ["check --fix quietly"]},
 }
-"""Pairs that once took a great many bytes for each byte, which shows beside what any call takes."""
+"""Pairs that once used very much memory per byte, by size: large enough to exceed the constant memory of any call."""
 
 
-def test_what_once_took_too_much_memory_does_not():
+def test_calls_that_once_used_too_much_memory_do_not():
     of_large = {kind for pairs in LARGE.values() for kind in pairs}
     pairs = {kind: list(labels) for kind, labels in {**KNOWN, **WRITERS}.items() if kind not in of_large}
     assert faults_of(60_000, pairs) == []
 
 
 @pytest.mark.parametrize("size", LARGE)
-def test_what_once_took_too_much_memory_for_each_byte_does_not(size):
+def test_calls_that_once_used_too_much_memory_per_byte_do_not(size):
     assert faults_of(size, LARGE[size], 64 * MEGABYTE) == []
 
 
 NESTED = {
     "unknown arrays nested",
     "unknown objects nested",
-}  # the slower of two parsers reads them from 10,000 bytes on
+}  # read by the slower of two parsers if larger than 10,000 bytes
 _SKIPPING = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
-TEXT_SIZES = (200, 1_000, 10_000) if IS_LONG else (200, 800, 3_000)
+
 BATCHES = [
     ("model", KNOWN, (500, 2_000, 16_000)),
     ("model", WRITERS, (100, 300, 1_500)),
@@ -109,16 +109,15 @@ BATCHES = [
     ("json", dict.fromkeys(sorted(JSONS.keys() - NESTED - {"nothing"}), _SKIPPING["json"]), (200, 800, 6_000)),
     ("json", dict.fromkeys(sorted(NESTED), _SKIPPING["json"]), (12_000, 14_000, 30_000)),
 ]
-_MORE = 3  # times as many instructions for each byte of larger files: buffers and tables grow in steps
-_LEAST = 200  # instructions for each byte, below which other work of the process shows
+_MAX_RATIO = 3  # of instructions per byte of larger and smaller files; not 1, as buffers and tables grow in steps
+_NOISE_FLOOR = 200  # instructions per byte; below this, other work of the process dominates
 
 
 @instructions.needs_valgrind
 def test_instructions_grow_in_proportion_to_the_bytes():
-    """Each byte of a larger file takes no more of them than one of a smaller file, nor more than the limit.
+    """The instructions per byte do not grow with the size of the file, and stay below the limit of `hostile.py`.
 
-    The limit is that of `hostile.py`, in rounds of a loop. It is doubled: how many instructions a round takes beside
-    other work differs between builds of Python.
+    The limit, in rounds of a loop, is doubled: the instructions of a round differ between builds of Python.
     """
     round_cost, counts = instructions.run("hostile", "count_pairs", BATCHES)
     faults = []
@@ -126,7 +125,7 @@ def test_instructions_grow_in_proportion_to_the_bytes():
         few, many = (
             (work - less_work) / max(n - less, 1) for (less, less_work), (n, work) in itertools.pairwise(points)
         )
-        if many > _MORE * max(few, _LEAST) or many > 2 * ROUNDS * round_cost:
+        if many > _MAX_RATIO * max(few, _NOISE_FLOOR) or many > 2 * ROUNDS * round_cost:
             faults.append(f"{label}: {few:,.0f} instructions for each byte, then {many:,.0f}: {points}")
     assert len(counts) == sum(len(labels) for _, pairs, _ in BATCHES for labels in pairs.values())
     assert not faults, "\n".join(faults)
@@ -137,7 +136,7 @@ def test_reading_hostile_texts_ends_within_the_limits(kind, texts, calls):
     assert faults_of(_BYTES, {text: list(calls) for text in texts}, kind=kind) == []
 
 
-def test_the_page_of_limits_has_the_numbers_that_there_are():
+def test_the_limits_page_has_the_current_numbers():
     page = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
     for number in (CHANGES, KEPT_OF_A_RULE, MOST_TENSORS, MOST_OF_PATHS):
         assert f" {number:,} " in page

@@ -1,4 +1,4 @@
-"""Imports go one way: from a package to those below it; and no modules import one another when the program runs."""
+"""A package imports only packages of lower layers, and no import cycles exist at run time."""
 
 import re
 from graphlib import CycleError, TopologicalSorter
@@ -9,7 +9,7 @@ import pytest
 import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent
-# What each package may import. `DESIGN.md` draws it; modules at the top are packages of their own.
+# The packages that each package may import, as drawn in DESIGN.md. Top-level modules count as packages.
 BASE = {"_varint", "errors"}
 ENGINE = BASE | {"engine"}
 TENSOR = ENGINE | {"tensor"}
@@ -39,9 +39,9 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "__init__": IO | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "text", "transforms"},
 }
-# Those that may be imported from elsewhere too, as they say no more than a name or a number.
+# Modules of constants, which every package may import.
 LEAVES = {"_version"}
-# The mixins of tensors are typed as the classes that they are mixed into, which are made of them.
+# Imports for type checkers only: `self` of the tensor mixins is a message class.
 FOR_TYPES = {"tensor": {"messages"}}
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(onnxwire\b[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(onnxwire\b[\w.]*))",
@@ -50,7 +50,7 @@ IMPORT = re.compile(
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file's module, `package.__init__` for a package's own; .pyx, .pxd and .pyi are one."""
+    """Return the dotted name of a file's module, `package.__init__` for a package; .pyx, .pxd and .pyi are the same."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -59,31 +59,31 @@ MODULES = {module_of(path) for path in FILES}
 
 
 def as_module(name: str) -> str:
-    """The module that a dotted name leads to."""
+    """Return the module, as in MODULES, that a dotted name refers to."""
     name = name.removeprefix("onnxwire").removeprefix(".")
     return name if name in MODULES else f"{name}.__init__".lstrip(".")
 
 
 def imports_of(text: str) -> list[str]:
-    """The modules of ours that a file imports or cimports, wherever in it."""
+    """Return the modules of onnxwire that a file imports or cimports, in functions too."""
     found = []
-    for home, names, module in IMPORT.findall(text):
+    for package, names, module in IMPORT.findall(text):
         if module:
             found.append(as_module(module))
             continue
-        # A name of a package may be a module of it.
+        # The imported names may be modules of the package.
         plain = re.sub(r"#[^\n]*", "", names).strip("()")
         heads = [part.split()[0] for part in plain.split(",") if part.split()]
-        inner = [as_module(f"{home}.{name}") for name in heads]
+        inner = [as_module(f"{package}.{name}") for name in heads]
         inner = [module for module in inner if module in MODULES]
-        found += inner if len(inner) == len(heads) else [*inner, as_module(home)]
+        found += inner if len(inner) == len(heads) else [*inner, as_module(package)]
     return found
 
 
 TEXTS = [(path, path.read_text(encoding="utf-8")) for path in FILES]
 EDGES = [(module_of(path), module) for path, text in TEXTS for module in imports_of(text)]
 FOR_CHECKERS = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t][^\n]*)?\n)+", re.M)
-# What the running program imports.
+# The imports at run time: those for type checkers left out.
 RUNNING = {
     (module_of(path), module)
     for path, text in TEXTS
@@ -99,16 +99,16 @@ def package_of(module: str) -> str:
 def test_the_imports_are_found() -> None:
     assert len(EDGES) >= 400
     assert ("engine.view", "engine.document") in EDGES  # a cimport
-    assert ("checker.registry", "checker.rules.node") not in EDGES  # by name; they register themselves
+    assert ("checker.registry", "checker.rules.node") not in EDGES  # imported by a string; rules register themselves
     assert {module for _, module in EDGES} <= MODULES
 
 
-def test_every_package_has_its_place_in_the_table() -> None:
+def test_every_package_is_in_the_table() -> None:
     assert {package_of(module) for module in MODULES} == MAY_IMPORT.keys()
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_a_package_imports_what_it_may(package: str) -> None:
+def test_a_package_imports_only_allowed_packages(package: str) -> None:
     wrong = {
         f"{module} imports {other}"
         for module, other in EDGES
@@ -119,11 +119,11 @@ def test_a_package_imports_what_it_may(package: str) -> None:
     assert not wrong
 
 
-def test_the_table_has_no_circle() -> None:
+def test_the_table_has_no_cycle() -> None:
     TopologicalSorter({name: below - {name} for name, below in MAY_IMPORT.items()}).prepare()
 
 
-def test_no_modules_import_one_another() -> None:
+def test_modules_have_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {module: set() for module in MODULES}
     for module, other in RUNNING:
         if module != other:

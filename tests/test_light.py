@@ -1,4 +1,4 @@
-"""Work that is not done: modules not imported, pages not touched, memory not kept."""
+"""Laziness: which modules are not imported, which pages are not read, which memory is not held."""
 
 import gc
 import os
@@ -18,14 +18,14 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def python(code: str, *arguments: object) -> str:
-    """The output of a fresh interpreter."""
+    """Run code in a fresh interpreter and return its output."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_import_brings_neither_numpy_nor_protobuf_nor_onnx() -> None:
-    # Only what the import itself brings: an editable install has brought a few modules before, and where Python turns
-    # the GIL on, its warning brings some.
+def test_import_loads_neither_numpy_nor_protobuf_nor_onnx() -> None:
+    # Count only modules that the import itself loads: the hook of an editable install loads some before, and so does
+    # the warning of a free-threaded Python that turns the GIL on.
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); before = set(sys.modules)\n"
         "import onnxwire; print(sorted(set(sys.modules) - before))"
@@ -55,7 +55,7 @@ def test_views_are_light() -> None:
     assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 
-def test_a_parent_keeps_no_child() -> None:
+def test_a_parent_holds_no_reference_to_a_child() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"]) for _ in range(100)], "g", [], [])
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert model.graph is not model.graph
@@ -65,8 +65,8 @@ def test_a_parent_keeps_no_child() -> None:
     assert len(gc.get_objects()) <= before + 5
 
 
-@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="threads that read at once share none")
-def test_short_strings_are_made_once_and_few_are_kept() -> None:
+@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="threads share no strings")
+def test_short_strings_are_interned_and_few_are_cached() -> None:
     nodes = [helper.make_node("Relu", [f"in{i}"], [f"out{i}"]) for i in range(5000)]
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
     names = [node.op_type for node in model.graph.node]
@@ -76,10 +76,10 @@ def test_short_strings_are_made_once_and_few_are_kept() -> None:
         for node in model.graph.node:
             assert node.input[0][2:] == node.output[0][3:]
         del node
-        kept, _ = tracemalloc.get_traced_memory()
+        cached, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < 10_000
+    assert cached < 10_000
 
 
 @needs_proc
@@ -105,11 +105,11 @@ def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("n", [1000, 4000])
-def test_asking_by_place_through_fresh_views_does_not_walk_again(n: int) -> None:
+def test_an_index_lookup_through_a_new_view_does_not_scan_again(n: int) -> None:
     graph = helper.make_graph([helper.make_node("Relu", [f"x{i}"], ["y"]) for i in range(n)], "g", [], [])
     graph.node[-1].attribute.append(helper.make_attribute("ints", list(range(1000))))
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
     assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
-    # Kept: the slots of the graph and of the attribute, the index of the nodes, the numbers. Nothing else.
+    # The document caches the slots of the graph and of the attribute, the index of the nodes, and the numbers only.
     assert model._document._kept() == (2, 1, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""What is printed and read is the same in a locale that writes 1,5 for 1.5."""
+"""Output and parsing are the same in a locale that writes 1,5 for 1.5."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ print(queries.value("graph.node[0].attribute[0].f"), queries.histogram("graph.in
 
 @pytest.fixture(scope="module")
 def comma_locale(tmp_path_factory):
-    """The environment of a process whose locale has a decimal comma: an installed one, or one that is made here."""
+    """Return the environment of a process whose locale has a decimal comma; compile one if none is installed."""
     before = locale.setlocale(locale.LC_NUMERIC)
     try:
         for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "nl_NL.UTF-8"):
@@ -106,7 +106,7 @@ def model(alpha: float) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
 
 
-def test_a_decimal_comma_changes_nothing_that_is_printed_or_read(tmp_path, comma_locale):
+def test_a_decimal_comma_changes_neither_output_nor_parsing(tmp_path, comma_locale):
     path = tmp_path / "m.onnx"
     path.write_bytes(model(0.25).SerializeToString())
     Path(f"{path}.other").write_bytes(model(0.75).SerializeToString())

@@ -10,7 +10,7 @@ ROOT = Path(onnxwire.__file__).parent
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "CONTRIBUTING.md"
 SECTION = PAGE.read_text(encoding="utf-8").partition("\n## Tests by module\n")[2]
-ROWS = re.findall(r"^\| (\S*) ?\| ([^|]+) \| ([^|]+) \|$", SECTION, re.M)[1:]  # without the head
+ROWS = re.findall(r"^\| (\S*) ?\| ([^|]+) \| ([^|]+) \|$", SECTION, re.M)[1:]  # without the heading
 NAMED = Counter(package + name for package, names, _ in ROWS for name in names.split(", "))
 MODULES = {
     path.relative_to(ROOT).with_suffix("").as_posix()
@@ -24,11 +24,11 @@ def test_every_module_has_its_tests_in_the_table() -> None:
     assert sorted(MODULES - NAMED.keys()) == [], f"add them to the table at the end of {PAGE.name}"
 
 
-def test_the_table_names_modules_once_that_exist() -> None:
+def test_the_modules_of_the_table_exist_and_are_named_once() -> None:
     assert sorted(NAMED.keys() - MODULES) == []
     assert [name for name, count in NAMED.items() if count > 1] == []
 
 
-def test_the_table_names_test_files_that_exist() -> None:
+def test_the_test_files_of_the_table_exist() -> None:
     files = {file for _, _, files in ROWS for file in files.split(", ")}
     assert sorted(file for file in files if not (TESTS / f"{file}.py").is_file()) == []

@@ -1,4 +1,4 @@
-"""Operations in which one allocation fails: some of what `tests/oom.py` tries; `make oom` tries all, under ASan."""
+"""A sample of `tests/oom.py`, in which each time one allocation fails; `make oom` runs all of it under ASan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """What the program writes, which tries all operations in one process."""
+    """Run all operations in one process, and return the lines that the program prints."""
     ran = subprocess.run(
         [sys.executable, str(PROGRAM), "--stride", "40"], capture_output=True, text=True, env={**os.environ}
     )
@@ -32,17 +32,17 @@ def lines() -> list[str]:
 
 
 @pytest.mark.parametrize("name", [operation.name for operation in OPERATIONS])
-def test_an_allocation_that_fails_leaves_all_as_it_was(name: str, lines: list[str]) -> None:
+def test_a_failed_allocation_leaves_no_partial_change(name: str, lines: list[str]) -> None:
     faults = [line for line in lines if line.startswith(f"fault {name}, ") or line.startswith(f"fault {name}:")]
     assert not faults
-    assert f"ok {name}" in lines, f"the last that was tried, and how it ended: {lines[-2:]}"
+    assert f"ok {name}" in lines, f"the program ended after these lines: {lines[-2:]}"
 
 
-def test_a_sort_by_a_key_is_tried_with_every_allocation() -> None:
-    """A list that cannot grow in a comprehension was released twice."""
+def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
+    """Cython released an element twice if the list of a comprehension could not grow (setup.py works around it)."""
     ran = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout[-500:] + ran.stderr
 
 
-def test_the_operations_are_those_that_the_program_knows() -> None:
+def test_the_names_of_the_operations_are_unique() -> None:
     assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS) > 100

@@ -1,4 +1,4 @@
-"""The public names: the three lists of them agree, and what has one bears it wherever it is defined."""
+"""The public names: the three lists of them agree, and each object has `onnxwire` as its `__module__`."""
 
 import ast
 import importlib.util
@@ -12,7 +12,7 @@ import onnxwire
 
 SOURCE = Path(onnxwire.__file__)
 MESSAGES = set(onnxwire.messages.__all__)
-# What 0.1.0 promises beside the messages: a name may be added to the package, none lost.
+# The public names of 0.1.0, without the messages. Names may be added, but not removed.
 PROMISED = {
     "ClosedError", "DecodeError", "Difference", "EditError", "Error", "ExternalDataError", "ExternalDataWarning",
     "InUseError", "LargeFileWarning", "Message", "Problem", "RepeatedScalar", "RepeatedSpan", "SaveError",
@@ -24,7 +24,7 @@ PROMISED = {
 
 
 def imported(nodes: list[ast.stmt]) -> dict[str, str]:
-    """The names that some statements import, and from where."""
+    """Return the names that some statements import, with their modules."""
     return {
         alias.asname or alias.name: node.module
         for node in nodes
@@ -34,27 +34,27 @@ def imported(nodes: list[ast.stmt]) -> dict[str, str]:
 
 
 def branches() -> tuple[dict[str, str], dict[str, str]]:
-    """The imports of the package at once, and those for type checkers only."""
+    """Return the immediate imports of the package, and those for type checkers only."""
     body = ast.parse(SOURCE.read_text(encoding="utf-8")).body
     (block,) = (n for n in body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     return imported(body), imported(block.body)
 
 
-def test_the_names_of_type_checkers_are_those_that_are_imported_lazily() -> None:
+def test_lazy_names_are_imported_for_type_checkers() -> None:
     assert branches()[1] == onnxwire._LAZY
 
 
-def test_all_names_what_is_imported() -> None:
+def test_all_lists_the_imported_names() -> None:
     eager = branches()[0].keys() - {"*", "_messages"}
     assert sorted(onnxwire.__all__) == sorted([*eager, *onnxwire._LAZY, *MESSAGES])
 
 
-def test_no_name_is_lost() -> None:
+def test_no_public_name_is_removed() -> None:
     assert set(onnxwire.__all__) >= PROMISED | MESSAGES
 
 
 @pytest.mark.parametrize("name", sorted(set(onnxwire.__all__) - MESSAGES))
-def test_a_public_name_says_where_it_is_to_be_had(name: str) -> None:
+def test_a_public_object_has_the_package_as_its_module(name: str) -> None:
     value = getattr(onnxwire, name)
     if name != "__version__":
         assert (value.__module__, value.__name__) == ("onnxwire", name)
@@ -62,22 +62,22 @@ def test_a_public_name_says_where_it_is_to_be_had(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(n for n in MESSAGES if isinstance(getattr(onnxwire, n), type)))
-def test_a_message_class_is_of_the_package(name: str) -> None:
+def test_a_message_class_has_the_package_as_its_module(name: str) -> None:
     assert (getattr(onnxwire, name).__module__, getattr(onnxwire, name).__qualname__) == ("onnxwire", name)
 
 
 @each("name", onnxwire.__all__)
-def test_no_module_has_the_name_of_something_public(name: str) -> None:
-    # The import of such a module would hide it: it becomes an attribute of the package.
+def test_no_module_has_a_public_name(name: str) -> None:
+    # The import of such a module would set an attribute of the package, and hide the public object.
     assert importlib.util.find_spec(f"onnxwire.{name}") is None
 
 
-def test_a_lazy_object_knows_its_public_class_before_it_is_asked_for() -> None:
-    from onnxwire.io.tensor_list import TensorInfo  # not by its public name
+def test_a_lazy_class_has_the_public_module_even_if_imported_from_its_own() -> None:
+    from onnxwire.io.tensor_list import TensorInfo
 
     assert TensorInfo.__module__ == "onnxwire"
 
 
-def test_what_is_not_public_is_not_an_attribute() -> None:
+def test_other_names_raise_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'to_pickle'"):
         _ = onnxwire.to_pickle

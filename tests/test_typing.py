@@ -1,4 +1,4 @@
-"""The stubs: what mypy takes of code that uses onnxwire, and what it rejects."""
+"""mypy, given the stubs, accepts correct code that uses onnxwire, and rejects wrong code."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ print(dim.WhichOneof("value"), onnxwire.ModelProto.DESCRIPTOR.fields_by_name["gr
 """
 
 BAD = {
-    # names that are not there
+    # unknown names
     "model.graph.nodes": "attr-defined",
     "model.graph.node[0].optype": "attr-defined",
     "model.graph.HasField('nmae')": "arg-type",
@@ -97,7 +97,7 @@ BAD = {
     "onnxwire.NodeProto(optype='Add')": "call-arg",
     "model.graph.node.add(optype='Add')": "call-arg",
     "model.ir_versoin = 8": "attr-defined",
-    # values of another type
+    # values of a wrong type
     "model.ir_version + 'x'": "operator",
     "onnxwire.load('m.onnx', type=int)": "type-var",
     "model.ir_version = '8'": "assignment",
@@ -110,7 +110,7 @@ BAD = {
     "onnxwire.NodeProto(attribute=[node])": "list-item",
     "onnxwire.NodeProto(attribute=attribute)": "arg-type",
     "model.CopyFrom(node)": "arg-type",
-    # what fields and their elements do not do
+    # operations that fields and their elements do not have
     "model.graph = graph": "misc",
     "model.graph.node = [node]": "assignment",
     "model.graph.node[0] = node": "misc",
@@ -130,9 +130,9 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """The errors that mypy reports of the good code with the bad lines after it, by line."""
+    """Run mypy once on GOOD followed by BAD, and return its errors by line."""
     path = tmp_path_factory.mktemp("typing") / "snippet.py"
-    cache = pytestconfig.cache.mkdir("mypy")  # of other runs: seconds less
+    cache = pytestconfig.cache.mkdir("mypy")  # shared by all runs: saves seconds
     path.write_text(GOOD + "\n".join(BAD) + "\n")
     out, errors, _ = api.run([str(path), "--strict", "--no-error-summary", f"--cache-dir={cache}"])
     assert errors == ""
@@ -141,7 +141,7 @@ def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names that the good code defines when it runs."""
+    """Run GOOD and return the names that it defines."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(GOOD, names)
@@ -159,7 +159,7 @@ def test_wrong_code_is_rejected(statement: str, reported: dict[int, str]) -> Non
 
 
 @pytest.mark.parametrize("statement", BAD)
-def test_what_is_accepted_runs_and_what_is_rejected_raises(statement: str, names: dict[str, Any]) -> None:
+def test_code_that_mypy_rejects_raises_when_it_runs(statement: str, names: dict[str, Any]) -> None:
     with pytest.raises((AttributeError, LookupError, TypeError, ValueError)):
         exec(statement, names)
 

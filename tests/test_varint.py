@@ -21,7 +21,7 @@ DTYPES = {
 
 
 def value_of(kind: str, raw: int) -> int:
-    """The number that a varint stands for, by the words of the encoding's specification."""
+    """Return the number that a varint encodes, according to protobuf's encoding specification."""
     bits = 32 if kind.endswith("32") else 64
     if kind == "bool":
         return int(raw != 0)
@@ -33,7 +33,7 @@ def value_of(kind: str, raw: int) -> int:
 
 
 def plain_decode(data: bytes) -> list[int]:
-    """The raw varints of a run up to the first damaged one."""
+    """Return the raw varints of a run, up to the first damaged one."""
     numbers, raw, shift = [], 0, 0
     for byte in data:
         if shift == 70:
@@ -64,7 +64,7 @@ def test_every_level_decodes_as_plain_python_does(kind: str, level: int, data: b
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 71, 72, 73, 128, 135, 136, 137, 1000])
-def test_runs_of_any_length_end_where_they_end(size: int) -> None:
+def test_runs_of_any_length_are_decoded_completely(size: int) -> None:
     numbers = [(i * 0x9E3779B97F4A7C15 >> (i % 64)) & (1 << 64) - 1 for i in range(size)]
     data = b"".join(varint(number) for number in numbers)
     for level in packed_levels():
@@ -72,7 +72,7 @@ def test_runs_of_any_length_end_where_they_end(size: int) -> None:
 
 
 @pytest.mark.parametrize("offset", range(0, 140, 3))
-def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(offset: int) -> None:
+def test_a_varint_of_eleven_bytes_in_a_packed_run_raises_decode_error(offset: int) -> None:
     run = b"\x01" * offset + b"\x80" * 10 + b"\x01" + b"\x02" * 80
     data = b"\x3a" + varint(len(run)) + run
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as caught:
@@ -83,13 +83,13 @@ def test_a_varint_of_eleven_bytes_in_a_packed_run_is_refused(offset: int) -> Non
 
 
 def long_run() -> bytes:
-    """Some 4 MB of varints of 1 to 10 bytes, which several threads decode."""
+    """Return 4 MB of varints of 1 to 10 bytes: large enough for several threads."""
     draw = np.random.default_rng(0)
     numbers = draw.integers(0, 1 << 64, 70_000, np.uint64, endpoint=False) >> draw.integers(0, 64, 70_000, np.uint64)
     return b"".join(varint(int(number)) for number in numbers) * 12
 
 
-def test_threads_that_share_a_run_decode_it_as_one_does() -> None:
+def test_several_threads_decode_a_run_like_one_thread() -> None:
     run = long_run()
     for end in (len(run), 2 << 20, (2 << 20) + 1, 3_333_333):
         part = run[:end].rstrip(bytes(range(128, 256)))
@@ -102,10 +102,10 @@ def test_threads_that_share_a_run_decode_it_as_one_does() -> None:
 @pytest.mark.parametrize("broken", [b"\x80" * 10 + b"\x01", b"\xff" * 3_000_000 + b"\x01"])
 def test_damage_in_any_share_of_a_run_is_found(share: int, broken: bytes) -> None:
     run = long_run()
-    place = run.index(b"\x01", len(run) * share // 8) + 1
-    while run[place - 1] >= 128:
-        place += 1
-    run = run[:place] + broken + run[place:]
+    offset = run.index(b"\x01", len(run) * share // 8) + 1
+    while run[offset - 1] >= 128:
+        offset += 1
+    run = run[:offset] + broken + run[offset:]
     tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(run)) + run)
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
         memoryview(tensor.int64_data)

@@ -1,4 +1,4 @@
-"""Runs `onnxwire view` in a process of its own, and ends it, whatever happened."""
+"""Run `onnxwire view` in a child process, which ends with the test, even if the test fails."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import subprocess
 import sys
 
 
-def _mind_signals():
-    """Undo what a script in the background has: it ignores Ctrl-C, and so would its children."""
+def _reset_signals():
+    """Restore the default handlers: a script in the background ignores Ctrl-C, and its children inherit that."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Give the process; what it says is read by `end` alone."""
+    """Start the server and yield the process. Only `end` may read its stderr."""
     command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_mind_signals
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_reset_signals
     )
     try:
         yield process
@@ -31,14 +31,14 @@ def serving(*arguments):
 
 
 def end(process, number=signal.SIGINT):
-    """End it with a signal, by default that of Ctrl-C; what it said, and its status."""
+    """Send the process a signal, by default that of Ctrl-C; return its stderr and its exit status."""
     process.send_signal(number)
-    _, said = process.communicate(timeout=100)
-    return said, process.returncode
+    _, errors = process.communicate(timeout=100)
+    return errors, process.returncode
 
 
 def answer_to(port, request):
-    """All that a server of this process answers to the text of a request, until it closes the connection."""
+    """Send a request, as text, to a server on this machine; return all bytes up to the end of the connection."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:
         connection.sendall(request.encode())

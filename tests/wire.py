@@ -1,7 +1,7 @@
-"""Makes protobuf wire bytes for any message descriptor, sound and damaged, and compares what two readers make of them.
+"""Draw protobuf wire bytes for any message descriptor, valid and invalid, and compare our reader with the official one.
 
-`sound` bytes are what a parser must take, however unusual; `flawed` ones may have a record that no parser takes;
-`damaged` ones had some bytes cut, changed, put in or taken out. Descriptors are those of onnxwire.
+`sound` bytes are valid, if unusual; `flawed` bytes may have invalid records; `damaged` bytes were truncated, changed,
+inserted or deleted. Descriptors are those of onnxwire.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
-IS_UPB = api_implementation.Type() == "upb"  # else it is in Python, as where there is no GIL, and differs from that
+IS_UPB = api_implementation.Type() == "upb"  # the pure Python runtime, used by free-threaded Python, differs from upb
 needs_upb = pytest.mark.skipif(not IS_UPB, reason="the official runtime is not protobuf's upb here")
 
 VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
@@ -42,7 +42,7 @@ WIRES = {
 
 
 def varint(value, pad=0):
-    """Encode 64 bits as a varint, `pad` bytes longer than it need be."""
+    """Encode 64 bits as a varint, `pad` bytes longer than necessary."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value >= 0x80:
@@ -60,12 +60,12 @@ def tag(number, wire, pad=0):
 
 
 def span(number, data, pad=0):
-    """A record of wire type LEN; its length is `pad` bytes longer than it need be."""
+    """Return a record of wire type LEN; its length varint is `pad` bytes longer than necessary."""
     return tag(number, LEN) + varint(len(data), pad) + data
 
 
 def number(field_number, value, pad=0):
-    """A record of wire type VARINT."""
+    """Return a record of wire type VARINT."""
     return tag(field_number, VARINT) + varint(value, pad)
 
 
@@ -74,7 +74,7 @@ def group(field_number, data=b""):
 
 
 def wire_of(field):
-    """The wire type of one value of a field."""
+    """Return the wire type of one value of a field."""
     return WIRES.get(field.type, VARINT)
 
 
@@ -124,7 +124,7 @@ def _lengths(draw, n):
 
 @cache
 def _scalars(field):
-    """One value of a scalar field, without its tag and, of spans, without the length."""
+    """Draw one value of a scalar field, without tag and length."""
     if field.enum_type is not None:
         known = st.sampled_from([value.number for value in field.enum_type.values])
         strange = st.sampled_from([-1, 999, (1 << 31) - 1, -(1 << 31)])
@@ -139,14 +139,14 @@ def _scalars(field):
 
 @st.composite
 def _groups(draw, field_number, depth):
-    """A sound group: numbers in it may be any, but they must match."""
+    """Draw a valid group with any fields in it."""
     inner = draw(st.lists(_unknown(st.integers(1, 20) | st.just(MAX_NUMBER), depth), max_size=3))
     return draw(_tags(field_number, START)) + b"".join(inner) + draw(_tags(field_number, END))
 
 
 @st.composite
 def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START)):
-    """A record of any shape."""
+    """Draw a record of any wire type."""
     field_number = draw(numbers)
     wire = draw(st.sampled_from(wires))
     if wire == START:
@@ -165,7 +165,7 @@ def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START
 
 @st.composite
 def field_records(draw, field, depth=0, flaws=False):
-    """A record of a known field with a wire type that it takes; `flaws`: messages in it may be flawed."""
+    """Draw a record of a known field with an accepted wire type. flaws: whether submessages may be flawed."""
     if field.message_type is not None:
         data = draw(_messages(field.message_type, depth - 1, flaws)) if depth else b""
         return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
@@ -182,7 +182,7 @@ def field_records(draw, field, depth=0, flaws=False):
 
 @st.composite
 def _wrong_wire(draw, field):
-    """A sound record of a known field's number that has to be an unknown field."""
+    """Draw a valid record with a known field's number but another wire type: parsers treat it as unknown."""
     taken = {wire_of(field)} | ({LEN} if field.is_repeated else set())
     wires = [wire for wire in (VARINT, FIXED64, LEN, FIXED32, START) if wire not in taken]
     return draw(_unknown(st.just(field.number), 1, wires))
@@ -190,7 +190,7 @@ def _wrong_wire(draw, field):
 
 @st.composite
 def _flaw(draw, descriptor):
-    """A record that no parser takes, or that this one takes only if the official one does."""
+    """Draw a record that is invalid, or accepted by the official parser only in some versions."""
     known = [field.number for field in descriptor.fields] or [1]
     field_number = draw(st.sampled_from(known) | st.integers(1, 70) | st.just(MAX_NUMBER))
     least = len(tag(field_number, VARINT))
@@ -232,14 +232,14 @@ def _flaw(draw, descriptor):
 
 @cache
 def _records(descriptor, depth, flaws):
-    """One record of a message, known or not."""
+    """Draw one record of a message, of a known or an unknown field."""
     numbers = {field.number for field in descriptor.fields}
     strange = [1, 2, 3, 12, 15, 16, 63, 64, 65, 127, 2047, 18999, 40000, MAX_NUMBER - 1, MAX_NUMBER]
     kinds = [_unknown(st.sampled_from([n for n in strange if n not in numbers]))]
     if descriptor.fields:
         fields = st.sampled_from(descriptor.fields)
         nested = [field for field in descriptor.fields if field.message_type is not None]
-        # Some messages have so many scalar fields that others would hardly be drawn.
+        # Draw message fields more often: in types with many scalar fields they would be rare.
         known = fields | st.sampled_from(nested) if nested and depth else fields
         kinds += [known.flatmap(lambda field: field_records(field, depth, flaws))] * 3 + [fields.flatmap(_wrong_wire)]
     return st.one_of(kinds + [_flaw(descriptor)] if flaws else kinds)
@@ -250,7 +250,7 @@ def _record_lists(draw, descriptor, depth, flaws):
     records = draw(st.lists(_records(descriptor, depth, flaws), max_size=6))
     if records and draw(st.integers(0, 5)) == 0:  # the same field again: repeated, merged, last one wins
         records.insert(draw(st.integers(0, len(records))), draw(st.sampled_from(records)))
-    if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for what is kept and indexed
+    if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for caches and indexes
         records = records * 20
     return records
 
@@ -260,43 +260,43 @@ def _messages(descriptor, depth, flaws):
     return _record_lists(descriptor, depth, flaws).map(b"".join)
 
 
-# --- strategies: what tests use
+# --- strategies for tests
 
 
 def record_lists(descriptor, depth=2):
-    """The records of a sound message, to be joined in any order."""
+    """Draw the records of a valid message, to be joined in any order."""
     return _record_lists(descriptor, depth, False)
 
 
 def sound(descriptor, depth=3):
-    """Bytes that every parser takes: any order, packed or not, overlong, merged, unknown, of other wire types."""
+    """Draw valid bytes: any order, packed or not, overlong, merged, unknown, of other wire types."""
     return _messages(descriptor, depth, False)
 
 
 def flawed(descriptor, depth=2):
-    """Bytes with records, at any depth, that may be wrong."""
+    """Draw bytes that may have invalid records at any depth."""
     return _messages(descriptor, depth, True)
 
 
 @st.composite
 def damaged(draw, descriptor):
-    """Bytes that a disk or a download has spoilt."""
+    """Draw bytes damaged as by a disk or a download."""
     data = bytearray(draw(sound(descriptor, 2)))
     for _ in range(draw(st.integers(1, 3))):
         offset = draw(st.integers(0, len(data)))
-        what = draw(st.sampled_from(["cut", "change", "insert", "delete"]))
-        if what == "cut":
+        damage = draw(st.sampled_from(["cut", "change", "insert", "delete"]))
+        if damage == "cut":
             del data[offset:]
-        elif what == "change" and offset < len(data):
+        elif damage == "change" and offset < len(data):
             data[offset] = draw(st.integers(0, 255))
-        elif what == "insert":
+        elif damage == "insert":
             data[offset:offset] = draw(st.binary(min_size=1, max_size=3))
         else:
             del data[offset : offset + draw(st.integers(1, 3))]
     return bytes(data)
 
 
-# --- what the two readers make of it
+# --- comparison of the two readers
 
 
 def official_accepts(cls, data):
@@ -316,7 +316,7 @@ def accepts(cls, data):
 
 
 def check_acceptance(ours, official, data):
-    """Assert that `verify` takes the bytes where, and only where, the official class does."""
+    """Assert that `verify` accepts the bytes if and only if the official class does."""
     assert accepts(ours, data) is official_accepts(official, data)
 
 
@@ -326,7 +326,7 @@ def check_reading(ours, official, data):
 
 
 def check_walk(ours, official, data):
-    """Assert that lazy reading raises DecodeError or nothing, and nothing at all in what the official class takes."""
+    """Assert that lazy reading raises only DecodeError, and none for bytes that the official class accepts."""
     try:
         errors = walk(ours.FromString(data))
     except onnxwire.DecodeError as error:
@@ -337,14 +337,14 @@ def check_walk(ours, official, data):
 
 
 def check_equality(ours, official, one, other):
-    """Assert that two messages are equal where, and only where, the official ones are."""
+    """Assert that two messages are equal if and only if the official ones are."""
     equal = official.FromString(one) == official.FromString(other)
     assert (ours.FromString(one) == ours.FromString(other)) is equal
     assert (ours.FromString(one) != ours.FromString(other)) is not equal
 
 
 def compare(ours, official, path=""):
-    """Assert that a message of ours reads, all through, as the official one does."""
+    """Assert that each field of our message, at any depth, reads like that of the official message."""
     names = [field.name for field, _ in ours.ListFields()]
     assert names == [field.name for field, _ in official.ListFields()], f"{path}: ListFields"
     for field in official.DESCRIPTOR.fields:
@@ -365,7 +365,7 @@ def compare(ours, official, path=""):
 
 
 def _compare_absent(value, wanted, path):
-    """An absent message has defaults to show; deeper than that it might go on for ever."""
+    """Compare the defaults of an absent message. Not recursive: absent messages can be nested without end."""
     assert value.ListFields() == [], path
     for field in wanted.DESCRIPTOR.fields:
         if field.is_repeated:
@@ -378,7 +378,7 @@ def _compare_absent(value, wanted, path):
 
 def _compare_scalar(value, wanted, field, path):
     if field.type == F.TYPE_STRING:
-        # The official runtime gives bytes where they are not valid UTF-8, ours a str that escapes them.
+        # For invalid UTF-8 the official runtime returns bytes, ours a str with surrogate escapes.
         assert type(value) is str, path
         data = wanted if isinstance(wanted, bytes) else wanted.encode()
         assert value.encode("utf-8", "surrogateescape") == data, path
@@ -410,7 +410,7 @@ def _compare_sequence(value, wanted, field, path):
 
 
 def walk(view):
-    """Ask a view for everything that can be asked; returns the DecodeErrors that were raised on the way."""
+    """Call each method and read each field of a view; return the DecodeErrors that were raised."""
     errors = []
 
     def attempt(act, *arguments):
@@ -447,7 +447,7 @@ def walk(view):
 
 
 class Index:
-    """Values that Python takes for integers though they are not."""
+    """Objects with `__index__` that are no int. value: the result, or an error class to raise."""
 
     def __init__(self, value):
         self.value = value
@@ -462,7 +462,7 @@ class Index:
 
 
 class Float(Index):
-    """Values that Python takes for floats though they are not."""
+    """Objects with `__float__` that are no float."""
 
     def __float__(self):
         return self.value
@@ -496,18 +496,18 @@ VALUES = {
 
 
 def snippets(text):
-    """The lines of Python in a text, which semicolons part."""
+    """Split a text into lines of Python at its semicolons."""
     return [line for part in text.split(";") if (line := " ".join(part.split()))]
 
 
 def official_pairs():
-    """The classes of ONNX and those of the table of everything: full name → ours and the official one."""
+    """Return the classes of ONNX and of everything.md: full name → (our class, official class)."""
     return {name: (cls, official_class(name)) for name, cls in onnxwire.messages.SCHEMA.messages.items()} | PAIRS
 
 
 @cache
 def makers():
-    """Two namespaces with all of these classes by their names: ours, and the official ones."""
+    """Return two namespaces with these classes by name: ours, and the official ones."""
     pairs = [pair for pair in official_pairs().values() if pair[1].DESCRIPTOR.containing_type is None]
     return tuple(SimpleNamespace(**{pair[i].DESCRIPTOR.name: pair[i] for pair in pairs}) for i in (0, 1))
 
@@ -516,8 +516,8 @@ class Raised:
     """An error; the official one equals ours if ours is an instance of the same builtin class."""
 
     def __init__(self, error):
-        homes = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]
-        self.error, self.kinds = error, {cls.__name__ for cls in homes}
+        bases = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]
+        self.error, self.kinds = error, {cls.__name__ for cls in bases}
         if isinstance(error, (message.DecodeError, onnxwire.DecodeError)):
             self.kinds.add("DecodeError")
 
@@ -529,7 +529,7 @@ class Raised:
 
 
 def attempt(act, *arguments, **keywords):
-    """The result of an act, or the error that it raises."""
+    """Call `act`; return its result or the error that it raises."""
     try:
         return act(*arguments, **keywords)
     except NameError:  # of the test itself
@@ -539,7 +539,7 @@ def attempt(act, *arguments, **keywords):
 
 
 def plain(value, with_bytes=True):
-    """A value as text, lists and dicts that are equal for equal values of ours and of the official runtime."""
+    """Convert a value to strings, lists and dicts that are equal for equal values of both runtimes."""
     if isinstance(value, Exception):
         return Raised(value)
     if isinstance(value, (onnxwire.Message, message.Message)):
@@ -547,28 +547,28 @@ def plain(value, with_bytes=True):
         encoded = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
         return {"class": value.DESCRIPTOR.full_name, **fields, **encoded}
     if isinstance(value, str):
-        # The official runtime gives bytes where they are not valid UTF-8, ours a str that escapes them.
+        # For invalid UTF-8 the official runtime returns bytes, ours a str with surrogate escapes.
         return repr(value) if value.isprintable() else repr(value.encode("utf-8", "surrogateescape"))
     if value is None or isinstance(value, (bool, int, float, bytes)):
         return repr(value)
-    if isinstance(value, dict):  # a message that is plain already
+    if isinstance(value, dict):  # a converted message
         return value
     return [plain(part, with_bytes) for part in value]
 
 
 def settled(maker, result, before, value):
-    """A value after an act, or before one that has failed: ours must not be half done, the official may."""
+    """Return the value after an edit, or `before` if the edit failed; assert that our failed edit changed nothing."""
     if not isinstance(result, Exception):
         return value
     if maker is makers()[0]:
-        assert plain(value) == before, f"half done before {result!r}"
+        assert plain(value) == before, f"changed by an edit that raised {result!r}"
     return before
 
 
 def same(body, *arguments):
-    """Assert that a body, a generator function, yields with our classes what it yields with the official ones."""
+    """Assert that a generator function yields the same values with our classes as with the official ones."""
     if not IS_UPB:
         pytest.skip("the official runtime is not protobuf's upb here")
     ours, official = ([plain(value) for value in body(maker, *arguments)] for maker in makers())
     for i, (a, b) in enumerate(zip(ours, official, strict=True)):
-        assert b == a, f"what is yielded as number {i}: officially {b}; ours {a}"
+        assert b == a, f"value number {i}: official {b}; ours {a}"

@@ -1,4 +1,4 @@
-"""The calls of drawn programs: in our world, and in the official runtime's, where some calls stand for ours."""
+"""The functions that random programs call: one World for our messages, one for those of the official runtime."""
 
 from __future__ import annotations
 
@@ -17,46 +17,45 @@ from google.protobuf import message
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
-# Where our behaviour is another on purpose, or the official runtime's is not to be had, and what programs do about it.
+# Deliberate differences from the official runtime ("official"), and how programs avoid or skip them.
 DIFFERENCES = {
-    "aliases": "A copy takes what is there at that moment, from whatever it comes. `x.extend(x)` does not end"
-    " officially, and `m.part.CopyFrom(m)` reads freed memory; so officially a copy made before is given (`apart`).",
-    "wholly": "An edit that fails changes nothing. Officially what was done before the error stays; `whole` takes that"
-    " back in sequences, and where it is elsewhere, a program ends there.",
-    "held": "Parts of a message that were taken before `Clear`, `ClearField`, `CopyFrom` or `ParseFromString` on it"
-    " are no longer its own, as officially, but two sequences of one field then officially stay one list, and ours go"
-    " on each alone, with what they had when they were last looked at. Officially `Clear` of a new message, too, may"
-    " leave what was not there its own. Programs don't compare such parts after that (`gone`), and go on reading them.",
-    "stubs": "A member of a oneof that was taken before `CopyFrom`, when it was not there, is officially taken for the"
-    " one that is: ClearField of it clears the other. `cleared` calls SetInParent instead.",
-    "merged": "Where a message is merged into, what was taken of its parts before, and was not there, officially takes"
-    " the place of what was merged there when it is next edited: elements are lost; and of two such parts of one"
-    " message, one may officially not see what was merged. Ours are added to. Bytes that merge into a member of a oneof"
-    " and then switch it away officially change the member that is held; ours merge what the bytes come to. Not"
-    " compared.",
-    "form": "Bytes that were read are written in the form that they have; `sizes` compares the deterministic encoding,"
-    " and holds the other against itself.",
-    "slices": "`del x[::2]` may crash officially: elements are deleted one by one there (`cut`).",
-    "pop": "`x.pop(n)` of an index that is not there is an error; officially it takes the last. Not drawn.",
-    "indices": "An index whose `__index__` fails, or that is too large for the machine, raises what a list raises;"
-    " officially always a TypeError. Drawn only where nothing is compared.",
-    "doubt": "`load` refuses what looks like another kind of file; then FromString takes its place.",
-    "text": "A string that is not valid UTF-8 is read, copied and merged with surrogates for what is not; officially"
-    " that raises UnicodeDecodeError, and a program ends there.",
-    "repr": "`repr` of a message is one short line; it is only called.",
-    "buffers": "Sequences of numbers are buffers; officially a list stands for the buffer.",
-    "close": "Nothing closes officially. What a document has is `gone` before `close`.",
+    "aliases": "A copy reads its source before it changes the target, even if they overlap. In the official runtime"
+    " `x.extend(x)` does not end, and `m.part.CopyFrom(m)` reads freed memory; there `apart` copies the source first.",
+    "wholly": "An edit that fails changes nothing. In the official runtime, changes made before the error remain;"
+    " `whole` undoes them in sequences; elsewhere the program ends.",
+    "held": "`Clear`, `ClearField`, `CopyFrom` and `ParseFromString` detach parts of the message that variables hold,"
+    " as in the official runtime. There, two variables of one sequence remain one list; ours become independent, with"
+    " the content of their last access. The official `Clear` of a new message may also leave absent parts attached."
+    " Programs no longer compare such parts (`gone`), but continue to read them.",
+    "stubs": "Take an absent member of a oneof, then `CopyFrom`: the official runtime confuses it with the member that"
+    " is present, and ClearField of one clears the other. `cleared` calls SetInParent instead.",
+    "merged": "Take an absent part, then merge into the message: in the official runtime the next edit of the part"
+    " replaces the merged content, so that elements are lost, and of two such parts one may not see the merged content."
+    " Ours merge into the part. If merged bytes set a member of a oneof and then another, the official runtime changes"
+    " the first member that a variable holds; ours merge the final state only. Not compared.",
+    "form": "Unchanged bytes are written as they were read; `sizes` compares the deterministic encoding with the"
+    " official one, and checks that the plain encoding decodes to the same message.",
+    "slices": "`del x[::2]` may crash the official runtime: there `cut` deletes the elements one by one.",
+    "pop": "`x.pop(n)` with an index out of range is an error; the official one removes the last element. Not drawn.",
+    "indices": "An index whose `__index__` fails, or that exceeds the machine's integers, raises the error that a list"
+    " raises; the official one is always a TypeError. Drawn only where nothing is compared.",
+    "doubt": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",
+    "text": "A string that is not valid UTF-8 is read, copied and merged with surrogate escapes; the official runtime"
+    " raises UnicodeDecodeError, and the program ends.",
+    "repr": "`repr` of a message is one short line; it is called, but not compared.",
+    "buffers": "Sequences of numbers support the buffer protocol; for the official ones, a list replaces the buffer.",
+    "close": "The official runtime has no `close`. Parts of the document are `gone` before it.",
 }
 
 
 @cache
 def classes():
-    """Full name of a message → our class and the official one."""
+    """Return a dict: full name of a message → (our class, official class)."""
     return wire.official_pairs()
 
 
 class Planned(Exception):
-    """The error that a program itself raises in the middle of something."""
+    """The error that a program raises on purpose in the middle of an operation."""
 
 
 def fail(*_):
@@ -64,13 +63,13 @@ def fail(*_):
 
 
 def failing(values):
-    """The values, and then an error."""
+    """Yield the values, then raise Planned."""
     yield from values
     raise Planned
 
 
 def during(values, act):
-    """The values, and something done before each of them."""
+    """Yield the values; call `act` before each."""
     for value in values:
         act()
         yield value
@@ -84,13 +83,13 @@ class Index(wire.Index):
 
 
 class Trap:
-    """Something that acts when the garbage collector finds it."""
+    """An object in a reference cycle that calls `act` when the garbage collector deletes it."""
 
     def __init__(self, act):
         self.act, self.circle = act, self
 
     def __del__(self):
-        with contextlib.suppress(Exception):  # it would be printed
+        with contextlib.suppress(Exception):  # Python prints errors of __del__
             self.act()
 
 
@@ -99,17 +98,17 @@ def bytes_of(value):
 
 
 def collect():
-    """Run the garbage collector, which finds different things in the two worlds."""
+    """Run the garbage collector. Returns None: the number of objects it finds differs between the worlds."""
     gc.collect()
 
 
 def order(value):
-    """A key by which strings that are not UTF-8 sort alike in both worlds."""
+    """Return a sort key that orders strings that are not valid UTF-8 equally in both worlds."""
     return wire.plain(value)
 
 
 def text(value):
-    """The text of a message; what else is printed is not the same, and need not be: ours is one line."""
+    """Return the text of a message, None for other objects: their texts differ on purpose. Call all text functions."""
     repr(value)
     if isinstance(value, onnxwire.Message):
         for form in (onnxwire.to_text, onnxwire.to_json):
@@ -119,7 +118,7 @@ def text(value):
 
 
 def touch(value):
-    """Edit every message that is in a message, from the outside in."""
+    """Edit a message, then each message in it."""
     parts = [part for of, part in value.ListFields() if of.message_type is not None]
     for of in value.DESCRIPTOR.fields:
         if not of.is_repeated and of.containing_oneof is None and of.type in (F.TYPE_STRING, F.TYPE_INT64):
@@ -131,17 +130,17 @@ def touch(value):
 
 
 def numbers_of(window):
-    """The content that a buffer of a sequence has now."""
+    """Return the current content of a buffer of a sequence."""
     return window.tolist() if hasattr(window, "tolist") else window
 
 
 def read(value):
-    """All that a message shows."""
+    """Return the content of a message as plain objects."""
     return wire.plain(value)
 
 
 def read_all(value):
-    """All that a message shows, what is not there included."""
+    """Return the content of a message as plain objects, with the defaults of absent fields."""
     shown = [wire.plain(value)]
     for of in sorted(value.DESCRIPTOR.fields, key=lambda of: of.number):
         if of.message_type is None:
@@ -152,13 +151,14 @@ def read_all(value):
 
 
 class World:
-    """The names of a program, and the values of its variables."""
+    """The namespace of a program: functions, and the values of its variables.
+
+    is_ours: whether the messages are onnxwire's. is_bounded: refuse to copy large messages, for lines that are run
+    many times.
+    """
 
     def __init__(self, is_ours: bool, is_bounded: bool = False):
-        self.is_ours, self.is_bounded = (
-            is_ours,
-            is_bounded,
-        )  # bounded: lines run again and again copy nothing that is large
+        self.is_ours, self.is_bounded = is_ours, is_bounded
         functions = [failing, fail, during, collect, text, order, touch, bytes_of, numbers_of, read, read_all, trap]
         functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickled]
         functions += [self.apart, self.whole, self.cut, self.cleared]
@@ -168,18 +168,18 @@ class World:
         self.gone: set[str] = set()
 
     def run(self, line: str):
-        """The value of a line, or the error that it raises."""
+        """Run a line; return its value, the error that it raises, or Skipped if it uses an undefined variable."""
         try:
-            return eval(_compiled(line), self.names)  # which executes what is not an expression, and gives None
+            return eval(_compiled(line), self.names)  # eval of a compiled statement executes it and returns None
         except NameError:
             return Skipped
         except Exception as error:
             return error
 
-    # --- what programs call
+    # --- functions that programs call
 
     def load(self, cls, data):
-        """A message of a file, which is gone from its folder at once."""
+        """Write bytes to a file, load it, and delete the file."""
         if not self.is_ours:
             return cls.FromString(data)
         descriptor, path = tempfile.mkstemp(suffix=".onnx")
@@ -187,19 +187,19 @@ class World:
             with open(descriptor, "wb") as file:
                 file.write(data)
             return onnxwire.load(path, cls)
-        except onnxwire.DecodeError:  # it looks like no file of the kind
+        except onnxwire.DecodeError:  # the bytes look like another kind of file
             return cls.FromString(data)
         finally:
             os.unlink(path)
 
     def close(self, value):
-        """Close a document; a buffer that looks into it keeps it open."""
+        """Close the document of a message, unless a buffer uses it."""
         if self.is_ours:
             with contextlib.suppress(onnxwire.InUseError):
                 value.close()
 
     def peek(self, value):
-        """Read all of what is no longer compared: ours raises its own errors or none."""
+        """Read a value that is no longer compared: onnxwire may raise its own errors, no others."""
         if self.is_ours:
             try:
                 if isinstance(value, np.ndarray):
@@ -214,9 +214,9 @@ class World:
                 pass
 
     def sizes(self, value):
-        """The length of the encoding; ours has kept the form of what it has read, so it is held against itself."""
+        """Return the length of the deterministic encoding. Check that ByteSize and the plain encoding agree with it."""
         if self.is_ours:
-            for _ in range(3):  # a trap may act in between
+            for _ in range(3):  # a Trap may edit the message in between
                 size, data, plain = value.ByteSize(), value.SerializeToString(), bytes_of(value)
                 official = bytes_of(classes()[value.DESCRIPTOR.full_name][1].FromString(data))
                 if size == len(data) and official == plain:
@@ -233,13 +233,13 @@ class World:
         return np.asarray(numbers) if self.is_ours else list(numbers)
 
     def pickled(self, value):
-        """Messages of tables that were loaded at run time have no module to be found in."""
+        """Pickle and unpickle a message. Classes of schemas loaded at run time are in no module: deepcopy those."""
         if value.DESCRIPTOR.full_name.startswith("test."):
             return copy.deepcopy(value)
         return pickle.loads(pickle.dumps(value))
 
     def apart(self, source, target=None):
-        """A copy of the elements: the official runtime would not end, or read freed memory, of a target in it."""
+        """Copy a source in the official world, which cannot copy a message into a part of itself (see `aliases`)."""
         if self.is_bounded and _length(source) > 100:
             raise Planned
         if self.is_ours or source is target:
@@ -254,19 +254,19 @@ class World:
         if self.is_ours or field.containing_oneof is None or message.HasField(name):
             message.ClearField(name)
         else:
-            message.SetInParent()  # which clearing a field does too
+            message.SetInParent()  # ClearField does that too
 
     def cut(self, sequence, chosen):
-        """Delete a slice; the official runtime writes past its end where steps are not 1."""
+        """Delete a slice. The official runtime writes out of bounds if the step is not 1."""
         if self.is_ours or chosen.step in (None, 1):
             del sequence[chosen]
         else:
-            del sequence[:0]  # even of nothing, it is an edit
+            del sequence[:0]  # an edit, even if no element is deleted
             for index in sorted(range(*chosen.indices(len(sequence))), reverse=True):
                 del sequence[index]
 
     def whole(self, sequence, act):
-        """Do something to a sequence wholly or not at all, as ours does; the official runtime stops in between."""
+        """Edit a sequence; if that raises, undo the edit in the official world, as ours does by itself."""
         before = [] if self.is_ours else list(sequence)
         try:
             return act()
@@ -278,13 +278,13 @@ class World:
             raise
 
     def lose(self, *names):
-        """Say of variables that they are no longer compared."""
+        """Exclude variables from the comparison."""
         self.gone |= set(names)
 
-    # --- what is asked about a program
+    # --- functions of the fuzzer
 
     def contents(self):
-        """The bytes of all messages that are compared."""
+        """Return the bytes of all messages that are compared, by variable."""
         names = [name for name in self.variables() if name not in self.gone]
         values = [(name, self.names[name]) for name in names]
         return {name: bytes_of(value) for name, value in values if hasattr(value, "SerializeToString")}
@@ -293,7 +293,7 @@ class World:
         return [name for name in self.names if name[0] == "v" and name[1:].isdigit()]
 
     def copy(self):
-        """A world of the same objects, in which other variables can be made."""
+        """Return a world with the same objects and its own variables."""
         world = World(self.is_ours, is_bounded=True)
         world.names |= {name: self.names[name] for name in self.variables()}
         return world
@@ -305,7 +305,7 @@ class World:
             return 0
 
     def measure(self, name, largest, deepest):
-        """Whether a message or a sequence of them is at most so large and so deep."""
+        """Return whether all messages of a variable have at most `largest` bytes and `deepest` levels."""
         value = self.names[name]
         try:
             values = [value] if hasattr(value, "ByteSize") else list(value)
@@ -315,7 +315,7 @@ class World:
 
 
 class Skipped(Exception):
-    """A line names a variable that is not there, because the line that makes it was dropped or failed."""
+    """The result of a line that uses an undefined variable: the line that defines it was dropped or failed."""
 
 
 def trap(act):
@@ -323,7 +323,7 @@ def trap(act):
 
 
 def _length(source):
-    """How much is copied: elements, and the bytes of those that are messages."""
+    """Return the size of a copy: the number of elements plus the bytes of messages among them."""
     values = [source] if hasattr(source, "ByteSize") else source
     return sum(1 + value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
 

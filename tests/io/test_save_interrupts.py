@@ -30,7 +30,7 @@ def test_at_any_event_the_old_model_or_the_new_one_is_left_and_whole(tmp_path, l
             break
         found.append(left)
     assert len(found) > 10
-    assert {"old", "new"} <= {*found} <= ({"old", "told", "new"} if ground.is_replaced else {"old", "new"})
+    assert {"old", "new"} <= {*found} <= ({"old", "detected", "new"} if ground.is_replaced else {"old", "new"})
 
 
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
@@ -38,4 +38,4 @@ def test_at_any_event_the_old_model_or_the_new_one_is_left_and_whole(tmp_path, l
 def test_a_signal_at_some_time_leaves_the_old_model_or_the_new_one(tmp_path, layout, sign):
     ground, chance = kill.Ground(tmp_path, layout), random.Random(layout)
     for _ in range(4):
-        assert kill.struck(ground, sign, chance, 0.03) in ("old", "new", "told")
+        assert kill.struck(ground, sign, chance, 0.03) in ("old", "new", "detected")
