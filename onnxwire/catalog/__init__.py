@@ -1,4 +1,4 @@
-"""Catalogs of many models: Parquet data sets that are asked in SQL, made by processes or clusters."""
+"""Catalogs of many models: Parquet data sets that are queried in SQL and built by local processes or a cluster."""
 
 from onnxwire.catalog.build import Summary, build
 from onnxwire.catalog.dataset import files_of

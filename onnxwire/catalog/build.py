@@ -1,4 +1,4 @@
-"""Makes a catalog, or brings one up to date."""
+"""Builds a catalog, or brings one up to date."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from onnxwire.catalog.models import Entry, FileState
 
-_BIG = 1 << 26  # bytes of models that make a task, or of one that is one by itself
-_MANY = 64  # models of a task
-# The most of a group of files; the last task may add to it. A line of the journal stays below MAX_LINE_BYTES so.
-_GROUP = 512  # models
-_GROUP_BYTES = 1 << 26  # of rows in memory
+_TASK_BYTES = 1 << 26  # a larger model is a task of its own
+_TASK_MODELS = 64
+# Limits of a group of files, which the last task may exceed. They keep a line of the journal below MAX_LINE_BYTES.
+_GROUP_MODELS = 512
+_GROUP_TABLE_BYTES = 1 << 26  # of rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24  # of entries in the journal
 _MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand external files
 
@@ -37,8 +37,8 @@ _MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand 
 class Summary:
     """The result of a run.
 
-    read, unchanged, pruned: models. failures: of those that could not be read, why. rows: of each table, in the whole
-    catalog.
+    read, unchanged, pruned: numbers of models. failures: the reason for each model that could not be read. rows: the
+    number of rows of each table in the whole catalog.
     """
 
     read: int = 0
@@ -48,7 +48,7 @@ class Summary:
     rows: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON has it."""
+        """Return the summary as a dict that json can write."""
         return asdict(self)
 
 
@@ -65,25 +65,24 @@ def build(
     storage_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Summary:
-    """Read models into a catalog: Parquet files, FOLDER/TABLE/*.parquet, each row with its model.
+    """Read models into a catalog: Parquet files FOLDER/TABLE/*.parquet, whose rows name their model.
 
-    sources: paths, addresses, patterns, and folders, of which every .onnx file below is meant; folders and patterns of
-    addresses where the store lists its files, as S3 does. engine: "local" for processes here, "dask" or "ray" for a
-    cluster at `address`, whose workers find the models at the same paths; workers: of the local engine, by default one
-    a core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: drop models whose files
-    are gone. storage_options: as of `load`, for all addresses; workers are given them. progress: called with the bytes
-    of models that are done, and their total.
+    sources: paths, addresses, patterns, and folders, which are searched for .onnx files; folders and patterns may be
+    addresses if the store lists its files, as S3 does. engine: "local" for processes on this machine, "dask" or "ray"
+    for a cluster at `address`, whose workers find the models at the same paths. workers: number of local processes, by
+    default one per core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: remove
+    models whose files are missing. storage_options: as for `load`, for all addresses; passed to the workers. progress:
+    called with the bytes of the models read so far, and their total.
 
-    The tables are models, operators, tensors, values, metadata, problems and failures. Models that are in are not read
-    again while their files, external ones too, have the size and time, or ETag, that they had. A model that can't be
-    read is a row of failures, and tried again in the next run. A run may be ended anywhere: the next goes on where it
-    was.
-    Raises SourceError where the sources name nothing, SaveError where the catalog can't be written or another run
-    writes to it, and MissingPackageError without pyarrow or the engine's package.
+    The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
+    read again while its file and its external files keep their size and time, or ETag. A model that can't be read
+    becomes a row of failures, and is tried again in the next run. If a run is interrupted, the next one continues.
+    Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run writes to
+    it, and MissingPackageError without pyarrow or the engine's package.
     """
-    _need("pyarrow", "a catalog needs")
+    _require("pyarrow", "a catalog needs")
     if hash:
-        _need("xxhash", "hashes need")
+        _require("xxhash", "hashes need")
     path = os.fsdecode(folder)
     if is_address(path):
         reason = "a catalog is written to a folder of this machine, not to an address; name a path"
@@ -102,15 +101,15 @@ def build(
         kept = _unchanged(found, known, hash, check, storage_options)
         summary.pruned, summary.unchanged = len(gone), len(kept)
         pruned = [name for name in known if name in gone]
-        for start in range(0, len(pruned), _GROUP):
-            data.change({}, {}, remove=pruned[start : start + _GROUP])
+        for start in range(0, len(pruned), _GROUP_MODELS):
+            data.change({}, {}, remove=pruned[start : start + _GROUP_MODELS])
         changes = _Changes(data, known)
         for name, error in faults.items():
             if name not in gone:
                 failure = Failure.of(error)
                 summary.failures[model_text(name)] = failure.reason
                 changes.put({name: failure}, Result({}, {}))
-        # Models that are stored together come together, so that their files are replaced once.
+        # Models stored in the same files are read one after another, so that the files are replaced once.
         names = [name for name in known if name in found] + [name for name in found if name not in known]
         wanted = {found[name][0]: name for name in names if name not in kept}
         total = sum(found[name][1][0] for name in wanted.values())
@@ -135,7 +134,7 @@ def build(
 
 
 class _Changes:
-    """Models that were read, on their way into a catalog: some hundred make a group."""
+    """A buffer of models that were read; it writes them to a catalog in groups of some hundred."""
 
     def __init__(self, data: Dataset, known: Mapping[str, Entry]) -> None:
         self._data = data
@@ -148,7 +147,7 @@ class _Changes:
         self._table_bytes = self._entry_bytes = 0
 
     def put(self, models: Mapping[str, Entry], result: Result) -> None:
-        """Add models and their rows. A failure that is known already is left out."""
+        """Add models and their rows, except failures that the catalog already has."""
         for name, entry in models.items():
             size = len(json.dumps(entry))
             if isinstance(entry, Failure) and entry == self._known.get(name):
@@ -159,18 +158,18 @@ class _Changes:
             self._entry_bytes += size
         self._parts.append(result)
         self._table_bytes += sum(table.nbytes for table in result.tables.values())
-        is_big = self._table_bytes >= _GROUP_BYTES or self._entry_bytes >= _GROUP_ENTRY_BYTES
-        if is_big or len(self._models) >= _GROUP:
+        is_large = self._table_bytes >= _GROUP_TABLE_BYTES or self._entry_bytes >= _GROUP_ENTRY_BYTES
+        if is_large or len(self._models) >= _GROUP_MODELS:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the buffered models to the catalog."""
         if self._models:
             self._data.change(self._models, join_results(self._parts).tables)
         self._start()
 
 
-def _need(package: str, who: str) -> None:
+def _require(package: str, who: str) -> None:
     try:
         import_module(package)
     except ImportError:
@@ -179,14 +178,14 @@ def _need(package: str, who: str) -> None:
 
 
 def _gone(names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None) -> set[str]:
-    """The models whose files are no longer there; of those that can't be asked for it is not sure.
+    """Return the models whose files no longer exist, without those on servers that may not be contacted.
 
-    servers: those that may be asked. The names are a catalog's, which may come from anybody.
+    servers: the servers that may be contacted. The names come from a catalog, which may be hostile.
     """
     remote = {}
     for name in sorted(names):
         if is_address(name) and _server(name) in servers:
-            with suppress(SourceError):  # it names no file
+            with suppress(SourceError):  # the address names no file
                 remote[name] = parse_address(name)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
@@ -199,7 +198,7 @@ def _gone(names: Collection[str], servers: Collection[str | None], options: Mapp
 
 
 def _server(address: str) -> str | None:
-    """The scheme and server, or bucket, of an address that names a file or folder there."""
+    """Return the scheme and server, or bucket, of an address; None if it is malformed."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -214,7 +213,7 @@ def _unchanged(
     check: bool,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
-    """The names of models that are in as they are now, with all that is asked for."""
+    """Return the names of models that the catalog has in their current state, with the requested hashes and checks."""
     states = {name: entry for name in found if isinstance(entry := known.get(name), State)}
     states = {name: state for name, state in states.items() if state.covers(found[name][1], hash, check)}
     files = [(found[name][0], location) for name, state in states.items() for location in state.files]
@@ -227,15 +226,15 @@ def _unchanged(
 
 
 def _tasks(wanted: dict[str, str], found: dict[str, tuple[str, FileState]], task: Task) -> Iterator[Task]:
-    """One task a big model, one for several small ones; each else like `task`."""
-    some: list[str] = []
+    """Yield one task per large model, and one per batch of small ones, with the options of `task`."""
+    batch: list[str] = []
     size = 0
     for source, name in wanted.items():
-        more = found[name][1][0]
-        if some and (size + more > _BIG or len(some) >= _MANY):
-            yield task._replace(models=tuple(some))
-            some, size = [], 0
-        some.append(source)
-        size += more
-    if some:
-        yield task._replace(models=tuple(some))
+        model_size = found[name][1][0]
+        if batch and (size + model_size > _TASK_BYTES or len(batch) >= _TASK_MODELS):
+            yield task._replace(models=tuple(batch))
+            batch, size = [], 0
+        batch.append(source)
+        size += model_size
+    if batch:
+        yield task._replace(models=tuple(batch))

@@ -1,11 +1,11 @@
 """The files of a catalog: a journal, and a folder of Parquet files for each table.
 
-The journal (journal.py) says which files count. It says too which files a run is about to write, before there is one of
-them. So a run may end anywhere: files that were announced and never counted are deleted by the next run, and no other
-file ever is, but for those that were replaced a while ago.
+The journal (journal.py) lists the valid files. It also announces the files that a run is about to write, before the run
+creates them. So a run may be interrupted anywhere: the next run deletes files that were announced and never became
+valid, and files that were replaced more than an hour ago; it never deletes another file.
 
-A catalog may come from anybody. Only names that journal.py accepts lead to a file, in the catalog's folder and the
-folders of its tables; links are not followed, and what is not a regular file is not opened.
+A catalog may be hostile. Only names that journal.py accepts are opened, in the catalog's folder and the folders of its
+tables; links are not followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from onnxwire.catalog.journal import Group
     from onnxwire.catalog.models import Entry
 
-JOURNAL = "_journal.jsonl"  # readers of data sets pass over names that begin so
-GRACE_SECONDS = 3600  # for which files that were replaced are kept, for queries that began before
+JOURNAL = "_journal.jsonl"  # readers of data sets ignore names that begin with an underscore
+GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
 _LOST = "a file of the catalog that held its rows was missing; make a run that names it, to read it again"
 
 
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError where the folder holds something else, is damaged, or is open in another run.
+    Raises SaveError if the folder holds other files, is damaged, or is open in another run.
     """
 
     def __init__(self, folder: str) -> None:
@@ -70,32 +70,32 @@ class Dataset:
         self.close()
 
     def close(self) -> None:
-        """End the run; another one may begin."""
+        """Close the files and release the lock, so that another run may begin."""
         journal, self._journal = self._journal, -1
         if journal >= 0:
             os.close(journal)
         self._root.close()
 
     def models(self) -> dict[str, Entry]:
-        """Every model that is in, with what it was when it was read, or why it could not be.
+        """Return every model of the catalog with its state when it was read, or its failure.
 
-        Models whose rows are in the same files are beside each other: such are best changed together.
+        Models whose rows are in the same files are adjacent, since they are best changed together.
         """
         return {model: entry for group in self._contents.groups.values() for model, entry in group.models.items()}
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """Return the number of rows of each table."""
         return self._contents.rows
 
     def change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()) -> None:
-        """Put the rows of some models in, in place of those they had, and take other models out; all of it or nothing.
+        """Replace the rows of some models and remove other models, atomically.
 
-        models: what each is; the rows of failures are made of it. tables: their other rows.
+        models: the state or failure of each model; failures become rows. tables: the other rows of the models.
         """
         try:
             self._change(models, tables, remove)
         except BaseException as error:
-            self.close()  # nothing may follow a line that is perhaps not whole
+            self.close()  # the last line may be incomplete, so nothing may be appended to it
             if isinstance(error, OSError):
                 raise _as(SaveError, error, self.folder) from None
             raise
@@ -125,7 +125,7 @@ class Dataset:
         )
 
     def _leaving(self, models: Collection[str]) -> dict[str, set[str]]:
-        """The models of each group among those that are given."""
+        """Return the given models by the group that contains them."""
         groups: dict[str, set[str]] = {}
         for model in models:
             if (id := self._contents.group_of.get(model)) is not None:
@@ -133,7 +133,7 @@ class Dataset:
         return groups
 
     def _others(self, id: str, models: set[str]) -> dict[str, pa.Table]:
-        """The rows of a group but for those of some models."""
+        """Return the rows of a group without those of some models."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -155,7 +155,7 @@ class Dataset:
         return tables
 
     def _write(self, files: Mapping[str, Mapping[str, pa.Table]]) -> None:
-        """Write the files of some groups, so that they outlast a loss of power."""
+        """Write and fsync the files of some groups."""
         import pyarrow.parquet as pq
 
         names = list(dict.fromkeys(name for tables in files.values() for name in tables))
@@ -198,7 +198,7 @@ class Dataset:
         with os.fdopen(os.dup(self._journal), "rb") as file:
             self._contents, size = _read_contents(SaveError, file, self.folder)
             if size == 0:
-                # A run that ended before the first line was whole has left nothing else.
+                # A run that was interrupted while it wrote the first line has left no other file.
                 file.seek(0)
                 if self._root.names() != [JOURNAL] or not HEADER.startswith(file.read(len(HEADER) + 1)):
                     raise _other_files(self.folder)
@@ -210,7 +210,7 @@ class Dataset:
         self._settle()
 
     def _settle(self) -> None:
-        """Delete the files that are due, and give up the groups of which a file is missing."""
+        """Delete retired files whose grace period has passed, and drop groups with a missing file."""
         contents = self._contents
         limit = time.time() - GRACE_SECONDS
         due = {id for id, since in contents.retired.items() if since <= limit}
@@ -227,11 +227,11 @@ class Dataset:
 
 
 def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, list[str]]:
-    """List the files of each table of a catalog: those that count now, while a run may write others beside them.
+    """List the valid files of each table of a catalog, even while a run writes to it.
 
-    tables: the tables that are asked for; `problems` is left out where no model was checked.
-    Returns the paths by table. A file that a run replaces later stays for an hour.
-    Raises SourceError for a folder that holds no catalog, a damaged journal, and a file that is missing.
+    tables: names of tables; `problems` is omitted if no model was checked.
+    Returns the paths by table. A file that a run replaces later still exists for an hour.
+    Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
     try:
@@ -249,7 +249,7 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) ->
 
 
 def _paths(root: Folder, name: str, contents: Contents) -> list[str]:
-    """The paths of the files of a table; raises SourceError where one is missing."""
+    """Return the paths of the files of a table. Raises SourceError if one is missing."""
     ids = [id for id, group in contents.groups.items() if name in group.rows]
     paths = {id: os.path.join(root.path, name, _file_name(id)) for id in ids}
     if missing := paths.keys() - _present(root, name, ids):
@@ -263,7 +263,7 @@ def _file_name(id: str) -> str:
 
 
 def _present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
-    """The ids, among these, whose files are in the folder of a table."""
+    """Return those of the ids whose files exist in the folder of a table."""
     status = root.status(name)
     if status is None:
         return set()
@@ -275,7 +275,7 @@ def _present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
 
 
 def _open_regular(folder: Folder, name: str, flags: int = os.O_RDONLY) -> int:
-    """Open a file, and nothing that would wait, never end, or lead elsewhere."""
+    """Open a regular file. Raises OSError for a link, folder, pipe or device, without waiting for it."""
     status = folder.status(name)
     if status is None or stat.S_ISREG(status.st_mode):
         descriptor = folder.open(name, flags | getattr(os, "O_NONBLOCK", 0))
@@ -297,7 +297,7 @@ def _read_contents(kind: type[FileError], file: IO[bytes], folder: str) -> tuple
 
 
 def _as(kind: type[FileError], error: OSError, folder: str) -> FileError:
-    """The error of ours for one about a file in a catalog."""
+    """Convert an OSError about a file of a catalog into a FileError."""
     if isinstance(error, FileError):
         return error
     path = os.path.join(folder, error.filename) if isinstance(error.filename, str) else folder
@@ -310,10 +310,10 @@ def _other_files(folder: str) -> SaveError:
 
 
 def _lock(descriptor: int, folder: str) -> None:
-    """Keep other runs out until the file is closed, by whatever way this process ends."""
+    """Lock out other runs until the file is closed, even if this process is killed."""
     try:
         import fcntl
-    except ImportError:  # Windows: two runs at once leave a journal that the next one refuses
+    except ImportError:  # Windows: two concurrent runs leave a journal that the next run rejects
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

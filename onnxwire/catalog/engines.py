@@ -1,15 +1,16 @@
-"""Engines that carry tasks to where they are read: processes here (workers.py), a dask.distributed cluster, or Ray.
+"""Engines that run tasks: processes on this machine (workers.py), a dask.distributed cluster, or a Ray cluster.
 
-Each engine gives the results of tasks in their order, with a window of them under way, so that memory is bounded. A
-task whose worker ended is given to another, three times in all; then its models are read one at a time, each in a
-process of its own, and one that ends that too is a failure.
+Results are returned in the order of the tasks, with a bounded number of tasks in flight, so that memory is bounded. If
+a worker ends, its task is retried, three times in all; then its models are read one at a time, each in a process of its
+own, and a model that ends that process too becomes a failure.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxwire.catalog.models import Failure
 from onnxwire.catalog.read import Result, Task, join_results, read_models
@@ -20,39 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 3
-_AHEAD = 2  # tasks a worker that are under way or waiting for their turn
+_TASKS_PER_WORKER = 2  # in flight, running or queued
+
+
+class _Executor(NamedTuple):
+    """The interface of an engine.
+
+    submit: starts a task; returns a handle. result: waits for the result of a handle. workers: returns the number of
+    workers, which may change. lost: the errors that `result` raises if a worker ended.
+    """
+
+    submit: Callable[[Task], Any]
+    result: Callable[[Any], Result]
+    workers: Callable[[], int]
+    lost: tuple[type[BaseException], ...]
 
 
 def run_tasks(
     tasks: Iterable[Task], engine: str, address: str | None = None, workers: int | None = None
 ) -> Iterator[tuple[Task, Result]]:
-    """Read tasks with an engine: "local", "dask" or "ray"; gives each with its result, in their order.
+    """Run tasks with an engine: "local", "dask" or "ray"; yields each task with its result, in their order.
 
-    address: of dask's scheduler or of a Ray cluster. workers: processes of the local engine, by default one a core.
+    address: of dask's scheduler or of a Ray cluster. workers: processes of the local engine, by default one per core.
     Raises MissingPackageError without the engine's package.
     """
-    if engine == "local":
-        return _run_local(tasks, workers or os.cpu_count() or 1)
-    if engine == "dask":
-        return _run_dask(tasks, address)
-    if engine == "ray":
-        return _run_ray(tasks, address)
-    raise FieldValueError(f"there is no engine {engine!r}; there are local, dask and ray")
-
-
-def _run_local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Result]]:
-    with WorkerPool(workers, _ATTEMPTS) as pool:
-        yield from _in_order(
-            tasks,
-            lambda: workers * _AHEAD,
-            lambda task: pool.submit(read_models, task),
-            lambda future: future.result(),
-            (WorkerLost,),
-        )
+    if engine not in _ENGINES:
+        raise FieldValueError(f"there is no engine {engine!r}; there are local, dask and ray")
+    in_flight: deque[tuple[Task, Any]] = deque()
+    source = iter(tasks)
+    with _ENGINES[engine](address, workers) as executor:
+        while True:
+            limit = max(executor.workers(), 1) * _TASKS_PER_WORKER
+            while len(in_flight) < limit and (task := next(source, None)) is not None:
+                in_flight.append((task, executor.submit(task)))
+            if not in_flight:
+                return
+            task, handle = in_flight.popleft()
+            try:
+                result = executor.result(handle)
+            except executor.lost:
+                result = read_apart(task)
+            yield task, result
 
 
 def read_apart(task: Task) -> Result:
-    """Read each model in a process of its own; one that ends its process is a failure."""
+    """Read each model in a process of its own; a model that ends its process becomes a failure."""
     results = []
     for model in task.models:
         with Worker() as worker:
@@ -63,30 +76,17 @@ def read_apart(task: Task) -> Result:
     return join_results(results)
 
 
-def _in_order(
-    tasks: Iterable[Task],
-    ahead: Callable[[], int],
-    submit: Callable[[Task], Any],
-    gather: Callable[[Any], Result],
-    lost: tuple[type[BaseException], ...],
-) -> Iterator[tuple[Task, Result]]:
-    """Keep some tasks under way on a cluster, and give their results in order."""
-    waiting: deque[tuple[Task, Any]] = deque()
-    source = iter(tasks)
-    while True:
-        while len(waiting) < ahead() and (task := next(source, None)) is not None:
-            waiting.append((task, submit(task)))
-        if not waiting:
-            return
-        task, future = waiting.popleft()
-        try:
-            result = gather(future)
-        except lost:
-            result = read_apart(task)
-        yield task, result
+@contextmanager
+def _local(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    count = workers or os.cpu_count() or 1
+    with WorkerPool(count, _ATTEMPTS) as pool:
+        yield _Executor(
+            lambda task: pool.submit(read_models, task), lambda future: future.result(), lambda: count, (WorkerLost,)
+        )
 
 
-def _run_dask(tasks: Iterable[Task], address: str | None) -> Iterator[tuple[Task, Result]]:
+@contextmanager
+def _dask(address: str | None, workers: int | None) -> Iterator[_Executor]:
     try:
         from distributed import Client, KilledWorker
     except ImportError:
@@ -94,16 +94,16 @@ def _run_dask(tasks: Iterable[Task], address: str | None) -> Iterator[tuple[Task
     if address is None:
         raise FieldValueError("dask needs the address of a scheduler, such as tcp://10.0.0.1:8786")
     with Client(address, set_as_default=False) as client:
-        yield from _in_order(
-            tasks,
-            lambda: max(sum(client.nthreads().values()), 1) * _AHEAD,
+        yield _Executor(
             lambda task: client.submit(read_models, task, pure=False, retries=_ATTEMPTS),
             lambda future: future.result(),
+            lambda: sum(client.nthreads().values()),
             (KilledWorker,),
         )
 
 
-def _run_ray(tasks: Iterable[Task], address: str | None) -> Iterator[tuple[Task, Result]]:
+@contextmanager
+def _ray(address: str | None, workers: int | None) -> Iterator[_Executor]:
     try:
         import ray
     except ImportError:
@@ -112,14 +112,15 @@ def _run_ray(tasks: Iterable[Task], address: str | None) -> Iterator[tuple[Task,
     if is_ours:
         ray.init(address=address, log_to_driver=False)
     try:
-        read = ray.remote(max_retries=_ATTEMPTS)(read_models)
-        yield from _in_order(
-            tasks,
-            lambda: max(int(ray.cluster_resources().get("CPU", 1)), 1) * _AHEAD,
-            read.remote,
+        yield _Executor(
+            ray.remote(max_retries=_ATTEMPTS)(read_models).remote,
             ray.get,
+            lambda: int(ray.cluster_resources().get("CPU", 1)),
             (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError),
         )
     finally:
         if is_ours:
             ray.shutdown()
+
+
+_ENGINES = {"local": _local, "dask": _dask, "ray": _ray}

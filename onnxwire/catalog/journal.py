@@ -1,6 +1,6 @@
-"""The journal of a catalog: its entries, read line by line and validated, since they may come from an attacker.
+"""Reads the journal of a catalog line by line, and validates it: it may come from an attacker.
 
-The journal is a file of JSON objects, one a line. A line takes effect whole, once its newline is on the disk:
+The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
     {"onnxwire catalog": 1}                         the first line: the version of the format
     {"create": [ID, ...]}                           the files TABLE/ID.parquet belong to this catalog from here on
@@ -9,9 +9,10 @@ The journal is a file of JSON objects, one a line. A line takes effect whole, on
      "remove": [MODEL, ...],
      "replace": {ID: [ID, {TABLE: ROWS, ...}], ...}}
 
-A *group* is some models whose rows are in the same files, one a table. A change adds at most one group, whose models
-leave the groups that they were in, and removes models. `replace` names, for each group that lost some of its models,
-the new files with the rows of the others. A group without a model is dropped. So one line replaces the rows of a model.
+A *group* is a set of models whose rows are in the same files, one file per table. A change adds at most one group,
+whose models leave their previous groups, and removes models. `replace` names, for each group that lost some of its
+models, the new files with the rows of the others. A group without models is dropped. So one line replaces the rows of a
+model.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ _REMEDY = "restore it from a copy, or make the catalog anew in an empty folder"
 
 
 class JournalError(ValueError):
-    """A journal that onnxwire did not write, or that was damaged since; the text says where, and what to do."""
+    """The journal is damaged, or was not written by onnxwire; the message names the line and the remedy."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some models that are in: the entry of each, and how many rows each table has in the group's file."""
+    """Models that share files: the entry of each model, and the number of rows of each table in the group's file."""
 
     models: dict[str, Entry]
     rows: dict[str, int]
 
 
 class Contents:
-    """The contents of a catalog, as the lines of its journal make them.
+    """The contents of a catalog, built by applying the lines of its journal.
 
     groups: by their ids, which name their files. group_of: the id of each model's group. retired: the ids of files that
-    do not count, with the time since which; 0 for files that never did.
+    are no longer valid, with the time when they were replaced; 0 for announced files that are not valid yet.
     """
 
     def __init__(self) -> None:
@@ -60,13 +61,13 @@ class Contents:
         self.retired: dict[str, int] = {}
 
     def apply(self, line: dict[str, Any]) -> None:
-        """Make the change of one line; raises ValueError for one that does not fit."""
+        """Apply one line. Raises ValueError for a line that contradicts the contents."""
         if line.keys() == {"create"}:
             for id in _list(line["create"]):
                 self.retired[self._unused(id)] = 0
             return
         if line.keys() != {"time", "add", "remove", "replace"}:
-            _refuse("it is none of the lines that a journal has")
+            _refuse("a journal has no line with these keys")
         time = _count(line["time"])
         removed = {name: self._leave(name) for name in map(_name, _list(line["remove"]))}
         if line["add"] is not None:
@@ -77,7 +78,7 @@ class Contents:
             self._enter(id, group)
         for old, new in _dict(line["replace"]).items():
             if old not in removed.values() or old not in self.groups:
-                _refuse(f"it replaces {old!r:.50}, which is no group that lost a model")
+                _refuse(f"it replaces {old!r:.50}, which is not a group that lost a model")
             id, rows = _list(new, 2)
             self._enter(id, Group(self.groups.pop(old).models, _rows(rows)))
             self.retired[old] = time
@@ -89,13 +90,13 @@ class Contents:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the rules of `check` were run on a model."""
+        """Whether the rules of `check` were run on any model."""
         entries = (entry for group in self.groups.values() for entry in group.models.values())
         return any(isinstance(entry, State) and entry.checked for entry in entries)
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """The number of rows of each table."""
         counts: dict[str, int] = {}
         for group in self.groups.values():
             for table, rows in group.rows.items():
@@ -103,10 +104,10 @@ class Contents:
         return dict(sorted(counts.items()))
 
     def _leave(self, name: str) -> str:
-        """Take a model out of its group; returns the group's id."""
+        """Remove a model from its group; returns the group's id."""
         id = self.group_of.pop(name, None)
         if id is None:
-            _refuse(f"the model {name!r:.200} is not in")
+            _refuse(f"the model {name!r:.200} is not in the catalog")
         del self.groups[id].models[name]
         return id
 
@@ -121,16 +122,16 @@ class Contents:
 
     def _unused(self, id: object) -> str:
         if not isinstance(id, str) or not _ID.fullmatch(id):
-            _refuse(f"{id!r:.50} names no file: it has not 32 hexadecimal digits")
+            _refuse(f"{id!r:.50} names no file: it is not 32 hexadecimal digits")
         if id in self.groups or id in self.retired:
             _refuse(f"the files {id} were announced before")
         return id
 
 
 def read_journal(file: IO[bytes]) -> tuple[Contents, int]:
-    """The contents that a journal leads to, and the bytes of its whole lines; 0 where it has none.
+    """Return the contents that a journal describes, and the number of bytes in its complete lines.
 
-    A last line without a newline was being written when a run ended, or is being written now; it counts for nothing.
+    A last line without a newline is ignored: a run was interrupted while it wrote the line, or is writing it now.
     Raises JournalError.
     """
     contents = Contents()
@@ -156,7 +157,7 @@ def _check_header(line: bytes) -> None:
     if line != HEADER:
         version = re.fullmatch(rb'\{"onnxwire catalog": (\d{1,9})\}\n', line)
         _refuse(
-            f"it is of version {int(version[1])} of the format, and this onnxwire knows version 1"
+            f"the format has version {int(version[1])}, and this onnxwire reads version 1"
             if version
             else "it is not the first line of a catalog"
         )
@@ -177,13 +178,13 @@ def _list(found: object, length: int | None = None) -> list[Any]:
 
 
 def _count(found: object) -> int:
-    return found if type(found) is int and 0 <= found < 1 << 63 else _refuse(f"{found!r:.50} is no count")
+    return found if type(found) is int and 0 <= found < 1 << 63 else _refuse(f"{found!r:.50} is not a count")
 
 
 def _name(found: object) -> str:
     if not isinstance(found, str):
         _refuse("a text is missing")
-    found.encode("utf-8", "surrogateescape")  # raises for what no path has
+    found.encode("utf-8", "surrogateescape")  # raises for characters that no path has
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which models there are, and the states by which a later run knows those that did not change."""
+"""Finds models, and records their states, by which a later run recognizes unchanged ones."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
-    """The size of a file, and what else it is known by: its time in nanoseconds, its ETag."""
+    """The size of a file and a mark that changes with its content: its time in nanoseconds, or its ETag."""
     Entry: TypeAlias = "State | Failure"
 
 MAX_REASON_CHARS = 10_000
 
 
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
-    """The state of a model when it was read, and what was done; the journal has it as a list.
+    """The state of a model when it was read; the journal stores it as a list.
 
-    size, mark: of its file, as of FileState. hashed, checked: whether payloads were hashed and the rules run.
-    files: the states of its external files by their locations, None of one that is missing.
+    size, mark: of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
+    files: the states of its external files by location; None for a missing file.
     """
 
     __slots__ = ()
@@ -44,13 +44,13 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
     files: dict[str, FileState | None]
 
     def covers(self, file: FileState, hashed: bool, checked: bool) -> bool:
-        """Whether a model whose file is this has not changed, and had all done that is asked for."""
+        """Return whether the file is unchanged, and hashed and checked as far as requested."""
         is_same = [self.size, self.mark] == file and self.mark is not None
         return is_same and self.hashed >= hashed and self.checked >= checked
 
 
 class Failure(namedtuple("Failure", ("error", "reason"))):
-    """The class of the error that a model could not be read for, and its text."""
+    """The class name and the message of the error that a model raised when it was read."""
 
     __slots__ = ()
     error: str
@@ -58,21 +58,23 @@ class Failure(namedtuple("Failure", ("error", "reason"))):
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """The failure that an error is."""
+        """Make a failure of an error."""
         return cls(type(error).__name__, plain_text(str(error))[:MAX_REASON_CHARS])
 
 
 def name_of(source: str) -> str:
-    """The name of a model in a catalog: its whole path, or its address without user, password and query."""
+    """Return the name of a model in a catalog: its absolute path, or its address without user, password and query."""
     return shown_source(source)
 
 
 def find_models(
     sources: Iterable[str | os.PathLike[str]], options: Options = None
 ) -> tuple[dict[str, tuple[str, FileState]], dict[str, SourceError]]:
-    """The models that paths, addresses, patterns and folders name: by name, sorted, the source and state of each.
+    """Find the models that paths, addresses, patterns and folders name.
 
-    Beside them what names nothing or can't be looked at, and why. options: storage_options of addresses.
+    options: storage_options for addresses.
+    Returns the source and state of each model by name, sorted; and, by name, the error of each source that names no
+    model or can't be accessed.
     """
     found: dict[str, tuple[str, FileState]] = {}
     faults: dict[str, SourceError] = {}
@@ -97,9 +99,9 @@ def find_models(
 
 
 def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> dict[tuple[str, str], FileState | None]:
-    """The states of external files by the source of a model and their location.
+    """Return the states of external files, each named by the source of a model and a location.
 
-    None of what is missing, or lies where it may not be; without those that can't be looked at.
+    The state is None for a file that is missing or has a forbidden location. Files that can't be accessed are omitted.
     """
     states: dict[tuple[str, str], FileState | None] = {}
     remote = []
@@ -128,7 +130,7 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
 
 
 def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
-    """The whole paths of files that a path, pattern or folder names; folders that can't be read are faults."""
+    """Return the absolute paths of the files that a word names; adds unreadable folders to faults."""
     if os.path.isdir(word):
         matches = _models_below(word, faults)
         reason = "there is no .onnx file in this folder"
@@ -142,10 +144,10 @@ def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
 
 
 def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
-    """The paths of the .onnx files in a folder and those below it; links to folders are not followed.
+    """Return the paths of the .onnx files in a folder and its subfolders; links to folders are not followed.
 
-    Hidden files and folders are left out, as patterns do: they are copies and caches.
-    os.walk of Python 3.11 calls itself for each folder, and fails for 1,000 in one another.
+    Hidden files and folders are skipped, as glob does: they are copies and caches.
+    Not os.walk, which in Python 3.11 is recursive and fails at 1,000 nested folders.
     """
     matches = []
     folders = [word]
@@ -194,7 +196,7 @@ def _add_addresses(
         for source, version in files:
             name = name_of(source)
             if name in found and found[name][0] != source:
-                reason = "two addresses differ only in what a catalog does not keep: user, password or query"
+                reason = "two addresses differ only in user, password or query, which a catalog does not store"
                 faults[name] = SourceError(errno.EINVAL, reason, name)
             else:
                 found[name] = source, _version_state(version)

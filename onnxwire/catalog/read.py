@@ -1,4 +1,4 @@
-"""The rows of a catalog for some models: one function from sources to Arrow tables, which every engine runs."""
+"""Reads models into the Arrow tables of a catalog; every engine runs `read_models`."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "fa
 
 
 def columns_of_table(name: str) -> list[tuple[str, str]]:
-    """The names and types of the columns of a table of a catalog."""
+    """Return the names and types of the columns of a table of a catalog."""
     if name in _OF_A_MODEL:
         return [("model", "string"), *_OF_A_MODEL[name]]
     columns = TABLES[_AS_THEY_ARE[name]].columns
     return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
 
 
-_CHUNK = 1 << 22  # bytes of a payload that are read and hashed at a time
-_ROWS = 4096  # of a table that are Python objects at a time
-_AT_ONCE = 8  # models on servers that are read at once, most of the time of which is waiting
+_CHUNK_BYTES = 1 << 22  # of a payload that are read and hashed at a time
+_BATCH_ROWS = 4096  # of a table that are Python objects at a time
+_REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 
 
 class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), defaults=(False, False, None))):
-    """Some models to read, by their sources.
+    """Models to read, by their sources.
 
-    hashes: whether payloads are read and hashed; checks: whether the rules are run. options: storage_options.
+    hashes: hash the payloads. checks: run the rules. options: storage_options.
     """
 
     __slots__ = ()
@@ -65,10 +65,9 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
 
 
 class Result(namedtuple("Result", ("tables", "found"))):
-    """The result of reading some models: tables with a row at least, and what was found of each model by its source.
+    """The result of reading models: the non-empty tables, and by source what was found.
 
-    That is the states of its external files by location, as of `file_states` and from before the model was read; or why
-    it could not be read.
+    found: the states of the external files by location (see `file_states`) before the model was read; or its failure.
     """
 
     __slots__ = ()
@@ -77,18 +76,18 @@ class Result(namedtuple("Result", ("tables", "found"))):
 
 
 def read_models(task: Task) -> Result:
-    """Read some models: their tables, each row with its model, in their order, without those that can't be read."""
+    """Read models in their order into tables whose rows name their model; models that can't be read become failures."""
     remote = [model for model in task.models if is_address(model)]
     if len(remote) < 2:
         return join_results([_read_or_fail(model, task) for model in task.models])
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
         return join_results(list(pool.map(lambda model: _read_or_fail(model, task), task.models)))
 
 
 def join_results(results: list[Result]) -> Result:
-    """One result of several, in their order."""
+    """Join results in their order into one."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}
@@ -97,12 +96,12 @@ def join_results(results: list[Result]) -> Result:
         found |= result.found
         for name, table in result.tables.items():
             parts.setdefault(name, []).append(table)
-    # In one piece: hundreds of small ones take longer to carry and to write.
+    # Combined, because hundreds of small chunks take longer to send and to write.
     return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, found)
 
 
 def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
-    """The rows of models that could not be read, by their names."""
+    """Return the rows of models that could not be read, given by name."""
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.string()) for column, _ in columns_of_table("failures")])
@@ -113,7 +112,7 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
 def _read_or_fail(model: str, task: Task) -> Result:
     try:
         return _read(model, task)
-    except Exception as error:  # whatever a file does to a reader, the others are read
+    except Exception as error:  # whatever error a file causes, the other files are read
         return Result({}, {model: Failure.of(error)})
 
 
@@ -143,25 +142,25 @@ def _read(model: str, task: Task) -> Result:
 
 
 def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """A table of rows, of which some thousands at a time are objects: a hostile model breaks a rule a million times."""
+    """Make a table of rows in batches: a hostile model may break a rule a million times."""
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OF_A_MODEL[name]])
     plain = ({key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows)
     batches = []
-    while some := list(islice(plain, _ROWS)):
-        batches.append(pa.RecordBatch.from_pylist(some, schema))
+    while batch := list(islice(plain, _BATCH_ROWS)):
+        batches.append(pa.RecordBatch.from_pylist(batch, schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
 def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
-    """Count the operators by graph, domain and type; with the version that the model, or the function, imports."""
+    """Yield the number of nodes by graph, domain and type, with the version that the model or function imports."""
     import pyarrow as pa
 
     nodes = pa.table(ArrowTable(columns_of(message, TABLES["nodes"], True))).select(["graph", "domain", "op_type"])
     counts: Counter[tuple[str, str, str | None]] = Counter()
-    for some in nodes.to_batches(_ROWS):
-        graphs, domains, types = (column.to_pylist() for column in some.columns)
+    for batch in nodes.to_batches(_BATCH_ROWS):
+        graphs, domains, types = (column.to_pylist() for column in batch.columns)
         counts.update(zip(graphs, (domain or "" for domain in domains), types, strict=True))
     imports = {"graph": {_plain(opset.domain): opset.version for opset in message.opset_import}}
     for i, function in enumerate(message.functions):
@@ -177,12 +176,12 @@ def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
 
 
 def _plain(domain: str) -> str:
-    """A domain by one name: "ai.onnx" is another word for the default one."""
+    """Return the normal form of a domain: "ai.onnx" is a synonym of the default one."""
     return "" if domain == "ai.onnx" else domain
 
 
 def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileState | None], hashes: bool) -> pa.Table:
-    """The tensors with the hashes of their payloads, and whether the file that they are in is missing."""
+    """Add the columns that `to_arrow` lacks: hash of the payload, and whether its file is missing."""
     import pyarrow as pa
 
     locations = table["location"].to_pylist()
@@ -198,7 +197,7 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
 
 def _is_missing(message: ModelProto, location: str, files: dict[str, FileState | None]) -> bool:
     if location not in files:
-        message._document.files.open(location)  # raises what speaks against it, which is another thing than missing
+        message._document.files.open(location)  # raises the reason why it can't be read, other than missing
         return False
     if files[location] is None or message._document.files is None:
         return True
@@ -212,9 +211,9 @@ def _is_missing(message: ModelProto, location: str, files: dict[str, FileState |
 
 
 def _hash(tensor: Any) -> str | None:
-    """XXH3-128 of a payload as raw_data has it, in hexadecimal digits; None where there is none that can be read.
+    """Return the XXH3-128 of a payload in the format of raw_data, as hexadecimal digits; None if it can't be read.
 
-    Raises SourceError where a server does not give it.
+    Raises SourceError if a server does not return it.
     """
     from xxhash import xxh3_128
 
@@ -232,9 +231,9 @@ def _hash(tensor: Any) -> str | None:
             for chunk in file.memory.source.chunks(start, start + size):
                 digest.update(chunk)
             return str(digest.hexdigest())
-        # Read rather than mapped: what is cut meanwhile is an error then, not the end of the process.
-        buffer = memoryview(bytearray(min(size, _CHUNK)))
-        for first in range(0, size, _CHUNK):
+        # Read and not mapped: if the file is truncated meanwhile, reading raises, whereas a mapping kills the process.
+        buffer = memoryview(bytearray(min(size, _CHUNK_BYTES)))
+        for first in range(0, size, _CHUNK_BYTES):
             chunk = buffer[: size - first]
             file.read_into(start + first, chunk)
             digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Questions in SQL, answered by DuckDB over the tables of a model or of a catalog."""
+"""SQL queries over the tables of a model or of a catalog, run by DuckDB."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProto) -> duckdb.DuckDBPyRelation | None:
-    """Ask a model, or a catalog of models, in SQL.
+    """Run an SQL query on a model, or on a catalog of models.
 
-    source: what `load` takes, or a message; or the folder of a catalog. The tables are those of `to_arrow`, or those
-    that the catalog has, by name; only the ones that the query names are made. query: SQL as DuckDB reads it, which may
-    also write files. type: the class of the root message of what is loaded.
-    Returns DuckDB's relation, which is printed as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and
-    the Arrow PyCapsule interface; None for a statement without a result. The answer is computed when it is asked for.
-    Raises QueryError for what DuckDB refuses, MissingPackageError without DuckDB (the `sql` extra), and what `to_arrow`
-    raises.
+    source: any source that `load` accepts, a message, or the folder of a catalog. The tables are those of `to_arrow`,
+    or those of the catalog; only tables that the query names are made. query: SQL in DuckDB's dialect, which may also
+    write files. type: the class of the root message, if the source is loaded.
+    Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
+    Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
+    Raises QueryError for a query that DuckDB rejects, MissingPackageError without DuckDB (the `sql` extra), and the
+    errors of `to_arrow`.
     """
     try:
         import duckdb
     except ImportError:
         raise MissingPackageError("this needs DuckDB, which is not installed; `pip install duckdb`") from None
     connection = duckdb.connect()
-    # Names in a query are those of tables, not of whatever Python variables there are.
+    # A name in a query is a table, never a Python variable of the caller.
     connection.execute("set python_enable_replacements = false")
-    # Nothing is downloaded or loaded that the query does not ask for by `install` and `load`.
+    # DuckDB downloads and loads only extensions that the query requests with `install` and `load`.
     connection.execute("set autoinstall_known_extensions = false")
     connection.execute("set autoload_known_extensions = false")
     try:
@@ -53,11 +53,11 @@ def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProt
 
 
 def first_line(error: Exception) -> str:
-    """The message of an error of DuckDB, without the drawing of the position."""
+    """Return the message of a DuckDB error on one line, without the excerpt of the query."""
     text = str(error).strip()
     head, _, rest = text.partition("\n\n")
     line = re.match(r"LINE (\d+):", rest)
-    # Where Python is at fault, such as by a package that is missing, the last line of its traceback says what.
+    # If Python code failed, for example because a package is missing, keep the last line of its traceback.
     head = re.sub(r"Traceback \(most recent call last\):\n.*\n", "", head, flags=re.DOTALL)
     return " ".join(head.split()) + (f" (line {line[1]} of the query)" if line else "")
 
@@ -83,27 +83,27 @@ def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str, query: str)
             nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns)
             connection.execute(f'create view "{name}" as select {nulls} where false')
             continue
-        # As they are listed: a run that goes on meanwhile may have written files that do not count yet.
+        # The listed files and no pattern: a concurrent run may have written files that are not valid yet.
         paths = list(map(_escape_pattern, files))
-        # By name, DuckDB looks at the columns of all files, and else at those of the first alone.
+        # With union_by_name, DuckDB reads the columns of all files, otherwise those of the first only.
         every = connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
         if list(zip(every.columns, map(str, every.types), strict=True)) != columns:
-            reason = "a file of this table has other columns than onnxwire writes; make the catalog anew"
+            reason = "a file of this table has other columns than onnxwire writes; rebuild the catalog"
             raise SourceError(errno.EINVAL, reason, os.path.dirname(files[0]))
         connection.read_parquet(paths, hive_partitioning=False).create_view(name)
 
 
 def _named(tables: Iterable[str], query: str) -> list[str]:
-    """The tables that a query may be about."""
+    """Return the tables whose names occur in a query."""
     return [name for name in tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
 
 
 def _sql_type(type: str) -> str:
-    """The name that DuckDB has for a type of a column."""
+    """Return DuckDB's name of a column type."""
     name = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "bool": "BOOLEAN"}[type.strip("[]")]
     return f"{name}[]" if type.startswith("[") else name
 
 
 def _escape_pattern(path: str) -> str:
-    """A path in which DuckDB reads no pattern."""
+    """Escape a path, so that DuckDB does not read it as a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", path)

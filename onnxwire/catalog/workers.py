@@ -1,8 +1,8 @@
-"""Processes on this machine that read models for this one.
+"""Worker processes on this machine.
 
 A process of multiprocessing would import from the working directory, which may be a folder of untrusted models, and
-run the program's main module again. These do neither: they are started in Python's isolated mode, are told where to
-import from, and end when their standard input does, by whatever way this process ends.
+run the program's main module again. These processes do neither: they are started in Python's isolated mode, receive
+sys.path from this process, and exit when their standard input is closed, even if this process is killed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """A process that makes one call at a time; a context manager that ends it."""
+    """A process that runs one call at a time; a context manager that kills it at the end."""
 
     def __init__(self) -> None:
         if getattr(sys, "frozen", False) or not sys.executable:
-            raise FieldValueError("this program is no Python interpreter, so it can't start one; use another engine")
+            raise FieldValueError("this program is not a Python interpreter, so it can't start one; use another engine")
         words = [sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _CODE]
         try:
             self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -63,9 +63,9 @@ class Worker:
         return self._process.pid
 
     def call(self, function: Callable[[Any], Any], argument: object) -> Any:
-        """Call a function of a module in the process; returns or raises what it does.
+        """Call a function of a module in the process; returns its result or raises its exception.
 
-        Raises WorkerLost where the process ends, and FieldValueError for what can't be sent to it.
+        Raises WorkerLost if the process ends, and FieldValueError for an argument that can't be pickled.
         """
         try:
             data = pickle.dumps((function, argument))
@@ -94,16 +94,16 @@ class Worker:
 
 
 class WorkerPool:
-    """Some workers, of which each makes the next call that waits; a context manager.
+    """Workers that share a queue of calls; a context manager.
 
-    attempts: the times that a call is made before it raises WorkerLost.
+    attempts: how often a call is tried before it raises WorkerLost.
     """
 
     def __init__(self, size: int, attempts: int) -> None:
         self._attempts = attempts
         self._threads = ThreadPoolExecutor(size)
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # of the two below
+        self._lock = threading.Lock()  # protects the next two attributes
         self._workers: list[Worker] = []
         self._is_closed = False
 
@@ -119,12 +119,12 @@ class WorkerPool:
         self._threads.shutdown()
 
     def submit(self, function: Callable[[Any], Any], argument: object) -> Future[Any]:
-        """Submit a call to the pool; returns a Future of its result."""
+        """Submit a call to the pool; returns a Future."""
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
         for attempt in range(1, self._attempts + 1):
-            worker = self._take()
+            worker = self._acquire()
             try:
                 found = worker.call(function, argument)
             except WorkerLost:
@@ -139,7 +139,7 @@ class WorkerPool:
                 return found
         raise AssertionError
 
-    def _take(self) -> Worker:
+    def _acquire(self) -> Worker:
         with suppress(queue.Empty):
             return self._idle.get_nowait()
         with self._lock:
@@ -157,23 +157,23 @@ class WorkerPool:
 
 
 def import_path() -> list[str]:
-    """The folders that a worker imports from: those of this process but the working directory.
+    """Return sys.path for a worker: that of this process without the working directory.
 
-    The folder of onnxwire comes last, if it is not among them: that may be the working directory.
+    The folder of onnxwire is appended if it is missing, since it may be the working directory.
     """
     try:
         here = os.path.realpath(os.curdir)
     except OSError:
         here = ""
     folders = [folder for folder in sys.path if os.path.isabs(folder) and os.path.realpath(folder) != here]
-    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return folders if home in folders else [*folders, home]
+    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return folders if package_parent in folders else [*folders, package_parent]
 
 
 def serve() -> NoReturn:
-    """Make the calls that come in by the standard input, in a worker."""
+    """Run the calls that arrive on standard input; the main loop of a worker."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints must not mix with the results
     calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls,), daemon=True).start()
     while True:
@@ -186,11 +186,11 @@ def serve() -> NoReturn:
             answers.write(data)
             answers.flush()
         except OSError:
-            os._exit(1)  # the process that asked ended
+            os._exit(1)  # the parent process ended
 
 
 def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None:
-    """Take calls in, so that the process ends with the one that started it, also in the middle of a call."""
+    """Receive calls in a thread, so that the process exits with its parent, even in the middle of a call."""
     while True:
         try:
             data = pickle.load(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""Puts the classes of onnxwire in place of those that the `onnx` package makes with protobuf."""
+"""Make the `onnx` package use the message classes of onnxwire instead of protobuf's."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,7 +8,7 @@ __all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]
 
 
 def __getattr__(name: str) -> object:
-    # Not before it is asked for: `python -m onnxwire.dropin` imports this with the working directory on the path.
+    # Imported lazily: `python -m onnxwire.dropin` imports this package with the working directory on the path.
     if name in __all__:
         from onnxwire.dropin import switch
 

@@ -1,10 +1,10 @@
-"""`python -m onnxwire.dropin` runs a program as python does, with onnxwire in place of protobuf under `onnx`."""
+"""`python -m onnxwire.dropin`: run a program as python does, with `onnx` using onnxwire instead of protobuf."""
 
 from __future__ import annotations
 
 import sys
 
-# `python -m` has put the working directory first, from which nothing is to be imported here.
+# `python -m` has put the working directory first in sys.path; nothing may be imported from there yet.
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
@@ -22,12 +22,12 @@ usage: python -m onnxwire.dropin [PYTHON OPTIONS] SCRIPT [ARGUMENTS]
        python -m onnxwire.dropin [PYTHON OPTIONS] -c CODE [ARGUMENTS]
        python -m onnxwire.dropin [PYTHON OPTIONS] - [ARGUMENTS]
 
-Runs a program as python does, with the messages of `onnx` being those of onnxwire. Programs that it starts have
-ONNXWIRE_DROPIN=1 in their environment, and so the same."""
+Run a program as python does, with `onnx` using the message classes of onnxwire. Child processes inherit
+ONNXWIRE_DROPIN=1, so they use them too."""
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name; exits with status 2 where they name nothing."""
+    """Run the program that the arguments name; exit with status 2 if they name none."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Divide a command line of python: its options, and what names the program (-m, -c, - or a path) with the rest."""
+    """Split a python command line into interpreter options and the program (-m, -c, - or a path) with its arguments."""
     options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c"):
@@ -73,7 +73,7 @@ def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
                 options += rest[:1]
                 del rest[:1]
             continue
-        # Several may be joined, and with the value of the last: -um json.tool, -Werror.
+        # Short options may be joined, the last one with its value: -um json.tool, -Werror.
         for position, letter in enumerate(option[1:], 1):
             if letter in "mc":
                 options += [option[:position]] if position > 1 else []
@@ -91,8 +91,8 @@ def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _start_again(options: list[str], arguments: list[str]) -> None:
-    """Run the program in a Python that has more options; does not return."""
-    # The options that this one has, and -m onnxwire.dropin.
+    """Run the program in a new interpreter with additional options; does not return."""
+    # The options of this interpreter, and -m onnxwire.dropin.
     own = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
     command = [sys.executable, *options, *own, *arguments]
     if sys.platform == "win32":
@@ -126,24 +126,24 @@ def _run_module(name: str, alter_argv: bool) -> None:
     import runpy
 
     _main_module()
-    # What python itself calls for -m, and for a folder or archive with a __main__.py.
+    # Python itself calls this for -m, and for a folder or archive with a __main__.py.
     runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
 
 
 def _run_script(path: str) -> None:
     import zipfile
 
-    whole = os.path.join(os.getcwd(), path)
+    absolute_path = os.path.join(os.getcwd(), path)
     try:
         is_folder = os.path.isdir(path)
         if is_folder or zipfile.is_zipfile(path):
-            sys.path.insert(0, whole)
+            sys.path.insert(0, absolute_path)
             _run_module("__main__", alter_argv=False)
             return
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        reason = f"can't open file {whole!r}: [Errno {error.errno}] {error.strerror}"
+        reason = f"can't open file {absolute_path!r}: [Errno {error.errno}] {error.strerror}"
         print(f"{sys.executable}: {reason}", file=sys.stderr)
         sys.exit(2)
     _put_first(os.path.dirname(os.path.realpath(path)))
@@ -151,16 +151,16 @@ def _run_script(path: str) -> None:
 
     is_compiled = data[:4] == util.MAGIC_NUMBER
     module = _main_module()
-    module.__file__ = whole
+    module.__file__ = absolute_path
     loader = machinery.SourcelessFileLoader if is_compiled else machinery.SourceFileLoader
-    module.__loader__ = loader("__main__", whole)
+    module.__loader__ = loader("__main__", absolute_path)
     module.__cached__ = None  # type: ignore[attr-defined]
     if is_compiled:
         import marshal
 
         exec(marshal.loads(data[16:]), vars(module))
     else:
-        _run(module, data, whole)
+        _run(module, data, absolute_path)
 
 
 if __name__ == "__main__":

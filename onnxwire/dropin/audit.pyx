@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Tells before Python opens a file to write it.
+"""An audit hook that runs before Python opens a file for writing.
 
-In C, because Python calls an audit hook for other events too, some as frequent as `id`.
+In C, because Python calls audit hooks for every event, some as frequent as `id`.
 """
 import os
 from libc.string cimport strcmp
@@ -28,10 +28,11 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
 
 
 def watch_opening(called):
-    """Call a function with path and flags of a file that is about to be opened for writing, or cut.
+    """Call a function before a file is opened for writing, or truncated.
 
-    Its third argument is whether the path may be one in an open folder, of which Python does not tell (`dir_fd`).
-    It can't be taken back, and only the first call does anything; what the function raises, opening raises.
+    called: receives the path, the flags of open(2), and whether the path may be relative to an open folder (`dir_fd`,
+    which the audit event omits). An exception that it raises is raised by the call that opens the file.
+    Only the first call has an effect, which lasts until the process ends.
     """
     global CALLED
     if CALLED is None:

@@ -1,4 +1,4 @@
-"""The modules that `import` finds under the switch: of our classes, of `onnx` with changes, a stand-in for protobuf."""
+"""Finders of the modules that the switch provides: our classes, changed modules of `onnx`, substitutes for protobuf."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-# The modules that protoc writes, each with the name of its file in descriptors; and the package that they are in.
+# The modules that protoc generates, by name: the .proto file of each; and the package that contains them.
 MODULES = {
     "onnx": "",
     "onnx.onnx_ml_pb2": "onnx/onnx-ml.proto",
@@ -25,7 +25,7 @@ MODULES = {
     "onnx.onnx_operators_ml_pb2": "onnx/onnx-operators-ml.proto",
 }
 _CHANGED = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
-# The modules of protobuf that `onnx` imports, in releases 1.17 to 1.23, and the packages that they are in.
+# The modules of protobuf that `onnx` 1.17 to 1.23 imports, and their packages.
 _STAND_INS = {
     "google": "",
     "google.protobuf": "__init__.py",
@@ -36,7 +36,7 @@ _STAND_INS = {
 
 
 class Finder(MetaPathFinder):
-    """Finds those of our classes, and `onnx` with what is changed in it."""
+    """A finder of the modules with our classes, and of the modules of `onnx` that are changed."""
 
     def __init__(self, check_version: Callable[[str], None]) -> None:
         self.check_version = check_version
@@ -44,7 +44,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of those modules, else None."""
+        """Return the spec of one of those modules, else None."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
         if name not in _CHANGED and name != POOL:
@@ -68,19 +68,19 @@ class Finder(MetaPathFinder):
             if name == "onnx":
                 self.check_version(module.__version__)
 
-        # Of this one loader, so that all else of it, such as the data files of the package, is as it was.
+        # Patch this one loader object, so that its other features, such as data files of the package, still work.
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
 class _ClassesLoader(Loader):
-    """Makes a module of our classes as protoc's modules are: classes, enums, their values, and descriptors."""
+    """A loader that fills a module as protoc does, with our classes, enums, their values, and descriptors."""
 
     def __init__(self, file: str) -> None:
         self.file = file
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python."""
+        """Let Python create the module object."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module."""
@@ -103,17 +103,17 @@ class _ClassesLoader(Loader):
 
 
 def _descriptor_name(descriptor: Descriptor | EnumDescriptor) -> str:
-    """The name of a descriptor in protoc's modules, such as _TENSORPROTO_DATATYPE."""
+    """Return the name of a descriptor in protoc's modules, such as _TENSORPROTO_DATATYPE."""
     return "_" + descriptor.full_name.partition(".")[2].replace(".", "_").upper()
 
 
 class StandInFinder(MetaPathFinder):
-    """Finds what `onnx` imports of protobuf where nobody else has it."""
+    """A finder of substitutes for the protobuf modules that `onnx` imports, if protobuf is not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the modules, else None."""
+        """Return the spec of one of the modules, else None."""
         if name not in _STAND_INS:
             return None
         if name == "google":

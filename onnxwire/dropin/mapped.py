@@ -1,4 +1,4 @@
-"""Files of models under the switch, and how their bytes are kept when the program writes over them."""
+"""Model files that the switch maps, and the protection of mapped bytes when the program overwrites such a file."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Identity
 
-MAP_ABOVE = 1 << 24  # bytes of a file from which on it is mapped, unless the program or its environment says otherwise
+MAP_ABOVE = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
 VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
-_LONG = 1 << 16  # bytes of a value that stays mapped
-_MAX_PARTS = 1 << 13  # of all mappings; Linux allows a process some 65,000
+_MIN_MAPPED_VALUE_BYTES = 1 << 16
+_MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows a process some 65,000
 
 _map_above = MAP_ABOVE
 # The mappings of each file: a program may load a file more than once.
 _mappings: dict[Identity, WeakSet[FileMapping | mmap]] = {}
-_lock = threading.RLock()  # of those who change it
+_lock = threading.RLock()  # protects changes of _mappings
 
 
 class _Thread(threading.local):
@@ -45,9 +45,9 @@ _thread = _Thread()
 
 
 def set_map_above(size: int | None) -> None:
-    """Set the bytes from which on files are mapped; None: what the environment says, else MAP_ABOVE.
+    """Set the size in bytes above which files are mapped. None: the value of the variable, else MAP_ABOVE.
 
-    Raises FieldValueError for what is not a number of bytes.
+    Raises FieldValueError for a size that is not a non-negative integer.
     """
     global _map_above
     given: object = size
@@ -64,11 +64,11 @@ def set_map_above(size: int | None) -> None:
 def open_file(
     descriptor: int, name: str, cls: type[Message] | None = None, written: Collection[Identity] | None = None
 ) -> Document:
-    """Make a document of an open file, which the caller closes: mapped, or read where it is small or may be written.
+    """Make a document of an open file: mapped, or read into memory if it is small or open for writing.
 
-    cls: of its message, by which it is checked as a whole: then the structure is read into memory, and only values of
-    64 KiB and more stay mapped. So a write to the file can change or take away nothing but these, and whoever asks for
-    one finds out. None: a file of external data. written: what `files_open_for_writing` returned.
+    descriptor: closed by the caller. cls: the class of the root message, which is then verified; the structure is read
+    into memory, and only values of 64 KiB and more stay mapped, so a later write to the file can damage only these
+    values, and reading them detects it. None: a file of external data. written: the result of `files_open_for_writing`.
     Raises OSError, and DecodeError for a damaged message.
     """
     status = os.fstat(descriptor)
@@ -85,7 +85,7 @@ def open_file(
 
 def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] | None) -> Document:
     mapping = map_file(descriptor, status.st_size)
-    # Without the mapping, which a document would prepare for a walk from tag to tag; it goes with the buffer.
+    # Passed as a buffer and not as a mapping, which a document would advise for sequential access. The buffer owns it.
     document = Document(mapping, name, None, os.dup(descriptor))
     try:
         if cls is not None:
@@ -103,10 +103,10 @@ def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] 
 
 
 def _check(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
-    """Check a document, and read its structure into memory where the process has parts of mappings left for that."""
+    """Verify a document, and read its structure into memory as far as the limit of mapping parts permits."""
     with _lock:
         left = _MAX_PARTS - sum(_parts(known) for mappings in _mappings.values() for known in mappings)
-    values = find_long_values(document, cls, _LONG, max(left - 1, 0))
+    values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(left - 1, 0))
     if isinstance(mapping, FileMapping) and left > 0:
         _read_structure(mapping, descriptor, values, len(values) == left - 1)
 
@@ -116,7 +116,7 @@ def _parts(mapping: FileMapping | mmap) -> int:
 
 
 def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:
-    """Read what is between the long values into memory; is_partial: not all of these are known."""
+    """Read the bytes between the long values into memory. is_partial: the list of values is incomplete."""
     end = 0
     for start, stop in values if is_partial else [*values, (len(mapping), len(mapping))]:
         if start > end:
@@ -125,7 +125,7 @@ def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[in
 
 
 def _has_room() -> bool:
-    """Whether another descriptor may be kept: half of those that the process may have are left to the program."""
+    """Return whether another descriptor may stay open: half of the process's limit is left to the program."""
     if sys.platform == "win32":
         return True
     from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
@@ -136,7 +136,7 @@ def _has_room() -> bool:
 
 
 def files_open_for_writing() -> set[Identity]:
-    """The files that this process has open for writing, and so may truncate without opening them again."""
+    """Return the files that this process has open for writing, which it may truncate without opening them again."""
     if sys.platform == "win32":
         return set()  # mapped files can't be truncated there
     from fcntl import F_GETFL, fcntl
@@ -152,14 +152,14 @@ def files_open_for_writing() -> set[Identity]:
 
 
 def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
-    """Before the program opens a mapped file to write it: replace it by another file, which it may write.
+    """Replace a mapped file by a copy before the program opens it for writing.
 
-    What is mapped then stays as it is; to truncate it would end the process when it is next read. Where the file can't
-    be replaced, what is mapped of it is read into memory.
-    path: as given to `open`; flags: of the system's open; may_be_elsewhere: a relative path may be one in a folder that
-    is not known. Raises SaveError, which is an OSError, where neither can be done.
+    The mapping keeps the old file; reading a truncated mapping would kill the process. If the file can't be replaced,
+    its mapped bytes are read into memory instead.
+    path: the argument of `open`. flags: of open(2). may_be_elsewhere: a relative path may belong to an unknown folder.
+    Raises SaveError, which is an OSError, if both fail.
     """
-    # To replace a file, others are opened, by names in a folder that may be those of mapped files in the current one.
+    # Replacing a file opens others, whose names relative to their folder may equal those of mapped files in this one.
     if not _mappings or _thread.is_replacing or not isinstance(path, str | bytes | os.PathLike):
         return
     try:
@@ -169,11 +169,11 @@ def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
     if not _mappings.get((status.st_dev, status.st_ino)):
         return
     name = os.fsdecode(path)
-    # Where it may be another file that the program truncates, this one keeps what it has.
+    # If the program may truncate another file than this one, this one keeps its content.
     is_cut = flags & os.O_TRUNC and (os.path.isabs(name) or not may_be_elsewhere)
     _thread.is_replacing = True
     try:
-        # To wait for the disk takes longer than a copy alone, but a crash then leaves no file without what it had.
+        # The fsync takes longer than the copy, but after a crash the file has its old content.
         with nullcontext() if is_cut else open(name, "rb") as source, AtomicFile(name, in_place=False) as target:
             if source is not None:
                 target.copy(source.fileno(), 0, status.st_size)

@@ -1,4 +1,4 @@
-"""The files of onnx in protobuf's own pool of descriptors, for other packages' messages that name them."""
+"""Registers the .proto files of onnx in protobuf's descriptor pool, for messages of other packages that import them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ POOL = "google.protobuf.descriptor_pool"
 
 
 def register_files(names: list[str]) -> None:
-    """Run the modules of `onnx` that protoc has written, without keeping them: they put their files into the pool.
+    """Run the modules of `onnx` that protoc generated, and discard them: they add their files to the pool.
 
-    So a module whose .proto imports onnx/onnx-ml.proto can be made, and `Any`, text_format and symbol_database know the
-    names of onnx's messages. The classes that protobuf makes for them are its own.
-    names: of the modules. Does nothing where `onnx` or its modules are not found, or are too new for this protobuf.
+    Then a module whose .proto imports onnx/onnx-ml.proto can be built, and `Any`, text_format and symbol_database know
+    the names of onnx's messages. Protobuf makes classes of its own for them.
+    names: of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
     """
     package = PathFinder.find_spec("onnx")
     if package is None:
@@ -30,5 +30,5 @@ def register_files(names: list[str]) -> None:
 
 
 def is_imported() -> bool:
-    """Whether protobuf's pool is in use, and so there."""
+    """Return whether the program has imported protobuf's descriptor pool."""
     return POOL in sys.modules

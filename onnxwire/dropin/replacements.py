@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.tensor.storage import Array
 
-_BINARY = "protobuf"  # the format of that name
+_BINARY = "protobuf"  # the name of the binary format in onnx.serialization
 
 
 def replace_functions(module: ModuleType) -> None:
-    """Replace functions by ours in a module of `onnx` that was just made."""
+    """Replace functions of a module of `onnx` that was just imported by ours."""
     if module.__name__ == "onnx":
         load, save = _loader(module), _saver(module)
         for name in ("load", "load_model"):
@@ -46,7 +46,7 @@ def _is_path(file: object) -> bool:
 
 
 def _is_binary(onnx: ModuleType, format: str | None, file: object) -> bool:
-    """Whether `onnx` would use its own serializer of protobuf's binary format; a program may have registered others."""
+    """Return whether `onnx` would use its own binary serializer; a program may have registered another one."""
     serializer = onnx._get_serializer(format, file)
     return serializer.supported_format == _BINARY and type(serializer).__module__ == "onnx.serialization"
 
@@ -72,7 +72,7 @@ def _loader(onnx: ModuleType) -> Callable[..., Any]:
 
 
 def _open_model(path: str) -> ModelProto:
-    """A model of a file, which is looked at as a whole but for its payloads."""
+    """Open a model file; all of it is verified except the payloads."""
     with open(path, "rb") as file:
         document = open_file(file.fileno(), path, ModelProto)
     try:
@@ -103,8 +103,8 @@ def _saver(onnx: ModuleType) -> Callable[..., Any]:
 
 
 def _write(message: Message, path: str) -> None:
-    """Write a message to the file at a path, in place, as `onnx` does: others may have it open."""
-    message.ByteSize()  # raises before the file is truncated, where a file that the message is read from was changed
+    """Write a message to a file in place, as `onnx` does: other processes may have the file open."""
+    message.ByteSize()  # raises before the file is truncated if a file that the message is read from has changed
     with open(path, "wb") as file:
         target = FileWriter(file.fileno(), fresh=True)
         total, pieces = encode_pieces(message, False, target)
@@ -118,7 +118,7 @@ def _write(message: Message, path: str) -> None:
 
 
 class _Window:
-    """The data of one tensor as `onnx` reads it from a file, of which it gives a payload in place of a copy."""
+    """A file object from which `onnx` reads the data of one tensor; it returns a payload instead of a copy."""
 
     def __init__(self, document: Document, descriptor: int) -> None:
         self.document = document
@@ -126,15 +126,15 @@ class _Window:
         self.position = 0
 
     def fileno(self) -> int:
-        """The open file."""
+        """Return the descriptor of the open file."""
         return self.descriptor
 
     def seek(self, position: int) -> None:
-        """Go to a byte of the file."""
+        """Set the position in bytes."""
         self.position = position
 
     def read(self, length: int | None = None) -> memoryview:
-        """The bytes from there on."""
+        """Return `length` bytes from the position on; by default all up to the end."""
         end = len(self.document) if length is None else self.position + length
         return memoryview(payload_at(self.document, self.position, end))
 
@@ -182,7 +182,7 @@ def _array_maker(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shared_array(tensor: TensorProto) -> Array | None:
-    """An array of a tensor's raw_data as it stands, or None where the bytes are not what numpy wants."""
+    """Return an array that shares a tensor's raw_data, or None if numpy can't use the bytes without a copy."""
     import numpy as np
 
     kind = BY_NUMBER.get(tensor.data_type)
@@ -191,7 +191,7 @@ def _shared_array(tensor: TensorProto) -> Array | None:
     payload = tensor._payload("raw_data")
     if payload is None or not len(payload):
         return None
-    # What is wrong with it is said as `onnx` says it.
+    # For a faulty tensor, the original function raises its own error.
     with suppress(ValueError, TypeError):
         array: Array = np.frombuffer(memoryview(payload), kind.dtype).reshape(tensor.dims)
         if array.flags.aligned:

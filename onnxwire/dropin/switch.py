@@ -1,4 +1,4 @@
-"""The switch: what the classes are under it, and back."""
+"""Installs and uninstalls the switch: changes the classes, the import system, and protobuf's modules."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEWEST = (1, 23)  # the release of onnx that the tables are of
+NEWEST = (1, 23)  # the release of onnx whose messages the tables describe
 
-# What a class has beside the methods of every message, without the names by which other libraries know arrays.
+# Base classes beside Message, without the methods by which other libraries recognize arrays.
 _READERS: dict[str, tuple[type, ...]] = {
     "onnx.TensorProto": (TensorReader,),
     "onnx.SparseTensorProto": (SparseTensorReader,),
 }
 
-_undo: list[Callable[[], object]] = []  # what takes the switch back, in the order in which it was done
+_undo: list[Callable[[], object]] = []  # functions that undo each step of the installation, in its order
 
 
 class UnknownOnnxWarning(UserWarning):
-    """The `onnx` package is newer than the tables of onnxwire, so that it may have fields that are unknown here."""
+    """The `onnx` package is newer than the tables of onnxwire, so it may have fields that are unknown here."""
 
 
 class AlreadyImportedError(Error, ImportError):
-    """The switch was asked for after `onnx` had been imported with the classes of protobuf."""
+    """`install` was called after `onnx` had been imported with the classes of protobuf."""
 
 
 def is_installed() -> bool:
-    """Whether `import onnx` gives the classes of onnxwire."""
+    """Return whether `import onnx` uses the classes of onnxwire."""
     return bool(_undo)
 
 
 def install(*, map_above: int | None = None) -> None:
-    """Have `import onnx` give the classes of onnxwire: `onnx.ModelProto is onnxwire.ModelProto` from then on.
+    """Make `import onnx` use the classes of onnxwire: `onnx.ModelProto is onnxwire.ModelProto` from then on.
 
-    `onnx.load` maps files and `onnx.save` streams them. Where the protobuf package is installed, the classes are also
-    `google.protobuf.message.Message`; where it is not, `onnx` works without it. While this is on, asking again for a
-    message that somebody still has gives the same object, and parsing looks at all of the bytes at once, as protobuf
-    does. A second call does nothing.
-    map_above: files of more than so many bytes are mapped, smaller ones are read; by default what the variable
-    ONNXWIRE_DROPIN_MAP_ABOVE says, else 16 MiB.
-    Raises FieldValueError where that is no number, and ImportError where `onnx` was imported already. Warns, with
-    UnknownOnnxWarning and when `onnx` is imported, of a release that is newer than 1.23.
+    `onnx.load` maps files and `onnx.save` streams them. If the protobuf package is installed, the classes are also
+    subclasses of `google.protobuf.message.Message`; otherwise `onnx` works without it. While the switch is installed,
+    reading a field returns the same message object as long as it is referenced, and parsing verifies all bytes at once,
+    as protobuf does. No-op if the switch is installed.
+    map_above: files with more bytes are mapped, smaller ones are read; by default the variable
+    ONNXWIRE_DROPIN_MAP_ABOVE, else 16 MiB.
+    Raises FieldValueError if that is not a number, and ImportError if `onnx` was imported before. Warns with
+    UnknownOnnxWarning, when `onnx` is imported, if its release is newer than 1.23.
     """
     if _undo:
         return
@@ -86,10 +86,9 @@ def install(*, map_above: int | None = None) -> None:
 
 
 def uninstall() -> None:
-    """Take the switch back: the next `import onnx` gives the classes of protobuf.
+    """Remove the switch: the next `import onnx` uses the classes of protobuf.
 
-    What was imported under it keeps working with the classes of onnxwire, in modules that have it. Without the switch
-    this does nothing.
+    Modules that imported `onnx` before keep working with the classes of onnxwire. No-op if the switch is not installed.
     """
     pending = sys.modules.get("onnxwire_dropin")
     if pending is not None:
@@ -99,7 +98,7 @@ def uninstall() -> None:
     while _undo:
         _undo.pop()()
     for name in [name for name in sys.modules if name == "onnx" or name.startswith("onnx.")]:
-        # An extension module is not made twice in a process.
+        # An extension module can't be initialized twice in a process.
         if not name.startswith("onnx.onnx_cpp2py_export"):
             del sys.modules[name]
     for name in [name for name in sys.modules if name.split(".")[0] == "google"]:
@@ -112,7 +111,7 @@ def _change_class(cls: type[Message], base: type) -> None:
     _set_bases(cls, (Message, *_READERS.get(descriptor.full_name, ()), base))
     _undo.append(partial(setattr, cls, "__module__", cls.__module__))
     cls.__module__ = MODULES_BY_FILE[descriptor.file.name]
-    # `onnx` gives some classes others of its own.
+    # `onnx` overwrites __repr__ of some classes.
     _undo.append(partial(delattr, cls, "__repr__"))
     cls.__repr__ = Message.__str__  # type: ignore[method-assign]
     _undo.append(partial(delattr, cls, "__setstate__"))
@@ -120,7 +119,7 @@ def _change_class(cls: type[Message], base: type) -> None:
 
 
 def _set_state(message: Message, state: dict[str, bytes]) -> None:
-    """Fill a message from the state that protobuf's messages are pickled with."""
+    """Fill a message from a state that protobuf pickled."""
     message.ParseFromString(state["serialized"])
 
 
@@ -130,17 +129,17 @@ def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
 
 
 def _show_unknown_fields() -> None:
-    """Have protobuf's `UnknownFieldSet`, by which its text_format prints unknown fields, take our messages."""
+    """Make protobuf's `UnknownFieldSet` accept our messages; its text_format prints unknown fields with it."""
     try:
         module = importlib.import_module("google.protobuf.unknown_fields")
     except ImportError:
-        return  # not there, nor in old releases, which don't need it
+        return  # protobuf is not installed, or a release without this module, whose text_format needs none
     original = module.UnknownFieldSet
 
     class Kind(type):
         def __call__(cls, message: object) -> object:
             if isinstance(message, Message):
-                # Its C looks into its own messages only; in one without fields all are unknown.
+                # The C code accepts only its own messages; in a message without fields, all fields are unknown.
                 empty = importlib.import_module("google.protobuf.empty_pb2").Empty
                 message = empty.FromString(message._unknown_fields())
             return original(message)
@@ -159,7 +158,7 @@ def _warn_of_version(version: str) -> None:
 
         warnings.warn(
             f"onnx {version} is newer than the messages of this onnxwire, which are those of "
-            f"{'.'.join(map(str, NEWEST))}: what it added are unknown fields here; install a newer onnxwire, or run "
+            f"{'.'.join(map(str, NEWEST))}: fields that it added are unknown here; install a newer onnxwire, or run "
             "without the switch",
             UnknownOnnxWarning,
             stacklevel=2,

@@ -269,7 +269,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
 
 def divide(monkeypatch, models):
     """Make a task of so many models, as 64, the usual number, are more than the folder has."""
-    monkeypatch.setattr(module, "_MANY", models)
+    monkeypatch.setattr(module, "_TASK_MODELS", models)
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
         "import os, sys\n"
         "from onnxwire.catalog import build, workers\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
-        "module._MANY, module._GROUP = 2, 2\n"  # the folder has fewer models than the usual task or group
+        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the folder has fewer models than the usual task or group
         "start = workers.Worker.__init__\n"
         "def note(self):\n"
         "    start(self)\n"

@@ -106,8 +106,8 @@ def is_lost(rows):
 @pytest.fixture(params=["first", "update", "update of a damaged one"])
 def ground(request, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
-    monkeypatch.setattr(module, "_MANY", 1)
-    monkeypatch.setattr(module, "_GROUP", 3)
+    monkeypatch.setattr(module, "_TASK_MODELS", 1)
+    monkeypatch.setattr(module, "_GROUP_MODELS", 3)
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill is no loss of power
     ground = Ground(tmp_path)
@@ -147,7 +147,7 @@ for name in sys.argv[4:]:
 from onnxwire.catalog import build, dataset
 from onnxwire.catalog.read import read_models
 module = sys.modules["onnxwire.catalog.build"]
-module._MANY, module._GROUP, dataset.GRACE_SECONDS = 1, 3, -1
+module._TASK_MODELS, module._GROUP_MODELS, dataset.GRACE_SECONDS = 1, 3, -1
 module.run_tasks = lambda tasks, *_: ((task, read_models(task)) for task in tasks)
 os.fsync = lambda descriptor: None  # a kill is no loss of power
 for line in sys.stdin:
@@ -211,7 +211,7 @@ def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground
     monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
     code = (
         "import sys\nfrom onnxwire.catalog import build, dataset\nmodule = sys.modules['onnxwire.catalog.build']\n"
-        "module._MANY, module._GROUP, dataset.GRACE_SECONDS = 1, 3, -1\n"
+        "module._TASK_MODELS, module._GROUP_MODELS, dataset.GRACE_SECONDS = 1, 3, -1\n"
         "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
     )
     words = [sys.executable, "-c", code, str(ground.zoo), str(ground.out)]

@@ -1,3 +1,3 @@
-"""Stands in for `google.protobuf` where that is not installed: what the `onnx` package imports of it."""
+"""A substitute for `google.protobuf`, with the parts that the `onnx` package imports, if protobuf is not installed."""
 
 IS_STAND_IN = True

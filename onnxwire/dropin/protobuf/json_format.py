@@ -1,4 +1,4 @@
-"""Stands in for `google.protobuf.json_format`: the two functions that the `onnx` package uses, and their error."""
+"""A substitute for `google.protobuf.json_format`: the two functions that the `onnx` package uses, and their error."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Error(Exception):
 
 
 class ParseError(Error):
-    """A JSON that is not the message."""
+    """The JSON text does not describe a message of the class."""
 
 
 def MessageToJson(message: Message, preserving_proto_field_name: bool = False, indent: int | None = 2) -> str:
-    """Write a message as JSON."""
+    """Return a message as JSON text."""
     return to_json(message, indent=indent, preserving_proto_field_name=preserving_proto_field_name)
 
 
 def Parse(text: str | bytes, message: MessageT, ignore_unknown_fields: bool = False) -> MessageT:
-    """Merge a JSON into a message, which is returned; raises ParseError."""
+    """Merge JSON text into a message and return the message. Raises ParseError."""
     read = type(message)()
     try:
         parse_json(read, text, ignore_unknown=ignore_unknown_fields)

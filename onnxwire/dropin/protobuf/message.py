@@ -1,4 +1,4 @@
-"""Stands in for `google.protobuf.message`: the base of messages, and the errors."""
+"""A substitute for `google.protobuf.message`: the base class of messages, and the errors."""
 
 IS_STAND_IN = True
 
@@ -8,11 +8,11 @@ class Error(Exception):
 
 
 class DecodeError(Error):
-    """Bytes that are not a message."""
+    """The bytes are not a valid message."""
 
 
 class EncodeError(Error):
-    """A message that can't be written."""
+    """The message can't be encoded."""
 
 
 class Message:

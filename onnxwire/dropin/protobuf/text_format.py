@@ -1,4 +1,4 @@
-"""Stands in for `google.protobuf.text_format`: the two functions that the `onnx` package uses, and their error."""
+"""A substitute for `google.protobuf.text_format`: the two functions that the `onnx` package uses, and their error."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Error(Exception):
 
 
 class ParseError(Error):
-    """A text that is not the message."""
+    """The text does not describe a message of the class."""
 
 
 def MessageToString(message: Message) -> str:
-    """Write a message as text."""
+    """Return a message in text format."""
     return to_text(message)
 
 
 def Parse(text: str | bytes, message: MessageT) -> MessageT:
-    """Merge a text into a message, which is returned; raises ParseError."""
+    """Merge a text into a message and return the message. Raises ParseError."""
     read = type(message)()
     try:
         parse_text(read, text)
