@@ -1,1 +1,1 @@
-"""Ways to other packages, none of which onnxwire needs: one file each."""
+"""Conversions to and from other packages, all of them optional: one file per package."""

@@ -1,4 +1,4 @@
-"""Dask DataFrame: a table of many models, read by the workers of a Dask cluster."""
+"""Dask DataFrames of a table of many models, read by the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.DataFrame:
-    """Make a Dask DataFrame of a table of many models, a partition a model, each row with its `model`.
+    """Make a Dask DataFrame of a table of many models: one partition per model, with a column `model`.
 
-    paths: models, which the workers find there. table: as of `to_arrow`. Columns are of pandas' Arrow types.
-    Nothing is read before the frame is computed; a model that can't be read then raises what `to_arrow` raises.
-    Raises FieldValueError for a table that there is not, MissingPackageError without Dask, pandas and pyarrow.
+    paths: of models, valid on the workers. table: a name as for `to_arrow`. Columns have pandas' Arrow types.
+    Models are read when the frame is computed, which raises the errors of `to_arrow`.
+    Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas and pyarrow.
     """
     check_table(table)
     try:

@@ -1,4 +1,4 @@
-"""Tensors as numpy's own files, .npy and .npz, written without reading a payload into memory."""
+"""Reads and writes numpy's .npy and .npz files, without reading payloads into memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import re
 from collections.abc import Mapping
 
+from onnxwire.engine.input_file import open_regular
+from onnxwire.errors import EditError, SourceError
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.save import refuse_weights
 from onnxwire.tensor.dtypes import STRING
@@ -26,24 +28,25 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
-_NATIVE = "biufc"
-_NAME_BYTES, _PART_BYTES, _PREFIX_BYTES = 1000, 250, 150  # of a name in a zip, of one folder in it, of one that is cut
-_COMMENT_BYTES = 65535  # of an entry of a zip
-_CUT = "%~"  # in no name that is only escaped
+_NATIVE_KINDS = "biufc"
+# Limits in bytes: a name in a zip, the name of one folder in it, the prefix of a name that is truncated.
+_MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
+_MAX_COMMENT_BYTES = 65535  # of an entry of a zip
+_TRUNCATED = "%~"  # escaped names that are not truncated do not contain it
 _DRIVE = re.compile(r"^([A-Za-z]):")
-_WIDEST = 1 << 30  # bytes of strings of one width, in which each has as many as the longest
+_MAX_STRING_BYTES = 1 << 30  # of a string tensor, in which all strings have the width of the longest
 
 
 def to_npy(
     tensor: TensorProto, path: str | os.PathLike[str], *, progress: Callable[[int, int], object] | None = None
 ) -> int:
-    """Write a tensor to an .npy file, whole or not at all; returns its size in bytes.
+    """Write a tensor to an .npy file atomically; returns the file's size in bytes.
 
-    progress: called with the bytes written so far and their total. The payload goes from file to file.
-    A data type that numpy does not have is written as what `stored_as` says: nothing is rounded, and no file needs
-    pickle or another package to be read. Strings become numpy's fixed-width ones.
-    Raises TensorError as `numpy` does, for strings that end with a NUL, which numpy would lose, and for such as need
-    more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
+    progress: called with the bytes written so far and their total. The payload is copied from file to file.
+    A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
+    file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
+    Raises TensorError as `numpy` does, for strings that end with a NUL, which numpy would drop, and for strings that
+    need more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
     Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
@@ -54,17 +57,39 @@ def to_npy(
     return entry.size
 
 
+def read_npy(path: str) -> np.ndarray[Any, Any]:
+    """Return the array of an .npy file, mapped. Raises SourceError, and EditError for a file of another format."""
+    import numpy as np
+
+    try:
+        os.close(open_regular(path))  # numpy would block on a pipe
+        with np.errstate(over="ignore"):  # for absurd shapes
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise SourceError.from_os_error(error, path) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # of zipfile, tokenize and others, which numpy does not catch
+        # numpy treats a file without its magic number as a pickle, and advises to allow pickles.
+        reason = "it does not begin like one" if "pickle" in str(error) else error
+        raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise EditError(f"{path} contains several arrays; save one of them as .npy")
+    return array
+
+
 def to_npz(
     tensors: Mapping[str, TensorProto],
     path: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write tensors to an .npz file, uncompressed, whole or not at all; returns how many bytes their entries have.
+    """Write tensors to an uncompressed .npz file atomically; returns the number of bytes in its entries.
 
-    tensors: by the name that each has in the file, escaped by `npz_name`. progress: called with the bytes of the
-    entries so far, and their total. As for `to_npy`, but the payloads go through memory, a block at a time, because a
-    zip has checksums.
+    tensors: by the name of each in the file, which `npz_name` escapes. progress: called with the bytes of the entries
+    written so far, and their total. As `to_npy`, but payloads are read into memory block by block, because a zip has
+    checksums.
     """
     import zipfile
 
@@ -77,8 +102,8 @@ def to_npz(
             # A fixed time, so that equal tensors make equal files.
             key = npz_name(name)
             info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
-            if _CUT in key:
-                info.comment = _escape(name).encode()[:_COMMENT_BYTES]
+            if _TRUNCATED in key:
+                info.comment = _escape(name).encode()[:_MAX_COMMENT_BYTES]
             with archive.open(info, "w", force_zip64=True) as out:
                 for piece in entry.pieces():
                     out.write(piece)
@@ -89,31 +114,32 @@ def to_npz(
 
 
 def npz_name(name: str) -> str:
-    """The key that a tensor has in an .npz file; with .npy after it, it is the name of a file in the zip.
+    """Return the key of a tensor in an .npz file. With .npy appended, it is the name of a file in the zip.
 
-    It leads to no file outside the folder that the zip is unpacked to, and no two names share one. What a path can't
-    hold, or what leads elsewhere, is percent-escaped: `%`, unprintable characters, backslashes, bytes that are no valid
-    UTF-8, a slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of an ending .npy,
-    and dots and spaces at the end of a folder. `urllib.parse.unquote` gives the tensor's name back. A name that is too
-    long for a file is cut and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry has the whole
-    name, or the first 65,535 bytes of it, escaped.
+    The file is inside the folder to which the zip is extracted, and different tensor names have different keys.
+    Percent-escaped are: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a slash at the start
+    or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and trailing dots and spaces
+    of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for a file is truncated and
+    ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped full name, up to 65,535
+    bytes.
     """
     escaped = _escape(name)
-    if len(escaped.encode()) <= _NAME_BYTES and all(len(part.encode()) <= _PART_BYTES for part in escaped.split("/")):
+    folders_fit = all(len(part.encode()) <= _MAX_FOLDER_BYTES for part in escaped.split("/"))
+    if folders_fit and len(escaped.encode()) <= _MAX_NAME_BYTES:
         return escaped
     digest = hashlib.sha256(_bytes_of(name)).hexdigest()[:32]
-    return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _CUT + digest
+    return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _TRUNCATED + digest
 
 
 def _bytes_of(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a half of a pair, which no bytes stand for
+    except UnicodeEncodeError:  # a lone surrogate that encodes no byte
         return name.encode("utf-8", "surrogatepass")
 
 
 def _escape(name: str) -> str:
-    """A name as a relative path with `/` between folders; `urllib.parse.unquote` undoes it."""
+    """Return a name as a relative path with `/` between folders; `urllib.parse.unquote` reverses it."""
     if not name.isprintable() or "%" in name or "\\" in name:
         name = "".join(char if char.isprintable() and char not in "%\\" else _quote(char) for char in name)
     *folders, last = name.split("/")
@@ -123,16 +149,16 @@ def _escape(name: str) -> str:
 
 
 def _escape_folder(part: str) -> str:
-    """The name of a folder and the slash after it, which is escaped where the name is empty."""
+    """Return the escaped name of a folder and the slash after it, which is escaped if the name is empty."""
     if not part:
         return "%2F"
     # Windows drops dots and spaces at the end.
-    sound = part.rstrip(". ")
-    return f"{_escape_part(sound)}{_quote(part[len(sound) :])}/"
+    stem = part.rstrip(". ")
+    return f"{_escape_part(stem)}{_quote(part[len(stem) :])}/"
 
 
 def _escape_part(part: str) -> str:
-    """The name of a file or folder without a drive, or an ending .npy, which numpy and files have for a key's own."""
+    """Escape a drive, and a trailing .npy, which numpy removes from the names of files."""
     if part.lower().endswith(".npy"):
         part = f"{part[:-4]}%2E{part[-3:]}"
     return _DRIVE.sub(r"\1%3A", part)
@@ -143,7 +169,7 @@ def _quote(text: str) -> str:
 
 
 def stored_as(tensor: TensorProto) -> str:
-    """The type that elements are written as and how to get them back, where numpy lacks theirs; "" where it has it."""
+    """Return how `to_npy` stores elements of a type that numpy lacks, for people; "" if numpy has the type."""
     storage = Storage(tensor)
     data_type = storage.data_type
     if data_type is STRING or _is_native(data_type):
@@ -151,16 +177,16 @@ def stored_as(tensor: TensorProto) -> str:
     dtype = _dtype_of(data_type)
     if "INT" in data_type.name:
         return f"numpy has no {data_type.dtype_name}: its values are stored as {dtype}, one byte each"
-    back = f".view(ml_dtypes.{data_type.dtype_name}) gives it back"
+    back = f".view(ml_dtypes.{data_type.dtype_name}) restores it"
     return f"numpy has no {data_type.dtype_name}: its bits are stored as {dtype}; {back}"
 
 
 def _is_native(data_type: DataType) -> bool:
-    return data_type.dtype.kind in _NATIVE and data_type.dtype.isbuiltin == 1
+    return data_type.dtype.kind in _NATIVE_KINDS and data_type.dtype.isbuiltin == 1
 
 
 def _dtype_of(data_type: DataType) -> np.dtype[Any]:
-    """The dtype of the elements in the file."""
+    """Return the dtype of the elements in the file."""
     import numpy as np
 
     if _is_native(data_type):
@@ -171,7 +197,7 @@ def _dtype_of(data_type: DataType) -> np.dtype[Any]:
 
 
 class _Entry:
-    """A tensor as it is in a file: a header, and its elements. size: in bytes."""
+    """A tensor in .npy format: a header and its elements. size: in bytes."""
 
     def __init__(self, tensor: TensorProto) -> None:
         import numpy as np
@@ -190,7 +216,7 @@ class _Entry:
         self.size: int = len(self._head) + storage.count * dtype.itemsize
 
     def write(self, target: FileWriter) -> None:
-        """Write all of it; what stands in a file goes from there."""
+        """Write header and elements; elements in a file are copied from file to file."""
         storage = self._storage
         if self._strings is not None or storage.data_type.is_packed:
             for piece in self.pieces():
@@ -200,7 +226,7 @@ class _Entry:
         storage.write(target)
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """All of it, a block at a time."""
+        """Yield header and elements, block by block."""
         import numpy as np
 
         yield self._head
@@ -227,20 +253,20 @@ class _Entry:
 
 
 def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
-    """Strings as a flat array of objects, and the dtype in which numpy has them without pickle."""
+    """Return strings as a flat array of objects, and the fixed-width dtype that stores them without pickle."""
     import numpy as np
 
     values = storage.array("str")[0].reshape(-1)
     for value in values:
         if value.endswith("\0"):
             raise tensor_error(
-                storage.tensor, "a string ends with a NUL, which .npy would lose; `onnxwire dump` has all"
+                storage.tensor, "a string ends with a NUL, which .npy would drop; `onnxwire dump` prints it"
             )
     dtype = np.dtype(f"<U{max(map(len, values), default=0) or 1}")
-    if len(values) * dtype.itemsize > _WIDEST:
+    if len(values) * dtype.itemsize > _MAX_STRING_BYTES:
         reason = (
             f"its {len(values):,} strings need {len(values) * dtype.itemsize:,} bytes in the width of the longest, "
-            f"more than the limit of {_WIDEST:,}; `onnxwire dump` writes each as long as it is"
+            f"more than the limit of {_MAX_STRING_BYTES:,}; `onnxwire dump` writes them without padding"
         )
         raise tensor_error(storage.tensor, reason)
     return values, dtype

@@ -1,4 +1,4 @@
-"""The official `onnx` package: its messages, and functions on models that are too large for it."""
+"""The official `onnx` package: conversion of messages, and calls of its functions on models without large payloads."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     Form = Literal["onnx", "onnxwire", "bytes"]
     """The argument of a function: a message of the official package, one of onnxwire, or the encoding."""
     Choice = Callable[[ModelProto], Collection[str]]
-    """The paths of the tensors of a model that are meant."""
+    """A function that returns the paths of some tensors of a model."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
 _FIELDS = frozenset(FIELDS)
-# Nobody reads a location that begins so as a file's; the official checker lets it pass.
-MARK = "#onnxwire"
+# A location with this prefix is not opened as a file; the official checker accepts it.
+LOCATION_PREFIX = "#onnxwire"
 
 
 def to_onnx(message: Message) -> Any:
-    """Make the message of the official `onnx` package that has the same content.
+    """Convert a message to the class of the official `onnx` package.
 
     message: any message of onnx, such as a ModelProto or a TensorProto. Its bytes are copied; references to external
-    data stay as they are. Raises EditError for a message of another schema, or of more bytes than protobuf can read
-    (then `apply`, or a save with `external=`, leads on), and MissingPackageError without the `onnx` package.
+    data do not change. Raises FieldTypeError for a message of another schema, TensorError for one of more bytes than
+    protobuf can read (use `apply`, or save it with `external=`), and MissingPackageError without the `onnx` package.
     """
     name = type(message).DESCRIPTOR.full_name
     kind = _official_class(name)
     if kind is None:
         raise FieldTypeError(f"the onnx package has no message {name}")
-    return kind.FromString(_encoded(message, "onnxwire.apply gives functions the model without its weights"))
+    return kind.FromString(_encoded(message, "onnxwire.apply calls a function with a model without weights"))
 
 
 def from_onnx(message: Any) -> Any:
-    """Make the message of onnxwire that has the same content as one of the official `onnx` package.
+    """Convert a message of the official `onnx` package to the class of onnxwire.
 
-    message: of any class of the package. Its bytes are copied. External data is where it was: to read it, load the
-    encoding, `load(message.SerializeToString(), external_root=folder)`, or the file.
-    Raises FieldTypeError for what is not a message of onnx.
+    message: of any class of the package. Its bytes are copied. The result has no folder for external data: to read
+    it, load the file, or `load(message.SerializeToString(), external_root=folder)`.
+    Raises FieldTypeError for an object that is not a message of onnx.
     """
     name = getattr(getattr(message, "DESCRIPTOR", None), "full_name", "")
     if name not in SCHEMA.messages or isinstance(message, type):
@@ -63,21 +63,20 @@ def from_onnx(message: Any) -> Any:
 def apply(
     model: ModelProto, function: Callable[[Any], object], threshold: int = 1024, *, form: Form = "onnx"
 ) -> ModelProto:
-    """Call a function with a model without its large payloads, and put these into the model that it makes.
+    """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
-    model: of any size; it is not changed, and no payload of it is read. function: takes a model and returns the one
-    that it made of it, or None where it changed the one that it was given. threshold: the bytes from which on the
-    payload of a tensor is left out, wherever the tensor is. form: what the function is given and may return: an
-    `onnx.ModelProto`, an `onnxwire.ModelProto`, or the bytes of one.
-    A tensor whose payload is left out names external data, at a location that is nowhere else. By it the payload is
-    found in what comes back, and put there by reference: the tensor may be renamed, reshaped, moved to another graph,
-    into a node or a function, be there more than once, or be gone. A tensor that the function gave other elements
-    keeps those. Tensors with external data of their own are left as they are.
+    model: of any size; it is not changed, and none of its payloads is read. function: takes a model and returns a new
+    one, or None if it changed its argument. threshold: payloads of at least this many bytes are left out, in all
+    tensors. form: the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for
+    `onnxwire.ModelProto`, "bytes" for an encoded model.
+    A tensor whose payload is left out has external data with a unique location. By this location the payload is found
+    again in the result and inserted by reference: the function may rename, reshape, copy or remove the tensor, or move
+    it to another graph, a node or a function. A tensor to which the function assigned other elements keeps them.
+    Tensors with external data of their own are not changed.
     Returns the new model, which shares its payloads with `model`.
-    Raises TensorError where the model that comes back needs what the function was not given: a payload whose tensor got
-    another data_type or number of elements, or of which a part is named, or a tensor that lost its elements, and where
-    more than protobuf can read is left without the payloads; FieldTypeError where the function returns no model; and
-    what the function raises.
+    Raises TensorError if the result needs a payload that was left out: the tensor has another data_type or number of
+    elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
+    than protobuf can read. Raises FieldTypeError if the function returns no model, and the function's own errors.
     """
     return apply_keeping(model, function, _none, threshold, form)
 
@@ -89,23 +88,23 @@ def apply_keeping(
     threshold: int = 1024,
     form: Form = "onnx",
 ) -> ModelProto:
-    """As `apply`, for a function that reads the elements of some tensors. kept: tells which."""
-    frame = Frame(model, threshold, kept)
-    given = frame.given(form)
-    made = function(given)
-    return frame.fill(given if made is None else made)
+    """Do what `apply` does, for a function that reads the elements of the tensors that `kept` returns."""
+    stripped = StrippedModel(model, threshold, kept)
+    argument = stripped.as_argument(form)
+    result = function(argument)
+    return stripped.fill(argument if result is None else result)
 
 
 def _none(model: ModelProto) -> Collection[str]:
     return ()
 
 
-class Frame:
-    """A model without its large payloads.
+class StrippedModel:
+    """A copy of a model without its large payloads.
 
-    model: the whole one. kept: tells which tensors' payloads stay in, or come in from a file, whatever their size.
-    takes_external: treat external data as payloads in the model are. before: the model as it was then; copy: what is
-    left of it.
+    model: the full model. kept: returns the tensors whose payloads stay in, or are read from files, regardless of size.
+    takes_external: treat external data like payloads in the model. before: a snapshot of the full model. copy: the
+    stripped copy.
     """
 
     def __init__(
@@ -117,16 +116,16 @@ class Frame:
     ) -> None:
         if not isinstance(model, ModelProto):
             raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-        # As it is now: the program may edit it meanwhile, and in the function.
+        # A snapshot: the program may edit the model in the function, or in another thread.
         self.before, self.copy = ModelProto(), ModelProto()
         self.before.CopyFrom(model)
         self.copy.CopyFrom(self.before)
         paths = kept(self.before)
-        # By location: the tensor, and what is left of it in the copy.
-        self._taken: dict[str, tuple[TensorProto, TensorProto]] = {}
-        # By name: the tensors that came in from a file, and what they are in the copy.
+        # Tensors without their payload, by location: the original and the copy.
+        self._stripped: dict[str, tuple[TensorProto, TensorProto]] = {}
+        # Tensors whose elements were read from a file, by name: the original and the copy.
         self._read: dict[str, tuple[TensorProto, TensorProto]] = {}
-        token = secrets.token_hex(16)  # what no model can have written down before
+        token = secrets.token_hex(16)  # a model can't contain a location with it
         empty: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(self.before), find_tensors(self.copy), strict=True):
             is_outside = is_external(source)
@@ -134,20 +133,20 @@ class Frame:
                 continue
             stays_in = path in paths or _size(source) < threshold
             if stays_in and is_outside:
-                # What can't be had is left as it is, for the function to judge.
+                # External data that can't be read is left unchanged, for the function to judge.
                 with suppress(Error):
                     take_in(tensor)
                     self._read[source.name] = source, tensor
             elif not stays_in:
-                location = f"{MARK}/{token}/{len(self._taken)}"
+                location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"
                 refer(tensor, location, 0, tensor_bytes(source))
-                self._taken[location] = source, tensor
-            elif not _holds_elements(source):
+                self._stripped[location] = source, tensor
+            elif not _has_elements(source):
                 empty.add(source.name)
-        self._names = {source.name for source, _ in self._taken.values()} - empty
+        self._names = {source.name for source, _ in self._stripped.values()} - empty
 
-    def given(self, form: Form) -> Any:
-        """The model as a function is to get it; the copy stays as it is."""
+    def as_argument(self, form: Form) -> Any:
+        """Return another copy, as the argument of a function."""
         if form not in ("onnx", "onnxwire", "bytes"):
             raise FieldValueError(f"form is 'onnx', 'onnxwire' or 'bytes', not {form!r}")
         kind = _official_class("onnx.ModelProto") if form == "onnx" else ModelProto
@@ -155,27 +154,27 @@ class Frame:
             model = ModelProto()
             model.CopyFrom(self.copy)
             return model
-        data = _encoded(self.copy, "a lower threshold leaves out more, and what is in no tensor is never left out")
+        data = _encoded(self.copy, "a lower threshold leaves out more, but only payloads of tensors are left out")
         return data if form == "bytes" else kind.FromString(data)
 
     def source_of(self, tensor: Any) -> TensorProto | None:
-        """The tensor whose payload was left out of one that a function was given; None for any other."""
-        pair = self._taken.get(_location(tensor))
+        """Return the original of a tensor whose payload was left out; None for any other tensor."""
+        pair = self._stripped.get(_location(tensor))
         return None if pair is None else pair[0]
 
     def fill(self, made: object) -> ModelProto:
-        """Put the payloads into what a function made of the model; returns it as a message of onnxwire."""
+        """Insert the payloads into the result of a function; returns it as a message of onnxwire."""
         model = self._as_ours(made)
-        if not self._taken and not self._read:
+        if not self._stripped and not self._read:
             return model
         for path, tensor in find_tensors(model):
             location = _location(tensor)
-            if location in self._taken:
+            if location in self._stripped:
                 self._put_back(path, tensor, location)
             elif not is_external(tensor):
-                self._look_at(path, tensor)
-            elif tensor.name in self._names and not location and _holds_elements(tensor):
-                tensor.ClearField("data_location")  # of elements that the function made for a tensor without
+                self._check_unstripped(path, tensor)
+            elif tensor.name in self._names and not location and _has_elements(tensor):
+                tensor.ClearField("data_location")  # the function made elements for a tensor without its payload
         return model
 
     def _as_ours(self, made: object) -> ModelProto:
@@ -185,18 +184,18 @@ class Frame:
             made = made.SerializeToString()  # type: ignore[attr-defined]
         if not isinstance(made, bytes):
             raise FieldTypeError(
-                f"the function returned {type(made).__name__}, not a model; let it return the ModelProto alone, or "
-                "None where it changed the one that it was given"
+                f"the function returned {type(made).__name__}, not a model; let it return only the ModelProto, or "
+                "None if it changed its argument"
             )
         model = ModelProto()
-        model.CopyFrom(self.before)  # for the files beside it
+        model.CopyFrom(self.before)  # for access to its external files
         model.ParseFromString(made)
         return model
 
     def _put_back(self, path: str, tensor: TensorProto, location: str) -> None:
-        source, left = self._taken[location]
-        if _holds_elements(tensor):
-            # The function gave it others.
+        source, left = self._stripped[location]
+        if _has_elements(tensor):
+            # The function assigned other elements.
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
@@ -206,19 +205,19 @@ class Frame:
         reason = _misfit(tensor, left)
         if reason:
             raise TensorError(
-                f"the function {reason}, and was not given the elements; apply it with a threshold above "
+                f"the function {reason}, but did not receive its elements; apply it with a threshold above "
                 f"{_size(source):,}",
                 tensor.name,
                 path,
             )
         share_elements(tensor, source)
 
-    def _look_at(self, path: str, tensor: TensorProto) -> None:
-        """Refuse a tensor that lost its elements, and give one that was read from a file its reference again."""
+    def _check_unstripped(self, path: str, tensor: TensorProto) -> None:
+        """Raise TensorError for a tensor that lost its elements; restore the reference of one read from a file."""
         name = tensor.name
-        if name in self._names and not _holds_elements(tensor) and 0 not in tensor.dims:
+        if name in self._names and not _has_elements(tensor) and 0 not in tensor.dims:
             raise TensorError(
-                "the function took away where the tensor's elements are, and gave it none; apply it with a threshold "
+                "the function removed the tensor's external_data, and added no elements; apply it with a threshold "
                 "above the size of the tensor",
                 name,
                 path,
@@ -228,14 +227,14 @@ class Frame:
 
 
 def _size(tensor: TensorProto) -> int:
-    """The bytes that a payload takes in the file: of raw_data, or else of the whole tensor, which are not counted."""
+    """Return the bytes of a payload in the file: of raw_data, or else of the whole tensor, as an estimate."""
     if is_external(tensor):
         return tensor_bytes(tensor)
     payload = tensor._payload("raw_data")
     return tensor.ByteSize() if payload is None else len(payload)
 
 
-def _holds_elements(tensor: TensorProto) -> bool:
+def _has_elements(tensor: TensorProto) -> bool:
     return bool(tensor._payload("raw_data")) or not _FIELDS.isdisjoint(tensor._present())
 
 
@@ -244,29 +243,29 @@ def _location(tensor: Any) -> str:
 
 
 def _misfit(tensor: TensorProto, left: TensorProto) -> str:
-    """A change to a tensor that its payload does not fit any more; left: the tensor that it was given."""
+    """Return the change to a tensor that makes its payload unusable, or ""; left: the tensor before the function."""
     if tensor.data_type != left.data_type:
         return f"made the {name_of(left.data_type)} a {name_of(tensor.data_type)}"
     if tensor.segment != left.segment:
         return "changed its segment"
     if list(tensor.dims) != list(left.dims) and count_elements(tensor.dims) != count_elements(left.dims):
         return f"changed its dims from {list(left.dims)} to {list(tensor.dims)}"
-    whole = {entry.key: entry.value for entry in left.external_data}
+    entries = {entry.key: entry.value for entry in left.external_data}
     for entry in tensor.external_data:
-        if whole.get(entry.key, entry.value) != entry.value:
-            return f"took a part of it ({entry.key} {entry.value})"
+        if entries.get(entry.key, entry.value) != entry.value:
+            return f"used a part of the tensor ({entry.key} {entry.value})"
     return ""
 
 
 def _encoded(message: Message, advice: str) -> bytes:
     size = message.ByteSize()
     if size > INLINE_LIMIT:
-        raise TensorError(f"this makes {size:,} bytes, and protobuf reads no more than {INLINE_LIMIT:,}; {advice}")
+        raise TensorError(f"the message has {size:,} bytes, and protobuf reads at most {INLINE_LIMIT:,}; {advice}")
     return message.SerializeToString()
 
 
 def _official_class(full_name: str) -> Any:
-    """The class of the official package for a message, or None."""
+    """Return the class of the official package for a message, or None."""
     for module in _MODULES:
         found: Any = official(module)
         for name in full_name.split(".")[1:]:
@@ -277,7 +276,7 @@ def _official_class(full_name: str) -> Any:
 
 
 def official(name: str) -> ModuleType:
-    """A module of the official package; raises MissingPackageError where that is not installed."""
+    """Import a module of the official package. Raises MissingPackageError if the package is not installed."""
     from importlib import import_module
 
     try:

@@ -1,4 +1,4 @@
-"""onnx-ir: its models of ours, whose tensors read ours when they are asked for, and ours of its models."""
+"""onnx-ir: conversion of models in both directions, with tensors that are read lazily."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
-# While a model is made of one of onnx-ir: the tensors whose elements were asked for, by what was given instead.
-_asked: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_asked", default=None)
+# In `from_ir`: our tensors whose elements onnx-ir requested, by the placeholder that it received instead.
+_requested: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_requested", default=None)
 
 
 class Tensor:
-    """A tensor of onnx-ir (its TensorProtocol) that reads one of onnxwire when its elements are asked for.
+    """A tensor of onnx-ir (its TensorProtocol) that reads its elements lazily from a tensor of onnxwire.
 
-    Its name, doc_string and metadata_props are its own: to change them does not change the message. The model that it
-    is from must stay open as long as elements are read.
+    name, doc_string and metadata_props are copies: changes do not affect the message. The model of the tensor must stay
+    open as long as elements are read.
     """
 
     def __init__(self, tensor: TensorProto) -> None:
@@ -65,11 +65,11 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements as raw_data has them."""
+        """The number of bytes of the elements in the format of raw_data."""
         return self._tensor.nbytes
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements, as `TensorProto.numpy` gives them: read-only, and without a copy where that can be."""
+        """Return the elements as `TensorProto.numpy` does: read-only, and without a copy if possible."""
         return self._tensor.numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -82,16 +82,16 @@ class Tensor:
         return self._tensor.__dlpack_device__()
 
     def tobytes(self) -> bytes:
-        """The elements as raw_data has them."""
-        asked = _asked.get()
-        if asked is None:
+        """Return the elements in the format of raw_data; within `from_ir`, a placeholder of 16 random bytes."""
+        requested = _requested.get()
+        if requested is None:
             return bytes(self._tensor.raw_view)
-        stand_in = secrets.token_bytes(16)
-        asked[stand_in] = self
-        return stand_in
+        placeholder = secrets.token_bytes(16)
+        requested[placeholder] = self
+        return placeholder
 
     def fill(self, message: TensorProto) -> None:
-        """Make a message this tensor, by reference."""
+        """Copy this tensor to a message; elements are shared."""
         source = self._tensor
         elements = Storage(source).payload() if is_external(source) else None
         message.CopyFrom(source)
@@ -109,7 +109,7 @@ class Tensor:
             )
 
     def tofile(self, file: Any) -> None:
-        """Write the elements, as raw_data has them, to a binary file object, without making bytes of them."""
+        """Write the elements in the format of raw_data to a binary file object, without a copy in memory."""
         file.write(self._tensor.raw_view)
 
     def __repr__(self) -> str:
@@ -121,12 +121,12 @@ def _mapping(tensor: TensorProto) -> dict[str, str]:
 
 
 def to_ir(model: ModelProto) -> ir.Model:
-    """Make a model of onnx-ir; no payload of a tensor is read before it is asked for.
+    """Convert a model to onnx-ir; payloads are read lazily.
 
-    model: is not changed by what is done to the result, and must stay open as long as tensors are read. What onnx-ir
-    has no field for, such as sparse initializers and training_info, is not in the result, as with `onnx_ir.load`.
-    Tensors are `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, where the model was read from a folder.
-    Raises onnx_ir.serde.SerdeError for what onnx-ir refuses, MissingPackageError without it.
+    model: is not affected by changes to the result, and must stay open as long as tensors are read. Fields that onnx-ir
+    lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
+    Tensors become `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, if the model was read from a folder.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, MissingPackageError without onnx-ir.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
@@ -145,11 +145,11 @@ def to_ir(model: ModelProto) -> ir.Model:
 
 
 def from_ir(model: ir.Model) -> ModelProto:
-    """Make a message of a model of onnx-ir; tensors that are of `to_ir` are put into it by reference.
+    """Convert a model of onnx-ir to a ModelProto; tensors made by `to_ir` are shared.
 
-    model: any onnx_ir.Model, of any size. Of other tensors the elements become raw_data, as onnx-ir writes them;
-    external data stays where it is.
-    Raises onnx_ir.serde.SerdeError for what onnx-ir refuses.
+    model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, as onnx-ir writes them;
+    external data is not copied.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects.
     """
     if not isinstance(model, ir.Model):
         raise FieldTypeError(f"expected an onnx_ir.Model, not {type(model).__name__}")
@@ -164,25 +164,25 @@ def from_ir(model: ir.Model) -> ModelProto:
     _exchange(model, look)
     if len(folders) == 1:
         made._document.files = ExternalFiles(None, root=folders.pop() or ".")
-    asked: dict[bytes, Tensor] = {}
-    reset = _asked.set(asked)
+    requested: dict[bytes, Tensor] = {}
+    reset = _requested.set(requested)
     try:
         ir.serde.serialize_model_into(made, model)
     finally:
-        _asked.reset(reset)
-    for _, tensor in find_tensors(made) if asked or made._document.files else ():
+        _requested.reset(reset)
+    for _, tensor in find_tensors(made) if requested or made._document.files else ():
         if is_external(tensor):
-            # As bytes of a document, which knows the files also where the tensor is copied to another model.
+            # Re-parsed, so that the tensor refers to a document with these files even in a copy in another model.
             tensor.ParseFromString(tensor.SerializeToString())
         payload = tensor._payload("raw_data")
-        source = asked.get(bytes(payload)) if payload is not None and len(payload) == 16 else None
+        source = requested.get(bytes(payload)) if payload is not None and len(payload) == 16 else None
         if source is not None:
             source.fill(tensor)
     return made
 
 
 def _exchange(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
-    """Replace each tensor of a model by what a function returns for it."""
+    """Replace each tensor of a model by the result of a function."""
     waiting: list[Any] = [model.graph, *model.functions.values()]
     while waiting:
         graph = waiting.pop()

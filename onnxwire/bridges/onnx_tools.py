@@ -1,10 +1,10 @@
-"""Functions of the official `onnx` package, on models of any size."""
+"""Functions of the official `onnx` package on models of any size."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from onnxwire.bridges.onnx import MARK, Frame, apply_keeping, official
+from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_keeping, official
 from onnxwire.bridges.shape_values import read_tensors
 from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
@@ -13,18 +13,18 @@ from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import payload
 from onnxwire.tensor.storage import Storage
 
-_LARGEST = (1 << 31) - 1  # what the official function takes as an int
+_MAX_OPSET = (1 << 31) - 1  # the official function converts it to a C int
 
 
 def infer_shapes(
     model: ModelProto, *, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
 ) -> ModelProto:
-    """Infer the types and shapes of values, as `onnx.shape_inference.infer_shapes` does, in a model of any size.
+    """Infer the types and shapes of values with `onnx.shape_inference.infer_shapes`, in a model of any size.
 
-    model: is not changed. check_type, strict_mode, data_prop: as there. Of payloads of 1 KiB and more only those are
-    read whose elements tell a shape, such as the second input of a Reshape.
-    Returns a new model, with value_info and the types of outputs; its payloads are those of `model`, by reference.
-    Raises onnx.shape_inference.InferenceError as the official function does, what `apply` raises, and
+    model: is not changed. check_type, strict_mode, data_prop: as for the official function. Payloads of 1 KiB and more
+    are read only if their elements determine a shape, such as the second input of a Reshape.
+    Returns a new model with value_info and types of outputs, which shares its payloads with `model`.
+    Raises onnx.shape_inference.InferenceError as the official function does, the errors of `apply`, and
     MissingPackageError without the `onnx` package.
     """
     shape_inference = official("shape_inference")
@@ -37,49 +37,49 @@ def infer_shapes(
 
 
 def convert_version(model: ModelProto, opset: int) -> ModelProto:
-    """Convert a model to another version of ONNX's operators, as `onnx.version_converter` does, whatever its size.
+    """Convert a model of any size to another version of ONNX's operators, with `onnx.version_converter`.
 
     model: is not changed. opset: the version of the default domain that the result imports.
-    Returns a new model; its payloads are those of `model`, by reference.
-    Raises what the official function raises where an operator can't be converted, FieldValueError for a number that is
-    no version, what `apply` raises, and MissingPackageError without the `onnx` package.
+    Returns a new model, which shares its payloads with `model`.
+    Raises the errors of the official function for operators that can't be converted, FieldValueError for an invalid
+    version, the errors of `apply`, and MissingPackageError without the `onnx` package.
     """
     converter = official("version_converter")
-    if not 0 <= opset <= _LARGEST:
-        raise FieldValueError(f"opset is a version, a number from 0 to {_LARGEST:,}, not {opset:,}")
+    if not 0 <= opset <= _MAX_OPSET:
+        raise FieldValueError(f"opset is a version, a number from 0 to {_MAX_OPSET:,}, not {opset:,}")
     return apply_keeping(model, lambda made: converter.convert_version(made, opset), read_tensors)
 
 
 def check_official(model: ModelProto, *, full: bool = False) -> None:
-    """Check a model of any size with `onnx.checker.check_model`; `onnxwire.check` tells more.
+    """Check a model of any size with `onnx.checker.check_model`; `onnxwire.check` finds more faults.
 
-    full: infer its shapes too, strictly, as full_check does. Payloads of 1 KiB and more whose sizes are right are not
-    read.
+    full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if their size is
+    wrong.
     Raises onnx.checker.ValidationError for the first fault, and with `full` onnx.shape_inference.InferenceError;
-    ExternalDataError and SourceError for external data that is not there, or not in full; TensorError where other parts
-    of the model alone are more than protobuf can read; MissingPackageError without the `onnx` package.
+    ExternalDataError and SourceError for external data that is missing or truncated; TensorError if the model without
+    payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.
     """
     checker = official("checker")
-    frame = Frame(model, kept=partial(_kept_for_checker, is_full=full))
-    for (_, source), (_, tensor) in zip(find_tensors(frame.before), find_tensors(frame.copy), strict=True):
+    stripped = StrippedModel(model, kept=partial(_kept_for_checker, is_full=full))
+    for (_, source), (_, tensor) in zip(find_tensors(stripped.before), find_tensors(stripped.copy), strict=True):
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:
-                    # The checker would look beside the current directory.
+                    # The official checker would search the current directory.
                     payload(source, source._document.files)
-                    entry.value = MARK
-    checker.check_model(frame.given("bytes"), full_check=full)
+                    entry.value = LOCATION_PREFIX
+    checker.check_model(stripped.as_argument("bytes"), full_check=full)
 
 
 def _kept_for_checker(model: ModelProto, is_full: bool) -> set[str]:
-    """What the checker reads: also where the elements of a sparse tensor are, and what it is to find fault with."""
+    """Return the paths of tensors that the checker reads: indices of sparse tensors, and faulty tensors."""
     kept = read_tensors(model) if is_full else set()
     kept.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
     return kept
 
 
 def _is_faulty(tensor: TensorProto) -> bool:
-    """Whether a tensor's elements, in the model itself, are not such as its type and dims call for."""
+    """Return whether elements stored in the model do not agree with the tensor's type and dims."""
     if is_external(tensor):
         return False
     try:

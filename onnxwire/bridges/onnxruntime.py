@@ -1,4 +1,4 @@
-"""Onnxruntime: sessions of models that were edited, or that are more than protobuf can read."""
+"""onnxruntime: sessions of edited models, and of models that are too large for protobuf."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ if TYPE_CHECKING:
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _MAIN = re.compile(r"graph\.initializer\[[0-9]+\]")
-# Below it a mapping, which takes whole pages, saves nothing. And shape inference does not read what is in a file: the
-# shapes and axes that it wants are smaller.
-_LEAST = 1 << 14
+# A mapping of fewer bytes saves nothing, since it takes full pages. And the shapes and axes that shape inference reads
+# must stay in the model; they are smaller.
+_MIN_PAYLOAD_BYTES = 1 << 14
 
 
 def inference_session(
     model: ModelProto, *, sess_options: onnxruntime.SessionOptions | None = None, **options: Any
 ) -> onnxruntime.InferenceSession:
-    """Make an onnxruntime.InferenceSession of a model as it is now, edited or not, and of any size.
+    """Make an onnxruntime.InferenceSession of the current state of a model, edited or not, of any size.
 
-    sess_options: takes up what this session needs, and is of no use for another. options: the other parameters of
-    InferenceSession, such as providers.
-    Payloads of 16 KiB and more that are in files, the model's or others, are not read: onnxruntime is told where they
-    are, and maps them itself. Initializers that are in memory only are handed over, and onnxruntime copies them. The
-    rest is encoded. Afterwards the model may be closed, but the files must stay as they are.
-    Raises what onnxruntime raises, and TensorError for tensors whose parts do not fit together.
+    sess_options: is changed, and can't be used for another session. options: the other parameters of InferenceSession,
+    such as providers.
+    Payloads of 16 KiB and more in files, the model's own or external ones, are not read: onnxruntime receives their
+    locations and maps them. Initializers in memory are passed as arrays, which onnxruntime copies. The rest is encoded.
+    Afterwards the model may be closed, but the files must not change.
+    Raises the errors of onnxruntime, and TensorError for inconsistent tensors.
     """
     import onnxruntime
 
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-    frame = _Frame(model)
+    stripped = _SessionModel(model)
     if sess_options is None:
         sess_options = onnxruntime.SessionOptions()
-    if frame.root:
-        sess_options.add_session_config_entry(_FOLDER, frame.root)
-    if frame.arrays:
+    if stripped.root:
+        sess_options.add_session_config_entry(_FOLDER, stripped.root)
+    if stripped.arrays:
         make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
-        values = [make(array, number) for array, number in frame.arrays.values()]
-        sess_options.add_external_initializers(list(frame.arrays), values)
-        # The options do not own the memory, and a session is made anew from them by set_providers.
-        weakref.finalize(sess_options, frame.release).atexit = False
-    return onnxruntime.InferenceSession(frame.encoded(), sess_options, **options)
+        values = [make(array, number) for array, number in stripped.arrays.values()]
+        sess_options.add_external_initializers(list(stripped.arrays), values)
+        # The options do not own the memory, and set_providers makes a new session from them.
+        weakref.finalize(sess_options, stripped.release).atexit = False
+    return onnxruntime.InferenceSession(stripped.encoded(), sess_options, **options)
 
 
-class _Frame:
-    """A model without its large payloads: a copy, which shares its bytes.
+class _SessionModel:
+    """A copy of a model without large payloads, for onnxruntime; it shares the model's bytes.
 
-    root: the folder that the locations in it begin at, or "". arrays: the initializers that are in no file, by name;
+    root: the folder that its locations are relative to, or "". arrays: the initializers that are in no file, by name:
     their bits as unsigned integers, and their data type.
     """
 
     def __init__(self, model: ModelProto) -> None:
         self.root = ""
         self.arrays: dict[str, tuple[Array, int]] = {}
-        # What is looked at while the copy is changed: the program may edit the model meanwhile.
+        # A snapshot: the program may edit the model in another thread.
         before, self._model = ModelProto(), ModelProto()
         before.CopyFrom(model)
         self._model.CopyFrom(before)
         self._locations: dict[int, str] = {}
         for (path, source), (_, tensor) in zip(find_tensors(before), find_tensors(self._model), strict=True):
-            is_large = tensor_bytes(source) >= _LEAST
+            is_large = tensor_bytes(source) >= _MIN_PAYLOAD_BYTES
             if source.data_type == STRING.number or not (is_large or is_external(source)):
                 continue
             storage = Storage(source)
@@ -89,7 +89,7 @@ class _Frame:
             if location:
                 refer(tensor, location, offset, size)
             elif is_large and _MAIN.fullmatch(path) and _is_value(storage) and source.name in self._used:
-                # Of the copy: arrays of the model would keep it from being closed.
+                # An array of the copy: arrays of the model would prevent closing it.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
                 refer(tensor, "in memory", 0, size)
@@ -98,32 +98,33 @@ class _Frame:
 
     @cached_property
     def _used(self) -> set[str]:
-        """The names that nodes of the main graph, or of graphs in it, take; onnxruntime forgets other initializers."""
+        """The names that the main graph and its subgraphs read; onnxruntime drops other initializers."""
         graph = self._model.graph
         names = {name for _, node in Search(graph, [NodeProto]) for name in node.input}
         return names.union(value.name for value in graph.output)
 
     def encoded(self) -> bytes:
-        """The copy's bytes."""
+        """Encode the copy. Raises TensorError if it is too large for protobuf."""
         size = self._model.ByteSize()
         if size > INLINE_LIMIT:
             raise TensorError(
-                f"what is not in files makes {size:,} bytes, more than protobuf can read; save the model, and load that"
+                f"the parts that are not in files have {size:,} bytes, more than protobuf can read; save the model and "
+                "load the file"
             )
         return self._model.SerializeToString()
 
     def release(self) -> None:
-        """Let go of the arrays, and of the copy, which keeps their memory when the model is closed."""
+        """Release the arrays and the copy, which owns their memory after the model is closed."""
         self.arrays.clear()
         self._model.Clear()
 
     def _source(self, storage: Storage) -> tuple[str, int]:
-        """The location and offset of a payload that is in a file, or "" and 0."""
+        """Return the location and offset of a payload in a file; "" and 0 if it is in memory."""
         source = None if storage.is_unmapped or storage.is_fetched else storage.source
         return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
 
     def _locate(self, descriptor: int, name: str) -> str:
-        """How onnxruntime finds an open file, or "" where it can't."""
+        """Return the location of an open file for onnxruntime, or "" if it has none."""
         if descriptor not in self._locations:
             self._locations[descriptor] = self._location(descriptor, name)
         return self._locations[descriptor]
@@ -131,7 +132,7 @@ class _Frame:
     def _location(self, descriptor: int, name: str) -> str:
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
-            # At that path may be another file by now: a model is often saved to where it came from.
+            # The path may lead to another file now: a model is often saved over its own file.
             if os.path.samestat(os.stat(path), os.fstat(descriptor)) and path.anchor == (self.root or path.anchor):
                 location = path.relative_to(path.anchor).as_posix()
                 if not fault_of(location):
@@ -141,5 +142,5 @@ class _Frame:
 
 
 def _is_value(storage: Storage) -> bool:
-    """Whether onnxruntime has values of such elements that numpy has too."""
+    """Return whether both onnxruntime and numpy have the element type."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

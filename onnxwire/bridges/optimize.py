@@ -1,4 +1,4 @@
-"""onnxslim and onnxoptimizer, on models of any size."""
+"""onnxslim and onnxoptimizer on models of any size."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from onnxwire.bridges.onnx import Frame
+from onnxwire.bridges.onnx import StrippedModel
 from onnxwire.bridges.shape_values import read_tensors
 from onnxwire.errors import FieldValueError, MissingPackageError
 from onnxwire.messages import ModelProto
 
 _TOOLS: tuple[str, ...] = ("onnxslim", "onnxoptimizer")
-_COMPARING = (
+_WEIGHT_PASSES = (
     "eliminate_common_subexpression", "eliminate_duplicate_initializer", "eliminate_nop_with_unit", "fuse_bn_into_conv",
     "adjust_add", "adjust_slice_and_matmul", "rewrite_input_dtype",
 )  # fmt: skip
-"""The passes of onnxoptimizer 0.4 that take an initializer whose elements were left out for one of zeros, or none."""
-_LEAST = 1 << 10  # bytes; of a condition, an axis, a scale that is left out onnxoptimizer reads what is not there
-# The frame that onnxslim works on, which has the elements that it asks for.
-_frame: ContextVar[Frame | None] = ContextVar("_frame", default=None)
+"""The passes of onnxoptimizer 0.4 that treat an initializer without its payload as zeros, or as empty."""
+_MIN_THRESHOLD = 1 << 10  # bytes; onnxoptimizer reads out of bounds if a condition, an axis or a scale is left out
+# The model that onnxslim is optimizing, which supplies elements that were left out.
+_current: ContextVar[StrippedModel | None] = ContextVar("_current", default=None)
 
 
 def optimize(
@@ -32,61 +32,60 @@ def optimize(
 ) -> ModelProto:
     """Optimize a model of any size with onnxslim or onnxoptimizer.
 
-    model: is not changed. tool: by default onnxslim where it is installed, else onnxoptimizer. threshold: the bytes
-    from which on payloads are left out, as for `apply`; 1 KiB or more. options: of `onnxslim.slim`, such as
+    model: is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold: payloads of at
+    least this many bytes are left out, as for `apply`; 1,024 or more. options: of `onnxslim.slim`, such as
     skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
-    onnxslim reads the weights that it computes with, such as those of a convolution before a batch normalization, when
-    it asks for them, one after another; constants of `threshold` bytes and more it does not fold. Of onnxoptimizer's
-    passes those that compare weights, or compute with them, are not run, since they would take what was left out for
-    equal.
-    Returns a new model; payloads that were not changed are those of `model`, by reference.
-    Raises what the tool and `apply` raise, FieldValueError for passes that can't be run on a model without its weights,
-    and MissingPackageError where the tool is not installed.
+    onnxslim reads the weights that it computes with, such as those of a convolution before a batch normalization, one
+    at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or
+    compute with them are not run, since they would treat all weights that were left out as equal.
+    Returns a new model; unchanged payloads are shared with `model`.
+    Raises the errors of the tool and of `apply`, FieldValueError for passes that need the weights, and
+    MissingPackageError if the tool is not installed.
     """
     name: str = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
     if name not in _TOOLS:
         raise FieldValueError(f"tool is 'onnxslim' or 'onnxoptimizer', not {name!r}")
     if find_spec(name) is None:
         raise MissingPackageError(f"this needs {name}, which is not installed; `pip install {name}`")
-    if threshold < _LEAST:
+    if threshold < _MIN_THRESHOLD:
         raise FieldValueError(
-            f"threshold is {_LEAST:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
+            f"threshold is {_MIN_THRESHOLD:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
         )
-    frame = Frame(model, threshold, read_tensors, takes_external=True)
+    stripped = StrippedModel(model, threshold, read_tensors, takes_external=True)
     run = _slim if name == "onnxslim" else _run_passes
-    return frame.fill(run(frame, options))
+    return stripped.fill(run(stripped, options))
 
 
-def _slim(frame: Frame, options: dict[str, Any]) -> object:
+def _slim(stripped: StrippedModel, options: dict[str, Any]) -> object:
     module = import_module("onnxslim")
-    _give_elements(import_module("onnxslim.third_party.onnx_graphsurgeon.ir.tensor").LazyValues)
-    reset = _frame.set(frame)
+    _patch_loading(import_module("onnxslim.third_party.onnx_graphsurgeon.ir.tensor").LazyValues)
+    reset = _current.set(stripped)
     try:
-        return module.slim(frame.given("onnx"), **options)
+        return module.slim(stripped.as_argument("onnx"), **options)
     finally:
-        _frame.reset(reset)
+        _current.reset(reset)
 
 
-def _give_elements(values: Any) -> None:
-    """Have onnxslim's class of elements that are not loaded yet load those that a frame left out."""
+def _patch_loading(values: Any) -> None:
+    """Make onnxslim's class of lazily loaded elements read those that were left out from the original model."""
     load = values.load
-    if getattr(load, "_knows_frames", False):
+    if getattr(load, "_is_patched", False):
         return
 
     def load_left_out(self: Any) -> Any:
-        frame = _frame.get()
-        source = None if frame is None else frame.source_of(self.tensor)
+        stripped = _current.get()
+        source = None if stripped is None else stripped.source_of(self.tensor)
         return load(self) if source is None else source.numpy(copy=True)
 
-    load_left_out._knows_frames = True  # type: ignore[attr-defined]
+    load_left_out._is_patched = True  # type: ignore[attr-defined]
     values.load = load_left_out
 
 
-def _run_passes(frame: Frame, options: dict[str, Any]) -> object:
+def _run_passes(stripped: StrippedModel, options: dict[str, Any]) -> object:
     module = import_module("onnxoptimizer")
     passes = options.pop("passes", None)
     if passes is None:
-        passes = [name for name in module.get_fuse_and_elimination_passes() if name not in _COMPARING]
-    elif wrong := sorted(set(passes).intersection(_COMPARING)):
+        passes = [name for name in module.get_fuse_and_elimination_passes() if name not in _WEIGHT_PASSES]
+    elif wrong := sorted(set(passes).intersection(_WEIGHT_PASSES)):
         raise FieldValueError(f"{', '.join(wrong)} can't be run on a model without its weights; leave it out of passes")
-    return module.optimize(frame.given("onnx"), passes, **options)
+    return module.optimize(stripped.as_argument("onnx"), passes, **options)

@@ -1,4 +1,4 @@
-"""Ray Data: a table of many models, read by the workers of a Ray cluster."""
+"""Ray Datasets of a table of many models, read by the workers of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def read(paths: Iterable[str | os.PathLike[str]], table: str, *, batch: int = 16) -> ray.data.Dataset:
-    """Make a Ray Dataset of a table of many models, each row with its `model`.
+    """Make a Ray Dataset of a table of many models, with a column `model`.
 
-    paths: models, which the workers find there. table: as of `to_arrow`. batch: models of a task.
-    Nothing is read before the data set is used; a model that can't be read then raises what `to_arrow` raises.
-    Raises FieldValueError for a table that there is not, MissingPackageError without Ray.
+    paths: of models, valid on the workers. table: a name as for `to_arrow`. batch: models per task.
+    Models are read when the data set is used, which raises the errors of `to_arrow`.
+    Raises FieldValueError for an unknown table, MissingPackageError without Ray.
     """
     check_table(table)
     try:
@@ -28,9 +28,9 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str, *, batch: int = 16
         raise MissingPackageError("this needs Ray and pyarrow; `pip install 'ray[data]'`") from None
     items = ray.data.from_items([{"path": str(path)} for path in paths])
 
-    def read_some(some: pa.Table) -> pa.Table:
+    def read_batch(rows: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        return pa.concat_tables([table_of(path, table) for path in some["path"].to_pylist()])
+        return pa.concat_tables([table_of(path, table) for path in rows["path"].to_pylist()])
 
-    return items.map_batches(read_some, batch_format="pyarrow", batch_size=batch)
+    return items.map_batches(read_batch, batch_format="pyarrow", batch_size=batch)

@@ -1,4 +1,4 @@
-"""Safetensors files: initializers to one, and from one, without reading a payload into memory."""
+"""Reads initializers from .safetensors files and writes them, without reading payloads into memory."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
     View = Callable[[int, int], Buffer]
-    """Gives bytes of a file, by their offset and number."""
+    """A function that returns bytes of a file: (offset, length)."""
 
     Entry = tuple[DataType, list[int], int, int]
-    """A tensor's type and shape, and its bytes in the file: the first, and the one after the last."""
+    """A tensor's type and shape, and the start and end of its bytes in the file."""
 
 _NAMES = {
     "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",
@@ -43,11 +43,11 @@ _NAMES = {
     "INT32": "I32", "UINT32": "U32", "FLOAT": "F32", "COMPLEX64": "C64", "DOUBLE": "F64", "INT64": "I64",
     "UINT64": "U64",
 }  # fmt: skip
-"""The names that the format, as of safetensors 0.8, gives ONNX's data types; it has no others."""
+"""The names of ONNX's data types in the format of safetensors 0.8, which lacks the others."""
 
 _DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _NAMES.items()}
 _METADATA = "__metadata__"
-_LONGEST = 100_000_000  # bytes of a header, as in the safetensors package
+_MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors package
 
 
 def to_safetensors(
@@ -58,18 +58,18 @@ def to_safetensors(
     metadata: Mapping[str, str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write the initializers of the main graph to a .safetensors file, whole or not at all; returns its size in bytes.
+    """Write the initializers of the main graph to a .safetensors file atomically; returns its size in bytes.
 
-    names: of those to write; by default all. metadata: what the file is to say about itself. progress: called with the
-    bytes written so far and their total. The model is not changed.
-    Payloads go from file to file; only those of typed fields, such as float_data, go through memory, one at a time.
-    Elements of many bytes come first, so that each tensor begins at a multiple of its elements' size.
-    Raises TensorError for what the format can't hold: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements of
-    4 or 6 bits that do not end with a byte, chunks (`segment`), sparse tensors, a name that is missing or there twice;
+    names: of the initializers to write; by default all. metadata: of the file. progress: called with the bytes written
+    so far and their total. The model is not changed.
+    Payloads are copied from file to file; only those of typed fields, such as float_data, are read into memory, one at
+    a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
+    Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
+    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
     SaveError and SourceError as `save` does. Source: https://github.com/huggingface/safetensors, "Format".
     """
     before = ModelProto()
-    before.CopyFrom(model)  # the program may edit it meanwhile, where it is told of progress
+    before.CopyFrom(model)  # the program may edit the model in `progress`
     refuse_weights(before, os.fsdecode(path))
     tensors = _initializers(before)
     if names is not None:
@@ -101,16 +101,15 @@ def from_safetensors(
     names: Iterable[str] | Mapping[str, str] | None = None,
     refer_to_file: bool = True,
 ) -> int:
-    """Give initializers of the main graph the tensors that a .safetensors file has for them; returns how many.
+    """Assign the tensors of a .safetensors file to initializers of the main graph; returns the number assigned.
 
-    names: of the initializers, or a mapping from these to names in the file; by default all that both have. What else
-    is in the file is left there, and no initializer is added. Types and shapes become those of the file.
-    Only the header is read. Where the file is in the model's folder, or below it, it becomes their external data: the
-    model names the file, also when it is saved. From any other file, and with refer_to_file=False, a payload becomes
-    raw_data, which stays in the mapped file until the model is saved, and is then copied from file to file, to where
-    `save` is told (`external`).
-    Raises DecodeError for a file that is damaged or of another format, SourceError for one that can't be opened, and
-    TensorError for a name that model or file do not have; the model is then as it was.
+    names: of the initializers, or a mapping from them to names in the file; by default all names that both have. Other
+    tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
+    Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
+    also when the model is saved. A payload of any other file, or with refer_to_file=False, becomes raw_data, which
+    stays in the mapped file until `save` copies it from file to file.
+    Raises DecodeError for a file that is damaged or has another format, SourceError for one that can't be opened, and
+    TensorError for a name that model or file lack; the model is then unchanged.
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _listed(tensors if names is None else names)
@@ -130,7 +129,7 @@ def from_safetensors(
 
 
 def take_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
-    """Give any tensor what a .safetensors file has under a name, as `from_safetensors` does without reference to it."""
+    """Assign a tensor of a .safetensors file to any tensor, as `from_safetensors` does with refer_to_file=False."""
     _, source, size, view = _open(None, path)
     entry = read_header(view, size, source).get(name)
     if entry is None:
@@ -139,7 +138,7 @@ def take_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) ->
 
 
 def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list[int]]]:
-    """List what a .safetensors file holds: data type and shape by name. Raises DecodeError and SourceError."""
+    """Return data types and shapes of the tensors in a .safetensors file. Raises DecodeError and SourceError."""
     document = open_document(path)
     try:
         entries = read_header(_view_of(document), len(document), document.name)
@@ -149,7 +148,7 @@ def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list
 
 
 def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
-    """Give a tensor an entry of a file, by reference where it has a location, else by its bytes."""
+    """Assign an entry of a file to a tensor: as external data if there is a location, else as raw_data."""
     data_type, shape, start, end = entry
     clear_elements(tensor)
     tensor.ClearField("segment")
@@ -162,25 +161,26 @@ def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
 
 
 def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
-    """Read what a .safetensors file of `size` bytes holds, by name; source: the file's name.
+    """Read the entries of a .safetensors file of `size` bytes by name. source: the file's name.
 
-    Raises DecodeError for what the safetensors package refuses too, for a name that is there twice, and for a shape
-    that no array can have.
+    Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for shapes that no array
+    can have.
     """
 
     def wrong(reason: str) -> DecodeError:
         return DecodeError(reason, None, "", source)
 
     if size < 8:
-        raise wrong(f"a .safetensors file begins with the 8 bytes of a number, and this one has {size:,} bytes")
+        raise wrong(f"a .safetensors file begins with a number of 8 bytes, and this file has {size:,} bytes")
     length = int.from_bytes(bytes(view(0, 8)), "little")
-    if length > _LONGEST:
-        raise wrong(f"the header is to have {length:,} bytes; more than {_LONGEST:,} is no .safetensors file")
+    if length > _MAX_HEADER_BYTES:
+        reason = f"the header has {length:,} bytes, more than the limit of {_MAX_HEADER_BYTES:,}"
+        raise wrong(f"{reason}; this is not a .safetensors file")
     start = 8 + length
     if start > size:
         raise wrong(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
     try:
-        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_without_twins)
+        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise wrong(f"the header is not valid JSON of a .safetensors file: {error}") from None
     if type(header) is not dict:
@@ -199,32 +199,32 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     end = start
     for name, (_, _, first, last) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if first != end:
-            raise wrong(f"tensor {_shown(name)} begins at byte {first:,}, and what is before it ends at {end:,}")
+            raise wrong(f"tensor {_shown(name)} begins at byte {first:,}, and its predecessor ends at {end:,}")
         end = last
     if end != size:
-        raise wrong(f"the tensors end at byte {end:,}, and the file at {size:,}; it was cut, or has more than tensors")
+        raise wrong(f"the tensors end at byte {end:,}, and the file at {size:,}; it is truncated or has extra bytes")
     return entries
 
 
 def _entry(row: object, base: int) -> Entry | str:
-    """A tensor of the header, or what is wrong with it; base: the byte of the file that offsets are counted from."""
+    """Return an entry of the header, or its fault as text. base: the offset in the file where the data begins."""
     row = row if type(row) is dict else {}
     dtype, shape, offsets = row.get("dtype"), row.get("shape"), row.get("data_offsets")
     if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
-        return "dtype, shape or data_offsets is missing, or none such"
+        return "dtype, shape or data_offsets is missing or invalid"
     data_type = _DATA_TYPES.get(dtype)
     if data_type is None:
-        return f"the dtype {_shown(dtype)} is not one that ONNX has"
+        return f"ONNX has no dtype {_shown(dtype)}"
     count = data_type.bits
     for dim in shape:
-        # A number that grew with each dim would take longer and longer.
+        # Checked in each step: the product of many dims would be a huge integer.
         count *= max(dim, 1)
         if count > MAX_COUNT:
-            return "the shape calls for more elements than a file can hold"
+            return "the shape has more elements than a file can hold"
     bits = 0 if 0 in shape else count
     first, last = offsets
     if bits % 8 or bits // 8 != last - first:
-        return f"shape and dtype call for {bits / 8:,} bytes, and data_offsets for {last - first:,}"
+        return f"shape and dtype need {bits / 8:,} bytes, and data_offsets has {last - first:,}"
     return data_type, shape, base + first, base + last
 
 
@@ -232,10 +232,10 @@ def _are_sizes(value: object) -> TypeGuard[list[int]]:
     return type(value) is list and all(type(item) is int and 0 <= item <= MAX_COUNT for item in value)
 
 
-def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name is duplicated")
     return values
 
 
@@ -244,10 +244,10 @@ def _shown(name: str) -> str:
 
 
 def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, View]:
-    """Open a file; returns its location in the model's folder, or "", its name, its size and its View."""
+    """Open a file; returns its location in the model's folder (or ""), its name, its size and its View."""
     folder = None if files is None else files.folder
     if files is not None and folder is not None:
-        # What can't be external data, for whatever reason, is opened as any file is, below.
+        # A file that can't be external data, for any reason, is opened below.
         with suppress(Error, OSError, ValueError):
             location = os.path.relpath(path, folder or os.curdir).replace(os.sep, "/")
             file = files.open(location)
@@ -262,7 +262,7 @@ def _view_of(document: Document) -> View:
 
 
 def _initializers(model: ModelProto) -> dict[str, TensorProto]:
-    """The initializers of the main graph by name."""
+    """Return the initializers of the main graph by name."""
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
     found: dict[str, TensorProto] = {}
@@ -274,7 +274,7 @@ def _initializers(model: ModelProto) -> dict[str, TensorProto]:
 
 def _listed(names: Iterable[str]) -> dict[str, str]:
     if isinstance(names, str):
-        raise FieldTypeError(f"names takes a list of names; put {names!r} into one")
+        raise FieldTypeError(f"names is a list of names; write [{names!r}]")
     return {name: name for name in names}
 
 
@@ -286,21 +286,21 @@ def _chosen(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, 
 
 
 def _storage(name: str, tensor: TensorProto) -> Storage:
-    """Where an initializer's elements are, once it is sure that the format can hold them."""
+    """Return the storage of an initializer. Raises TensorError if the format can't store it."""
     storage = Storage(tensor)
     data_type = storage.data_type
     reason = ""
     if not name:
-        reason = "it has no name, which in a .safetensors file each tensor has"
+        reason = "it has no name, and each tensor in a .safetensors file has one"
     elif name == _METADATA:
-        reason = "a .safetensors file has no tensor of that name; rename it"
+        reason = "this name is reserved in .safetensors files; rename the tensor"
     elif data_type.name not in _NAMES:
         reason = f"safetensors has no type for {data_type.name}"
     elif tensor.HasField("segment"):
-        reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments gives the whole"
+        reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments returns the full tensor"
     elif storage.count * data_type.bits % 8:
         reason = (
-            f"{storage.count:,} elements of {data_type.bits} bits do not end with a byte, as safetensors wants them to"
+            f"{storage.count:,} elements of {data_type.bits} bits do not fill the last byte, as safetensors requires"
         )
     if reason:
         raise tensor_error(tensor, reason)
@@ -310,17 +310,18 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
 def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
     for item in metadata.items():
         if not all(isinstance(text, str) for text in item):
-            raise FieldTypeError(f"metadata is a mapping from str to str, and has {item!r}")
+            raise FieldTypeError(f"metadata maps str to str, but has the item {item!r}")
     return dict(metadata)
 
 
 def _encoded(header: dict[str, object]) -> bytes:
-    """A header's JSON, with blanks up to a multiple of 8 bytes, so that the data is aligned."""
+    """Encode a header as JSON, padded with blanks to a multiple of 8 bytes, so that the data is aligned."""
     try:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
         raise FieldTextError(error, "metadata") from None
     text += b" " * (-len(text) % 8)
-    if len(text) > _LONGEST:
-        raise TensorError(f"the names make a header of {len(text):,} bytes; readers take no more than {_LONGEST:,}")
+    if len(text) > _MAX_HEADER_BYTES:
+        reason = f"the names make a header of {len(text):,} bytes; readers accept at most {_MAX_HEADER_BYTES:,}"
+        raise TensorError(reason)
     return text

@@ -1,4 +1,4 @@
-"""The tensors whose elements shape inference and the version converter of `onnx` read."""
+"""Finds the tensors whose elements shape inference and the version converter of `onnx` read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
     Value = tuple[str, str]
-    """A value: the part of the model that it is in, such as "graph" or "functions[2]", and its name."""
+    """A value: the part of the model that contains it, such as "graph" or "functions[2]", and its name."""
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 READ = {
@@ -23,7 +23,7 @@ READ = {
     "Unsqueeze": (1,), "Upsample": (1,),
     **{f"Reduce{kind}": (1,) for kind in _REDUCTIONS},
 }  # fmt: skip
-"""The inputs of operators whose elements are read, in any version.
+"""Operators, and the indexes of the inputs whose elements are read, in any version.
 
 Source: `getInputData` and `getShapeInput` in onnx/defs of ONNX 1.23.2; `ReadInt64Tensor` and `ParseData` in
 onnx/version_converter.
@@ -32,7 +32,7 @@ PROPAGATED = {
     "Add": (0, 1), "Cast": (0,), "Concat": range(1 << 31), "Gather": (0, 1), "Mul": (0, 1), "Size": (0,), "Slice": (0,),
     "Squeeze": (0,), "Sub": (0, 1), "Unsqueeze": (0,),
 }  # fmt: skip
-"""Those read for data propagation, as far as they are integers in at most one dimension.
+"""Operators, and the indexes of the inputs that data propagation reads if they are integers with at most one dim.
 
 Source: `PartialDataPropagationFunction` in onnx/defs.
 """
@@ -41,10 +41,10 @@ _DOMAINS = ("", "ai.onnx")
 
 
 def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
-    """The paths of the tensors whose elements are read: initializers and the values of Constant nodes.
+    """Return the paths of the initializers and values of Constant nodes whose elements are read.
 
-    data_prop: also those read for data propagation. A name counts for a whole graph or function, with the graphs in it.
-    What a function of the model does with its inputs is followed to where it is called.
+    data_prop: include tensors that data propagation reads. Names are resolved per main graph or function, subgraphs
+    included. If a function of the model reads an input, the arguments in its calls are included.
     """
     reads = _Reads(model)
     read, propagated = reads.followed(READ), reads.followed(PROPAGATED) if data_prop else set()
@@ -54,13 +54,13 @@ def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
 
 
 class _Reads:
-    """The findings of one walk over a model: its tensors, and who takes which value."""
+    """The result of one walk over a model: its tensors, and the nodes that read values."""
 
     def __init__(self, model: ModelProto) -> None:
         self.tensors: list[tuple[str, Value, bool]] = []  # path, value, and whether it may be propagated
         self._users: list[tuple[str, str, list[str]]] = []  # part, operator, inputs
-        # What is handed to each input of a function, by that input.
-        self._handed: dict[Value, list[Value]] = {}
+        # The arguments in calls of functions, by the function's input.
+        self._arguments: dict[Value, list[Value]] = {}
         functions = {
             (function.domain, function.name, function.overload): (f"functions[{i}]", list(function.input))
             for i, function in enumerate(model.functions)
@@ -82,14 +82,14 @@ class _Reads:
                 called = functions.get((message.domain, operator, message.overload))
                 if called is not None:
                     for inner, outer in zip(called[1], message.input, strict=False):
-                        self._handed.setdefault((called[0], inner), []).append((part, outer))
+                        self._arguments.setdefault((called[0], inner), []).append((part, outer))
             if operator == "Constant":
                 constant, output = f"{path}.", message.output[0] if message.output else ""
             elif (operator in READ or operator in PROPAGATED) and message.domain in _DOMAINS:
                 self._users.append((part, operator, list(message.input)))
 
     def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:
-        """The values whose elements are read, by the inputs that a table names."""
+        """Return the values that are read according to a table of inputs."""
         found = {
             (part, inputs[index])
             for part, operator, inputs in self._users
@@ -98,7 +98,7 @@ class _Reads:
         }
         waiting = list(found)
         while waiting:
-            for value in self._handed.get(waiting.pop(), ()):
+            for value in self._arguments.get(waiting.pop(), ()):
                 if value not in found:
                     found.add(value)
                     waiting.append(value)

@@ -1,4 +1,4 @@
-"""PyTorch: tensors that share a model's memory."""
+"""PyTorch tensors that share a model's memory."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
-    """Make a torch tensor, on the processor, of the elements that `tensor.numpy()` has, and in their memory.
+    """Make a torch tensor on the CPU that shares the memory of `tensor.numpy()`.
 
-    No byte is copied where numpy() gives a view, but of a COMPLEX128 at an address not divisible by 16; `save` gives
-    it such an offset with inline_align= or external=. While the result shares its memory, the model can't be closed.
-    PyTorch knows no read-only memory: to write to what stands in a mapped file ends the process. writable: give the
-    result memory of its own, which may be written to.
-    Raises TensorError for strings and elements of less than a byte, for which PyTorch has no operations, and what
-    `numpy` raises. Needs a PyTorch that takes DLPack 1.0.
+    The elements are copied only if numpy() copies them, or for COMPLEX128 at an address that is not divisible by 16;
+    inline_align= and external= of `save` align it. While the result shares memory, the model can't be closed.
+    PyTorch has no read-only tensors: writing to memory of a mapped file kills the process. writable: copy the elements
+    to memory that may be written to.
+    Raises TensorError for strings and elements of less than a byte, which PyTorch does not support, and the errors of
+    `numpy`. Requires a PyTorch that supports DLPack 1.0.
     """
     import torch
 
     data_type = data_type_of(tensor)
     if data_type is STRING or data_type.is_packed:
-        way_out = "take numpy()" if data_type is STRING else "take numpy(), or of its packed bytes numpy(packed=True)"
-        raise tensor_error(tensor, f"PyTorch has no tensors of {data_type.name}; {way_out}")
+        remedy = "use numpy()" if data_type is STRING else "use numpy(), or numpy(packed=True) for the packed bytes"
+        raise tensor_error(tensor, f"PyTorch has no tensors of {data_type.name}; {remedy}")
     array = tensor.numpy(writable=writable)
-    # PyTorch works with elements at any address. These alone it reads as vectors, and ends the process.
+    # PyTorch reads only these with aligned vector instructions, which crash at other addresses.
     if array.itemsize == 16 and array.__array_interface__["data"][0] % 16:
         array = array.copy()
     return torch.from_dlpack(to_capsule(array, max_version=(1, 1)))

@@ -1,1 +1,1 @@
-"""Changes models: assigns, renames, extracts."""
+"""Edits of models: assign, rename, remove, bypass, extract."""

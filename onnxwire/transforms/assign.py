@@ -1,9 +1,8 @@
-"""Setting and removing by path: what `PATH=VALUE` and `rm PATH` do to a message."""
+"""Sets and removes fields by path: the edits PATH=VALUE and `rm PATH`."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
 
@@ -34,45 +33,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
 
 VALUES = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
-"""The fields of attributes' plain values, by type."""
-_LONGEST = 60
+"""The fields that store the values of attributes without messages, by type."""
+_MAX_QUOTED_CHARS = 60
 
 
 def assign(message: Message, assignment: str) -> str:
-    """Carry out one PATH=VALUE; returns the path in fields and indexes.
+    """Apply one assignment PATH=VALUE; returns the path in fields and indexes.
 
-    message: the root, mostly a model; it is changed. PATH: as for `resolve`. VALUE, by what the path leads to:
-    a number, true or false, an enum's name (for data_type and elem_type too), a text as it stands; for a repeated field
-    a list such as [1, 2, 3]; for a field of bytes a text, or @FILE for what is in a file; for an attribute, an entry of
-    metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one number; for
-    any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
-    Raises PathError for a path that leads nowhere, EditError for a value that does not fit, SourceError for a file that
-    can't be read; the message is then as it was.
+    message: the root, usually a model; it is changed. PATH: as for `resolve`. VALUE depends on the target: a number,
+    true or false, the name of an enum value (also for data_type and elem_type), or text without quotes; for a repeated
+    field a list such as [1, 2, 3]; for a bytes field text, or @FILE for the content of a file; for an attribute, an
+    entry of metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one
+    number; for any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
+    Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
+    can't be read; the message is then unchanged.
     """
     path, found, text = _split(message, assignment)
     return _assign(message, path, found, text, True)
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
-    """Set what a path leads to, as `assign` does; returns the path in fields and indexes.
+    """Set the target of a path, as `assign` does; returns the path in fields and indexes.
 
-    path and text: those that `assign` has on the sides of the =. files: whether @FILE reads a file; otherwise it is a
-    text like any other. Raises what `assign` raises.
+    path, text: the left and right side of an assignment. files: read @FILE from a file; by default it is plain text.
+    Raises the errors of `assign`.
     """
     return _assign(message, path, resolve(message, path), text, files)
 
 
 def add_element(message: Message, path: str, text: str | None = None) -> str:
-    """Add to a repeated field, or make a singular field be there; returns the path of what was added.
+    """Append an element to a repeated field, or set an absent singular field; returns the path of the new value.
 
-    message: the root; it is changed. path: of the field. text: its value as for `set_value`; None for an empty message,
-    a 0 or an empty text. Raises PathError and EditError as that does; the message is then as it was.
+    message: the root; it is changed. path: of the field. text: the value as for `set_value`; None for an empty message,
+    a 0 or an empty text. Raises PathError and EditError as `set_value` does; the message is then unchanged.
     """
     found = resolve(message, path)
     field, parent = found.field, found.parent
@@ -80,7 +78,7 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         raise EditError("nothing can be added here; name a field", f"{message._document.name}: {path!r}")
     if not field.is_repeated:
         if found.is_set:
-            raise EditError("it is there already; set it", f"{message._document.name}: {path!r}")
+            raise EditError("the field is set already; assign to it", f"{message._document.name}: {path!r}")
         if text is not None:
             return set_value(message, found.path, text)
         if field.message_type is not None:
@@ -90,24 +88,24 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         return found.path
     elements = getattr(parent, field.name)
     added = f"{found.path}[{len(elements)}]"
-    # Made apart, so that neither the element nor a message around it is there before its value is found to fit.
-    apart = type(parent)()
-    made = getattr(apart, field.name)
+    # Made in a separate message, so that nothing is added if the value is invalid.
+    scratch = type(parent)()
+    made = getattr(scratch, field.name)
     if field.message_type is not None:
         made.add()
     else:
-        # A closed enum may have no 0.
+        # A closed enum may lack the value 0.
         first = field.enum_type.values[0].number if field.enum_type is not None else 0
         made.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, first))
     if text is not None:
-        _assign(message, added, resolve(apart, f"{field.name}[0]"), text, False)
+        _assign(message, added, resolve(scratch, f"{field.name}[0]"), text, False)
     elements.extend(made)
     return added
 
 
 def _assign(message: Message, path: str, found: Resolved, text: str, files: bool) -> str:
     if found.parent is None or found.field is None:
-        reason = f"this is the whole message; set one of its fields, such as {_likely_field(message)}=..."
+        reason = f"the path names the root message; set one of its fields, such as {_likely_field(message)}=..."
         raise EditError(reason, f"{message._document.name}: {_short(f'{path}={text}')}")
     try:
         _set(found, text, files)
@@ -117,10 +115,13 @@ def _assign(message: Message, path: str, found: Resolved, text: str, files: bool
 
 
 def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
-    """The path, what it leads to, and the value: at the first = that ends a path, since names may have = in them."""
+    """Split an assignment at the first = that ends a valid path, since names may contain =.
+
+    Returns the path, its target, and the value.
+    """
     ends = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
     if not ends:
-        reason = "there is no = in it; write PATH=VALUE, such as graph.node[0].op_type=Relu"
+        reason = "the assignment has no =; write PATH=VALUE, such as graph.node[0].op_type=Relu"
         raise EditError(reason, _short(assignment))
     fault: PathError | None = None
     for end in ends:
@@ -133,7 +134,7 @@ def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
 
 
 def _likely_field(message: Message) -> str:
-    """A field to set, for advice: a text, where there is one."""
+    """Return the name of a field for advice: the first string field, if there is one."""
     fields = type(message).DESCRIPTOR.fields
     return next(
         (field.name for field in fields if field.type == field.TYPE_STRING and not field.is_repeated), fields[0].name
@@ -141,22 +142,22 @@ def _likely_field(message: Message) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
 
 
 def _set(found: Resolved, text: str, files: bool) -> None:
-    """Set what a path leads to; files: whether @FILE is one."""
+    """Set the target of a path. files: read @FILE from a file."""
     field, parent = found.field, found.parent
     assert field is not None and parent is not None
     if _is_within_value(found):
-        raise EditError("a part of a text or of bytes can't be set; set the whole field")
+        raise EditError("a part of a string or of bytes can't be set; set the whole field")
     is_file = files and text.startswith("@")
     if isinstance(found.value, TensorProto) and (found.index is not None or is_file):
         _set_tensor(found, text)
     elif isinstance(found.value, Message):
         _set_message(found.value, text)
     elif field.message_type is not None:
-        raise EditError("it is several messages; set one of them, such as [0]")
+        raise EditError("the path names several messages; set one of them, such as [0]")
     elif field.is_repeated and found.element_index is None:
         if found.path.endswith("]"):
             raise EditError("a slice can't be set; set the whole field, or one element")
@@ -164,20 +165,20 @@ def _set(found: Resolved, text: str, files: bool) -> None:
     elif field.is_repeated:
         getattr(parent, field.name)[found.element_index] = _parse(field, text)
     elif field.type == field.TYPE_BYTES and is_file:
-        parent._share(field.name, _mapped(text[1:]))
+        parent._share(field.name, _map_file(text[1:]))
     else:
         setattr(parent, field.name, _parse(field, text))
 
 
 def _is_within_value(found: Resolved) -> bool:
-    """Whether a path leads to characters of a text or to some of the bytes of a field."""
+    """Return whether a path names a part of a string or bytes value."""
     if found.field is None or not found.path.endswith("]"):
         return False
     return not found.field.is_repeated or re.search(r"\]\[[^\]]*\]$", found.path) is not None
 
 
 def _items(text: str) -> list[str]:
-    """The elements of a list, in brackets or not; of texts with commas in them, as JSON."""
+    """Split a list, with or without brackets, into its elements; a list with quotes is parsed as JSON."""
     inner = text.strip()
     if inner.startswith("[") and inner.endswith("]"):
         if '"' in inner:
@@ -190,12 +191,12 @@ def _items(text: str) -> list[str]:
 
 
 def _parse(field: FieldDescriptor, text: str) -> object:
-    """The value of a field that a text stands for."""
+    """Convert a text to a value of a field. Raises EditError."""
     if field.type == field.TYPE_STRING:
         return text
     if field.type == field.TYPE_BYTES:
         try:
-            # Arguments of a command have bytes that are not UTF-8 so.
+            # In arguments of a command, bytes that are not UTF-8 are surrogates.
             return text.encode(errors="surrogateescape")
         except UnicodeEncodeError as error:
             raise FieldTextError(error) from None
@@ -222,12 +223,12 @@ def _number(text: str, read: Callable[[str], Any], complaint: str) -> Any:
 
 
 def _set_message(message: Message, text: str) -> None:
-    """Make a message what a text says: the text format in braces, or the one value that such a message is about."""
+    """Set a message to text format in braces, or to the value of an attribute, metadata entry, opset or dimension."""
     inner = text.strip()
     is_text = isinstance(message, StringStringEntryProto) or (
         isinstance(message, AttributeProto) and message.type == AttributeProto.STRING
     )
-    # A text may have braces of its own: metadata are often JSON.
+    # A string value may begin with a brace: metadata are often JSON.
     if not is_text and inner.startswith("{") and inner.endswith("}"):
         from onnxwire.text.text_reader import from_text
 
@@ -255,13 +256,14 @@ def _set_message(message: Message, text: str) -> None:
     else:
         name = type(message).DESCRIPTOR.name
         hint = ", or @FILE.npy" if isinstance(message, TensorProto) else ""
+        field_name = _likely_field(message)
         raise EditError(
-            f"a {name} is set to text format in braces{hint}; or set one field of it, such as .{_likely_field(message)}"
+            f"assign text format in braces{hint} to a {name}; or set one of its fields, such as .{field_name}"
         )
 
 
-def _mapped(path: str) -> memoryview:
-    """The bytes of a file, mapped."""
+def _map_file(path: str) -> memoryview:
+    """Return the bytes of a file, mapped."""
     from mmap import ACCESS_READ, mmap
 
     try:
@@ -271,32 +273,11 @@ def _mapped(path: str) -> memoryview:
         raise SourceError.from_os_error(error, path) from None
 
 
-def read_npy(path: str) -> np.ndarray[Any, Any]:
-    """The array of an .npy file, mapped. Raises SourceError, and EditError for another file."""
-    import numpy as np
-
-    try:
-        os.close(open_regular(path))  # numpy would wait for a pipe
-        with np.errstate(over="ignore"):  # of sizes that no file has
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise SourceError.from_os_error(error, path) from None
-    except MemoryError:
-        raise
-    except Exception as error:  # zipfile's, tokenize's and what else numpy lets pass
-        # numpy takes whatever begins otherwise for a pickle, and advises to allow those.
-        reason = "it begins otherwise" if "pickle" in str(error) else error
-        raise EditError(f"{path} is no .npy file of numbers or texts: {reason}") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise EditError(f"{path} holds several arrays; save the one as .npy")
-    return array
-
-
 def _set_tensor(found: Resolved, text: str) -> None:
-    """Set a tensor to what is in an .npy file, or some of its elements to a number."""
+    """Set a tensor to the array in an .npy file, or some of its elements to a number."""
     import numpy as np
 
+    from onnxwire.bridges.npy import read_npy
     from onnxwire.messages.constructors import from_array
     from onnxwire.tensor.placement import clear_elements
 
@@ -316,7 +297,7 @@ def _set_tensor(found: Resolved, text: str) -> None:
     made = from_array(array)
     clear_elements(tensor)
     tensor.ClearField("dims")
-    # Of a name, a doc_string and metadata nothing changes.
+    # Name, doc_string and metadata_props do not change.
     tensor.MergeFrom(made)
 
 
@@ -329,10 +310,10 @@ def _element_of(array: Any) -> Callable[[str], Any]:
 
 
 def remove(message: Message, paths: Sequence[str]) -> list[str]:
-    """Remove what paths lead to: elements, slices of them, whole fields, singular fields; returns their full paths.
+    """Remove the targets of paths: elements, slices of elements, or fields; returns their full paths.
 
-    message: the root; it is changed. All paths are followed before anything is removed, so none changes where another
-    one leads. Raises PathError for a path that leads nowhere, EditError for what can't be removed.
+    message: the root; it is changed. All paths are resolved before anything is removed, so indexes do not shift.
+    Raises PathError if a path names nothing, EditError for a target that can't be removed.
     """
     targets: dict[str, tuple[Message, FieldDescriptor, set[int] | None]] = {}
     removed = []
@@ -340,9 +321,9 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
     for path in paths:
         found = resolve(message, path)
         if found.parent is None or found.field is None:
-            raise EditError("this is the whole message, which can't be removed from itself", f"{source}: {path!r}")
+            raise EditError("the root message can't be removed", f"{source}: {path!r}")
         if found.index is not None or _is_within_value(found):
-            raise EditError("a part of a value can't be removed; remove the whole of it", f"{source}: {path}")
+            raise EditError("a part of a value can't be removed; remove the whole value", f"{source}: {path}")
         removed.append(found.path)
         indexes: set[int] | None = None
         container = found.path
@@ -352,7 +333,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
             (part,) = parse_index(content) or (0,)
             indexes = set(range(*part.indices(count))) if isinstance(part, slice) else {found.element_index or 0}
         elif not found.is_set:
-            raise PathError("it is not there, so it can't be removed", path, source)
+            raise PathError("the field is not set, so it can't be removed", path, source)
         known = targets.get(container)
         if known is not None and (known[2] is None or indexes is None):
             indexes = None
@@ -360,7 +341,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
             known[2].update(indexes)
             indexes = known[2]
         targets[container] = found.parent, found.field, indexes
-    # What is deep comes first: a message that was removed has nothing to remove.
+    # Deepest first: nothing can be removed from a message that was removed itself.
     for container in sorted(targets, key=lambda path: -path.count(".")):
         parent, field, indexes = targets[container]
         if indexes is None:
@@ -372,7 +353,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
 
 
 def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
-    """The values among some names that are still used in a model, and come from nowhere in it."""
+    """Return those of the names that the model uses but no longer defines."""
     names = set(before)
     used: dict[str, None] = {}
     if not names:
@@ -391,7 +372,7 @@ def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
 
 
 def values_of(message: Message, paths: Iterable[str]) -> set[str]:
-    """The names of the values that come from what paths lead to: nodes, initializers, inputs."""
+    """Return the names of the values that the targets of paths define: nodes, initializers, inputs."""
     names: set[str] = set()
     for path in paths:
         value = resolve(message, path).value

@@ -1,4 +1,4 @@
-"""Removing a node in such a way that what took its output takes its input."""
+"""Removes a node and connects its consumers to its input."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 
 def bypass(model: ModelProto, path: str, input: int = 0) -> str:
-    """Remove a node and connect what takes its first output to one of its inputs; returns the node's path.
+    """Remove a node and connect the consumers of its first output to one of its inputs; returns the node's path.
 
-    model: is changed. path: of a node of any graph or function, as for `resolve`. input: which of its inputs.
-    An output of the graph keeps its name: what makes the input gets it then. What nothing takes is not connected.
-    Raises PathError where there is no such node, EditError where another output is taken too, where the input is not
-    there, and where an output of the graph would be what no node of the graph makes; the model is then as it was.
+    model: is changed. path: of a node in any graph or function, as for `resolve`. input: the index of the input.
+    If the first output is an output of the graph, it keeps its name: the producer of the input is renamed to it. If the
+    first output is not used, the node is only removed.
+    Raises PathError if there is no such node; EditError if another output of the node is used, if the node lacks the
+    input, or if an output of the graph would be a value that no node of the graph produces. The model is then
+    unchanged.
     """
     found = resolve(model, path)
     node, source = found.value, model._document.name
     scope_path = found.path.rpartition(".node[")[0]
     if not isinstance(node, NodeProto) or found.element_index is None or not scope_path:
-        raise PathError("this is not a node of a graph", path, source)
+        raise PathError("the path does not name a node of a graph", path, source)
     scope: Scope = resolve(model, scope_path).value
 
     def refuse(reason: str) -> EditError:
@@ -37,31 +39,31 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
     used = _used_names(scope, found.element_index) | ends
     for name in outputs[1:]:
         if name and name in used:
-            raise refuse(f"its output {name!r} is taken too, and only the first can be connected to an input")
+            raise refuse(f"its output {name!r} is also used, and only the first output can be connected to an input")
     old = outputs[0] if outputs else ""
     if not old or old not in used:
         del scope.node[found.element_index]
         return found.path
     new = inputs[input] if 0 <= input < len(inputs) else ""
     if not new:
-        raise refuse(f"there is no input {input} that what takes {old!r} could be connected to; remove it without that")
+        raise refuse(f"the node has no input {input} to connect the consumers of {old!r} to; remove it without bypass")
     if new == old:
-        raise refuse("it takes its own output")
+        raise refuse("its input is its own output")
     if old in ends:
         is_made = any(new in other.output for index, other in enumerate(scope.node) if index != found.element_index)
         if not is_made or new in ends:
-            what = "another output of the graph" if is_made else "not made by a node of this graph"
+            obstacle = "another output of the graph" if is_made else "not produced by a node of this graph"
             raise refuse(
-                f"{old!r} is an output of the graph, and {new!r} is {what}, so it can't be called {old!r}; "
+                f"{old!r} is an output of the graph, and {new!r} is {obstacle}, so it can't be renamed to {old!r}; "
                 "set op_type to Identity instead"
             )
-        # They change names, so that the one that goes is no output; what can't be done is refused here, or not at all.
+        # The two values swap names, so that the removed one is not the output. All remaining errors are raised here.
         rename_values(model, {new: old, old: new}, scope=scope_path)
         if isinstance(scope, GraphProto):
-            # Both had a type; that of the output is left.
+            # Both had a type; the type of the output remains.
             keep_if(scope.value_info, lambda value: value.name != old)
         old, new = new, old
-    # Tried before the node goes, so that the model stays as it is where it can't be done.
+    # Before the node is removed, so that the model is unchanged if this raises.
     replace_uses(model, old, new, scope=scope_path)
     del scope.node[found.element_index]
     return found.path
@@ -72,7 +74,7 @@ def _output_names(scope: Scope) -> list[str]:
 
 
 def _used_names(scope: Scope, without: int) -> set[str]:
-    """The names that the nodes of a graph or function take, those of their graphs included; one node is left out."""
+    """Return the names that the nodes of a graph or function read, in their subgraphs too, except one node."""
     used: set[str] = set()
     for index, node in enumerate(scope.node):
         if index != without:

@@ -1,4 +1,4 @@
-"""A part of a model as a model of its own, cut out at values."""
+"""Extracts a part of a model, between given values, as a model of its own."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from onnxwire.messages import SparseTensorProto
 
 _T = TypeVar("_T")
-_SHOWN = 5
+_MAX_LISTED_NAMES = 5  # in a message
 
 
 class UntypedValueWarning(UserWarning):
-    """A model was cut at a value whose type it does not name."""
+    """A model was cut at a value whose type it does not declare."""
 
     __module__ = "onnxwire"
 
 
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
-    """Make a model of the part that computes some values from others; it shares the bytes, and no weight is read.
+    """Make a model of the part that computes some values from others; it shares the model's bytes, weights included.
 
-    model: is not changed. inputs: names of values that are given, of any kind; None for the inputs that the model has,
-    as far as they are needed. outputs: names of the values that are computed.
-    The part has the nodes and initializers that are needed, also by graphs in attributes; the functions that are
-    called, directly or not; value_info of what is kept; quantization_annotation of what is used, with the initializers
-    that it names; and all else that the model says of itself but training_info, which is about the whole. Types of
-    inputs and outputs are those that value_info names.
-    Raises PathError for a name that no value has, and where the outputs can't be computed from the inputs: it says
-    which are missing. Warns, with UntypedValueWarning, of inputs and outputs whose types the model does not name.
+    model: is not changed. inputs: names of any values, which become inputs; None for those of the model's inputs that
+    are needed. outputs: names of the values to compute.
+    The part has the nodes and initializers that are needed, also by subgraphs; the functions that are called, directly
+    or not; value_info of its values; quantization_annotation of values in use, with the initializers that it names; and
+    all other fields of the model except training_info, which describes the full model. Types of inputs and outputs are
+    taken from value_info.
+    Raises PathError for a name that no value has, and if the outputs can't be computed from the inputs; the message
+    lists the missing values. Warns with UntypedValueWarning if the model does not declare the type of an input or
+    output.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
@@ -47,10 +48,10 @@ def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[s
 
 
 def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[str]]:
-    """The values that some nodes of a graph, by index, take from without, and those that they give to it.
+    """Return the values that enter and leave a set of nodes of a graph.
 
-    Returns what `extract` takes: inputs without initializers, and outputs: what other nodes or the graph's own outputs
-    take, and what nothing takes.
+    nodes: indexes. Returns arguments for `extract`: inputs without initializers; and outputs that other nodes or the
+    graph's outputs use, or nothing uses.
     """
     chosen = set(nodes)
     constants = {tensor.name for tensor in graph.initializer}
@@ -72,7 +73,7 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
 
 
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
-    """Reduce a model to such a part; the arguments are those of `extract`, source is the file's name for errors."""
+    """Reduce a model in place to such a part. Arguments as for `extract`; source: the file's name for errors."""
     graph = model.graph
     wanted = _listed(outputs, "outputs")
     given = None if inputs is None else _listed(inputs, "inputs")
@@ -86,16 +87,17 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
     ends = {*names, *wanted}
     keep_if(graph.value_info, lambda value: value.name in made and value.name not in ends)
-    # Of what is used alone, since only that brought its parameters.
+    # Only annotations of used values, since only their parameters were kept.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
     model.ClearField("training_info")
     called = _called_functions(model)
     keep_if(model.functions, lambda function: _call(function) in called)
     if untyped:
-        shown = ", ".join(map(repr, untyped[:_SHOWN])) + (" and others" if len(untyped) > _SHOWN else "")
+        shown = ", ".join(map(repr, untyped[:_MAX_LISTED_NAMES]))
+        more = " and others" if len(untyped) > _MAX_LISTED_NAMES else ""
         warnings.warn(
-            f"the model does not name the type of {shown}, which some runtimes need; "
-            "onnx.shape_inference on the model before adds the types",
+            f"the model does not declare the type of {shown}{more}, which some runtimes need; "
+            "run onnxwire.infer_shapes on the model first to add the types",
             UntypedValueWarning,
             stacklevel=3,
         )
@@ -103,26 +105,26 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
 
 def _listed(names: Iterable[str], what: str) -> list[str]:
     if isinstance(names, str):
-        raise FieldTypeError(f"{what} takes a list of names; put {names!r} into one")
+        raise FieldTypeError(f"{what} is a list of names; write [{names!r}]")
     return list(dict.fromkeys(names))
 
 
 def keep_if(elements: RepeatedSpan[_T], is_kept: Callable[[_T], bool]) -> None:
-    """Make a repeated field those of its elements of which a function is true."""
-    # A number takes a fraction of the memory of a view.
+    """Remove the elements of a repeated field for which a function is false."""
+    # A list of indexes takes a fraction of the memory of a list of views.
     keep_at(elements, [index for index, element in enumerate(elements) if is_kept(element)])
 
 
 def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
-    """Make a repeated field those of its elements; it is not touched where all of them stay."""
+    """Remove all elements of a repeated field except those at some indexes; no-op if all are kept."""
     if len(elements) != len(indexes):
         elements._arrange(indexes, len(elements))
 
 
 def _give_way(graph: GraphProto, given: set[str]) -> None:
-    """Rename what nodes that are kept for another output make too, though it is given: a name has one origin."""
+    """Rename outputs of kept nodes that have the name of an input: a name may have one definition only."""
     taken: set[str] = set()
-    tried: dict[str, int] = {}  # by name: how many others were tried for it, which are not to be tried again
+    tried: dict[str, int] = {}  # by name: the number of the last suffix that was tried
     for node in graph.node:
         for index, name in enumerate(node.output):
             if name in given:
@@ -136,7 +138,7 @@ def _give_way(graph: GraphProto, given: set[str]) -> None:
 
 
 class _Plan:
-    """The part of a graph that is needed. nodes: by index; constants: names of initializers; used: all names read."""
+    """The part of a graph that is needed. nodes: indexes; constants: names of initializers; used: all names in use."""
 
     def __init__(self, graph: GraphProto, given: list[str] | None, wanted: list[str], source: str) -> None:
         self.nodes: set[int] = set()
@@ -156,7 +158,7 @@ class _Plan:
     def _follow(
         self, graph: GraphProto, given: set[str], may_use_own: bool, wanted: list[str], parameters: dict[str, list[str]]
     ) -> None:
-        """Go from the outputs back to what is given."""
+        """Walk from the outputs back to the given values."""
         missing: dict[str, str] = {}
         waiting = [(name, "") for name in reversed(wanted)]
         while waiting:
@@ -167,7 +169,7 @@ class _Plan:
             waiting += [(other, user) for other in parameters.get(name, ()) if other in self._initializers]
             if name in given:
                 continue
-            # An input with an initializer has that as its default.
+            # An initializer with the name of an input is the input's default value.
             if name in self._initializers:
                 self.constants.add(name)
             elif name in self._makers:
@@ -187,18 +189,19 @@ class _Plan:
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable(self, missing: dict[str, str]) -> PathError:
-        shown = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in list(missing.items())[:_SHOWN]]
-        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        listed = list(missing.items())[:_MAX_LISTED_NAMES]
+        shown = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in listed]
+        more = f" and {len(missing) - len(listed):,} more" if len(missing) > len(listed) else ""
         return PathError(
-            f"the outputs can't be computed from these inputs alone: they need {', '.join(shown)}{more} too; "
-            "add that to the inputs, or a value between it and the outputs",
+            f"the outputs can't be computed from these inputs alone: they also need {', '.join(shown)}{more}; "
+            "add these to the inputs, or values between them and the outputs",
             "",
             self._source,
         )
 
 
 def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
-    """Give a graph other inputs and outputs; returns the names whose types are not known."""
+    """Replace the inputs and outputs of a graph; returns the names whose types are unknown."""
     ends = {*inputs, *outputs}
     types: dict[str, ValueInfoProto] = {}
     for known in (graph.value_info, graph.output, graph.input):
@@ -206,7 +209,7 @@ def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], pl
     for name, dims, tensor in _constants(graph):
         if name in ends and name not in types:
             types[name] = _typed(name, tensor, list(dims))
-    # Where an input is an initializer that was asked for as an input, it becomes a value that is given.
+    # Inputs whose default value is used stay inputs; initializers that the caller names become inputs without default.
     own_defaults = [value for value in graph.input if value.name in plan.constants and value.name not in ends]
     new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *own_defaults]
     new_outputs = [types.get(name) or ValueInfoProto(name=name) for name in outputs]
@@ -217,7 +220,7 @@ def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], pl
 
 
 def _constants(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], TensorProto | SparseTensorProto]]:
-    """The initializers: their names, their dims, and themselves."""
+    """Yield name, dims and message of each initializer."""
     for tensor in graph.initializer:
         yield tensor.name, tensor.dims, tensor
     for sparse in graph.sparse_initializer:
@@ -239,13 +242,13 @@ _Call = tuple[str, str, str]
 
 
 def _call(message: NodeProto | FunctionProto) -> _Call:
-    """The function that a node calls, or that a function is: domain, name and overload."""
+    """Return the key of a function, or of the function that a node calls: domain, name and overload."""
     name = message.op_type if isinstance(message, NodeProto) else message.name
     return "" if message.domain == "ai.onnx" else message.domain, name, message.overload
 
 
 def _called_functions(model: ModelProto) -> set[_Call]:
-    """The functions that the main graph calls, or that those call."""
+    """Return the functions that the main graph calls, directly or not."""
     functions = {_call(function): function for function in model.functions}
     called: set[_Call] = set()
     waiting: list[GraphProto | FunctionProto] = [model.graph] if functions else []

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from onnxwire.bridges.npy import read_npy
 from onnxwire.bridges.safetensors import list_tensors
 from onnxwire.errors import EditError, Error
-from onnxwire.transforms.assign import read_npy
 
 LARGEST = 1 << 36
 """Bytes of one dropped file."""

@@ -196,11 +196,11 @@ def chunk():
             ([stored_tensors.Stored(T[kind], [2], [b""] * 2 if kind == "STRING" else [0] * 2).inline("w")[0]], kind)
             for kind in LACKING
         ],
-        ([stored_tensors.Stored(T["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]], "do not end with a byte"),
-        ([stored_tensors.Stored(T["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]], "do not end with a byte"),
+        ([stored_tensors.Stored(T["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]], "do not fill the last byte"),
+        ([stored_tensors.Stored(T["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]], "do not fill the last byte"),
         ([stored_tensors.Stored(T["FLOAT"], [1], [0]).inline("w")[-1]] * 2, "'w'.*the same name"),
         ([stored_tensors.Stored(T["FLOAT"], [1], [0]).inline("")[-1]], "no name"),
-        ([stored_tensors.Stored(T["FLOAT"], [1], [0]).inline("__metadata__")[-1]], "no tensor of that name"),
+        ([stored_tensors.Stored(T["FLOAT"], [1], [0]).inline("__metadata__")[-1]], "this name is reserved"),
         ([stored_tensors.Stored(T["FLOAT"], [2], [0]).message(wire.span(9, bytes(4)))], "'w'.*8 bytes"),
         ([chunk()], "'w'.*chunk"),
     ],
@@ -225,7 +225,7 @@ def test_a_sparse_initializer_is_refused_unless_others_are_chosen(tmp_path):
 
 @pytest.mark.parametrize("metadata", [{"a": 1}, {1: "a"}])
 def test_metadata_is_text(metadata, tmp_path):
-    with pytest.raises(TypeError, match="from str to str"):
+    with pytest.raises(TypeError, match="maps str to str"):
         onnxwire.to_safetensors(ModelProto(), tmp_path / "w.safetensors", metadata=metadata)
 
 
@@ -439,7 +439,7 @@ def test_a_hostile_header_is_refused_as_the_package_refuses_it(header, data, len
 def test_a_name_that_is_there_twice_is_refused(tmp_path):
     entry = json.dumps(row())
     path = file_of(tmp_path / "w.safetensors", f'{{"a": {entry}, "a": {entry}}}'.encode(), b"\1")
-    with pytest.raises(onnxwire.DecodeError, match="twice"):
+    with pytest.raises(onnxwire.DecodeError, match="duplicated"):
         onnxwire.from_safetensors(model_of(), path)
 
 

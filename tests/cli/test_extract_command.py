@@ -136,7 +136,7 @@ def test_names_with_commas_are_taken_whole(part):
 
 def test_what_is_missing_is_told(tmp_path, capsys):
     line = refusal(capsys, DIGITS, "--inputs", "relu_1", "--outputs", "logits", "-o", tmp_path / "part.onnx")
-    assert "they need 'image' (of node_Shape_0) too" in line
+    assert "they also need 'image' (of node_Shape_0)" in line
     assert not (tmp_path / "part.onnx").exists()
 
 
@@ -151,7 +151,7 @@ def test_values_without_types_are_warned_of(tmp_path, capsys):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     out = tmp_path / "part.onnx"
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "h", "-o", str(out)]) == 0
-    assert "does not name the type of 'h'" in capsys.readouterr().err
+    assert "does not declare the type of 'h'" in capsys.readouterr().err
     assert compute(str(out), x=np.float32([-1, 1]))[0].tolist() == [0, 1]
 
 

@@ -87,11 +87,11 @@ def test_in_place(tmp_path):
     ("path", "text"),
     [
         ("node:nope", "there is no node called 'nope'"),
-        ("doc_string", "it is not there, so it can't be removed"),
+        ("doc_string", "the field is not set, so it can't be removed"),
         ("tensor:features.0.bias[0:2]", "a part of a value can't be removed"),
         ("tensor:features.0.bias.raw_data[0:4]", "a part of a value can't be removed"),
         ("graph.node[0].name[0]", "a part of a value can't be removed"),
-        ("", "this is the whole message"),
+        ("", "the root message can't be removed"),
     ],
 )
 def test_what_can_not_be_removed_is_said_in_one_line(tmp_path, capsys, path, text):

@@ -146,7 +146,7 @@ def test_what_nothing_takes_just_goes():
             ["y"],
             "graph.node[0]",
             0,
-            "'b' is taken too",
+            "'b' is also used",
         ),
         (
             [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])],
