@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Puts long payloads at aligned offsets of the file that a document is written to, by padding that every reader skips.
+"""Alignment of long payloads in the file that a document is written to, by padding that every reader skips.
 
-A payload moves when something comes before it, and what comes before it is longer where a length before it is. So every
-length that may change is written in five bytes, which all readers of protobuf take however small it is; then one pass
-from front to back knows every new offset exactly. The padding is an unknown field of zeros right before the payload.
+The padding is an unknown field of zeros right before the payload. It changes the lengths of the messages around it, and
+a longer length would move the payload again. So each length that may change is written in five bytes, which all
+protobuf readers accept for any value; one pass from front to back then computes all offsets exactly.
 """
 cimport cython
 from cython cimport critical_section, final
@@ -27,101 +27,101 @@ from onnxwire.engine.view cimport table_of
 from onnxwire.errors import FieldValueError
 
 cdef enum:
-    WIDTH = 5                # bytes of a length that may change; readers refuse more where the value needs less
-    WIDTH_BITS = 35          # and what such a length can say
-    SHORT = 256              # bytes that are copied rather than handed on as a range, which takes as much memory
-    BLOCK = 1 << 16          # of zeros; long paddings share one
-    LARGEST = 1 << 30        # alignment
-    MAX_NUMBER = (1 << 29) - 1
+    LENGTH_BYTES = 5         # size of a length that may change; readers reject longer ones of small values
+    LENGTH_BITS = 35         # bits that such a length can store
+    MAX_COPIED_BYTES = 256   # shorter ranges are copied: a range object takes as much memory
+    ZEROS_BYTES = 1 << 16    # size of the block that long paddings share
+    MAX_ALIGNMENT = 1 << 30
+    MAX_FIELD_NUMBER = (1 << 29) - 1
 
-cdef bytes ZEROS = bytes(BLOCK)
+cdef bytes ZEROS = bytes(ZEROS_BYTES)
 
-cdef enum What:
-    LENGTH                   # of a message that something in it changes
-    PAYLOAD                  # that is to be aligned, with the padding before it
-    CUT                      # padding of an earlier time
+cdef enum EditKind:
+    LENGTH                   # the length of a message that contains other edits
+    PAYLOAD                  # the padding before a payload to be aligned
+    CUT                      # old padding to be removed
 
 cdef struct Edit:
-    # Bytes of the document that others replace. In order of offset, so a message comes before what is in it.
-    What what
-    Py_ssize_t parent        # the LENGTH of the message that it stands in, or -1
+    # A replacement of bytes of the document. Edits are sorted by offset, so a message precedes its content.
+    EditKind kind
+    Py_ssize_t parent        # index of the LENGTH of the enclosing message, or -1
     uint64_t at
-    uint64_t cut             # bytes that go
-    uint64_t added           # bytes that come
-    uint64_t length          # LENGTH: the old one. PAYLOAD: bytes between what is cut and the payload itself
-    uint64_t growth          # LENGTH: what it becomes longer by, modulo 2**64. PAYLOAD: padding beyond what it needs
+    uint64_t cut             # bytes removed
+    uint64_t added           # bytes inserted
+    uint64_t length          # LENGTH: the old length. PAYLOAD: bytes between the padding and the payload itself
+    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: padding beyond the necessary
     uint32_t padding         # PAYLOAD: number of the padding field
 
-cdef struct Aim:
-    # What to look for in the messages of a table.
-    bint reaches             # it has a target, or messages in it may have
-    uint32_t target          # field number, or 0
-    uint32_t padding
+cdef struct Target:
+    # What to align in the messages of a table.
+    bint reaches             # messages of the table have a target field, or may contain messages that have one
+    uint32_t number          # of the target field, or 0
+    uint32_t padding         # number of the padding field
 
 
 @final
 @cython.no_gc
 cdef class Layout:
-    """A document, and where its payloads go."""
+    """The edits that align the payloads of a document."""
     cdef Document document
     cdef TableOwner owner
-    cdef Aim* aims           # one a table of the owner
+    cdef Target* targets     # one per table of the owner
     cdef Edit* edits
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef uint64_t threshold
     cdef uint64_t alignment
-    cdef uint64_t total      # bytes of the new encoding
+    cdef uint64_t total      # size of the new encoding
 
     @critical_section
     def __cinit__(self, Document document, cls, targets, uint64_t threshold, uint64_t alignment):
-        if alignment < 1 or alignment > LARGEST:
-            raise FieldValueError(f"alignment {alignment}: expected 1 to {LARGEST:,} bytes")
+        if alignment < 1 or alignment > MAX_ALIGNMENT:
+            raise FieldValueError(f"alignment {alignment}: expected 1 to {MAX_ALIGNMENT:,} bytes")
         table_of(cls)
         document.check_open()
-        # Nobody shall close it meanwhile.
+        # A pinned document can't be closed.
         document.pins += 1
         self.document = document
         self.owner = (<TableRef>cls._table).owner
         self.threshold = threshold or 1
         self.alignment = alignment
-        self.aims = <Aim*>calloc(self.owner.n_tables, sizeof(Aim))
-        if self.aims == NULL:
+        self.targets = <Target*>calloc(self.owner.n_tables, sizeof(Target))
+        if self.targets == NULL:
             raise MemoryError
         for owner, name, padding in targets:
-            self.take_aim(owner, name, padding)
-        self.find_ways()
+            self.add_target(owner, name, padding)
+        self.mark_reaching()
 
     @critical_section
     def __dealloc__(self):
-        free(self.aims)
+        free(self.targets)
         free(self.edits)
         if self.document is not None:
             self.document.pins -= 1
 
-    cdef int take_aim(self, cls, name, padding) except -1:
+    cdef int add_target(self, cls, name, padding) except -1:
         """Make a field of a class a target."""
         cdef Table* table = table_of(cls)
-        cdef Aim* aim = self.aim_of(table)
+        cdef Target* target = self.target_of(table)
         row = cls.DESCRIPTOR.fields_by_name.get(name)
-        if aim == NULL:
+        if target == NULL:
             raise FieldValueError(f"{cls.__name__} is of another schema")
-        if row is None or row.is_repeated or row.type != BYTES or aim.target:
+        if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular field of bytes of {cls.__name__}")
-        if not 1 <= padding <= MAX_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
+        if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
-        aim.target = row.number
-        aim.padding = padding
-        aim.reaches = True
+        target.number = row.number
+        target.padding = padding
+        target.reaches = True
         return 0
 
-    cdef Aim* aim_of(self, const Table* table) noexcept:
+    cdef Target* target_of(self, const Table* table) noexcept:
         if table < self.owner.tables or table >= self.owner.tables + self.owner.n_tables:
             return NULL
-        return &self.aims[table - self.owner.tables]
+        return &self.targets[table - self.owner.tables]
 
-    cdef void find_ways(self) noexcept:
-        """Mark the tables whose messages may have targets in them, at any depth."""
+    cdef void mark_reaching(self) noexcept:
+        """Mark the tables whose messages may contain target fields at any depth."""
         cdef bint is_done = False
         cdef Table* table
         cdef Py_ssize_t i
@@ -131,22 +131,22 @@ cdef class Layout:
             for i in range(self.owner.n_tables):
                 table = &self.owner.tables[i]
                 for k in range(table.n_fields):
-                    if table.fields[k].sub != NULL and not self.aims[i].reaches:
-                        if self.aim_of(table.fields[k].sub).reaches:
-                            self.aims[i].reaches = True
+                    if table.fields[k].sub != NULL and not self.targets[i].reaches:
+                        if self.target_of(table.fields[k].sub).reaches:
+                            self.targets[i].reaches = True
                             is_done = False
 
-    # --- what is to be changed
+    # --- collecting edits
 
     cdef int scan(
         self, const Table* table, const uint8_t* p, const uint8_t* end, int depth, Py_ssize_t parent
     ) except -1:
-        """Note what is to be changed between p and end, in a message whose length is the edit `parent`.
+        """Collect the edits between p and end, in a message whose length is the edit `parent`.
 
-        depth: levels of messages and groups that may still open. What is too short for a payload is not entered.
+        depth: remaining levels of nesting. Messages too short to contain a long payload are not scanned.
         """
         cdef Document document = self.document
-        cdef Aim* aim = self.aim_of(table)
+        cdef Target* target = self.target_of(table)
         cdef Py_ssize_t payload = -1
         cdef Py_ssize_t inner
         cdef const uint8_t* record
@@ -166,19 +166,19 @@ cdef class Layout:
                 continue
             field = find_field(table, tag >> 3)
             if field == NULL:
-                if tag >> 3 == aim.padding:
+                if tag >> 3 == target.padding:
                     self.add(CUT, parent, record, <uint64_t>(p - record))
-            elif field.number == aim.target:
-                # The last one is the value; those before it are dead weight.
+            elif field.number == target.number:
+                # The last record of a singular field is its value; earlier ones need no alignment.
                 if payload >= 0:
-                    self.edits[payload].what = CUT
-                payload = self.add_payload(aim, parent, record, value) if n >= self.threshold else -1
-            elif field.sub != NULL and n > self.threshold and self.aim_of(field.sub).reaches:
+                    self.edits[payload].kind = CUT
+                payload = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
+            elif field.sub != NULL and n > self.threshold and self.target_of(field.sub).reaches:
                 if depth == 0:
                     raise too_deep(document, record)
                 inner = self.add(LENGTH, parent, length, <uint64_t>(value - length))
                 self.edits[inner].length = n
-                self.edits[inner].added = WIDTH
+                self.edits[inner].added = LENGTH_BYTES
                 self.scan(field.sub, value, p, depth - 1, inner)
                 if self.n == inner + 1:
                     self.n = inner
@@ -186,8 +186,8 @@ cdef class Layout:
                 advise_far(&document.far, p)
         return 0
 
-    cdef Py_ssize_t add(self, What what, Py_ssize_t parent, const uint8_t* p, uint64_t cut) except -1:
-        """Note that `cut` bytes go at p; returns which edit this is."""
+    cdef Py_ssize_t add(self, EditKind kind, Py_ssize_t parent, const uint8_t* p, uint64_t cut) except -1:
+        """Add an edit that removes `cut` bytes at p; returns its index."""
         cdef Py_ssize_t capacity
         cdef Edit* edits
         cdef Edit* edit
@@ -200,7 +200,7 @@ cdef class Layout:
             self.capacity = capacity
         edit = &self.edits[self.n]
         memset(edit, 0, sizeof(Edit))
-        edit.what = what
+        edit.kind = kind
         edit.parent = parent
         edit.at = <uint64_t>(p - self.document.start)
         edit.cut = cut
@@ -208,15 +208,15 @@ cdef class Layout:
         return self.n - 1
 
     cdef Py_ssize_t add_payload(
-        self, const Aim* aim, Py_ssize_t parent, const uint8_t* record, const uint8_t* value
+        self, const Target* target, Py_ssize_t parent, const uint8_t* record, const uint8_t* value
     ) except -1:
         cdef uint64_t at = <uint64_t>(record - self.document.start)
         cdef uint64_t cut = 0
         cdef Edit* edit
-        # Old padding right before it is where the new one comes; where both are the same, nothing changes.
+        # Old padding right before the payload is replaced; if both have the same size, nothing changes.
         while self.n:
             edit = &self.edits[self.n - 1]
-            if edit.what != CUT or edit.parent != parent or edit.at + edit.cut != at:
+            if edit.kind != CUT or edit.parent != parent or edit.at + edit.cut != at:
                 break
             at = edit.at
             cut += edit.cut
@@ -224,26 +224,26 @@ cdef class Layout:
         self.add(PAYLOAD, parent, self.document.start + at, cut)
         edit = &self.edits[self.n - 1]
         edit.length = <uint64_t>(value - record)
-        edit.padding = aim.padding
+        edit.padding = target.padding
         return self.n - 1
 
-    # --- how long everything becomes
+    # --- sizes and offsets
 
     cdef void lay_out(self) noexcept:
-        """Find the paddings, the new lengths and the total, with lengths as wide as they are now."""
-        cdef uint64_t shift = 0      # modulo 2**64, as it may be negative
+        """Compute the paddings, the new lengths and the total, for the current sizes of the length fields."""
+        cdef uint64_t shift = 0      # modulo 2**64: it may be negative
         cdef uint64_t least
         cdef Edit* edit
         cdef Py_ssize_t i
         for i in range(self.n):
             edit = &self.edits[i]
-            if edit.what == PAYLOAD:
+            if edit.kind == PAYLOAD:
                 least = <uint64_t>varint_size(<uint64_t>edit.padding << 3) + 1
                 edit.added = (edit.at + shift + edit.length) % self.alignment
                 edit.added = (self.alignment - edit.added if edit.added else 0) + edit.growth
                 while 0 < edit.added < least:
                     edit.added += self.alignment
-            elif edit.what == CUT:
+            elif edit.kind == CUT:
                 edit.added = 0
             else:
                 edit.growth = 0
@@ -253,15 +253,15 @@ cdef class Layout:
             edit = &self.edits[i]
             if edit.parent >= 0:
                 self.edits[edit.parent].growth += edit.added - edit.cut
-                if edit.what == LENGTH:
+                if edit.kind == LENGTH:
                     self.edits[edit.parent].growth += edit.growth
 
     cdef bint widen(self) noexcept:
-        """Find the lengths of 32 GiB and more, for which five bytes are not enough; tells whether anything changed.
+        """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether any changed.
 
-        protobuf's own readers end at 2 GiB. Ours take six bytes where the value needs them, and only there. But the
-        sixth byte may be what makes a padding in the message one byte shorter, and the length too short for it again:
-        then that padding becomes longer by whole alignments, which moves no other payload off its offset.
+        protobuf's own readers are limited to 2 GiB. Ours accept a sixth byte only if the value needs it. The sixth byte
+        may shorten a padding in the message by one byte, so that the length fits five bytes again: then that padding
+        grows by whole alignments, which keeps all other payloads aligned.
         """
         cdef bint is_changed = False
         cdef uint64_t length
@@ -269,16 +269,16 @@ cdef class Layout:
         cdef Py_ssize_t i, k
         for i in range(self.n):
             edit = &self.edits[i]
-            if edit.what != LENGTH:
+            if edit.kind != LENGTH:
                 continue
             length = edit.length + edit.growth
             if <uint64_t>varint_size(length) > edit.added:
                 edit.added = <uint64_t>varint_size(length)
-            elif edit.added > WIDTH and length >> WIDTH_BITS == 0:
+            elif edit.added > LENGTH_BYTES and length >> LENGTH_BITS == 0:
                 k = i + 1
-                while self.edits[k].what != PAYLOAD:
+                while self.edits[k].kind != PAYLOAD:
                     k += 1
-                length = (<uint64_t>1 << WIDTH_BITS) - length
+                length = (<uint64_t>1 << LENGTH_BITS) - length
                 self.edits[k].growth += length + (self.alignment - length % self.alignment) % self.alignment
             else:
                 continue
@@ -288,7 +288,7 @@ cdef class Layout:
     # --- the new encoding
 
     cdef list pieces(self):
-        """The new encoding: bytes, and ranges of the document."""
+        """Return the new encoding: bytes objects, and ranges of the document."""
         cdef Gatherer gatherer = Gatherer.__new__(Gatherer)
         cdef uint64_t position = 0
         cdef uint64_t zeros
@@ -314,14 +314,14 @@ cdef class Layout:
 
 @final
 cdef class Gatherer:
-    """Makes few pieces of many."""
+    """Joins short pieces to longer ones."""
     cdef Document document
     cdef bytearray gathered
     cdef list pieces
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
         """Add bytes of the document."""
-        if end - start < SHORT and end - start < <uint64_t>len(self.document):
+        if end - start < MAX_COPIED_BYTES and end - start < <uint64_t>len(self.document):
             self.gathered += (<const char*>self.document.start)[start:end]
         elif start < end:
             self.flush()
@@ -331,10 +331,10 @@ cdef class Gatherer:
     cdef int write(self, bytes head, uint64_t zeros) except -1:
         """Add bytes, and zeros after them."""
         self.gathered += head
-        if zeros >= BLOCK:
+        if zeros >= ZEROS_BYTES:
             self.flush()
-            self.pieces += [ZEROS] * <Py_ssize_t>(zeros // BLOCK)
-        self.gathered += ZEROS[:zeros % BLOCK]
+            self.pieces += [ZEROS] * <Py_ssize_t>(zeros // ZEROS_BYTES)
+        self.gathered += ZEROS[:zeros % ZEROS_BYTES]
         return 0
 
     cdef int flush(self) except -1:
@@ -345,7 +345,7 @@ cdef class Gatherer:
 
 
 cdef object too_deep(Document document, const uint8_t* record):
-    """The DecodeError for a message that is one level too many."""
+    """Make the DecodeError for a message that is nested too deep."""
     cdef Damage damage
     memset(&damage, 0, sizeof(damage))
     damage.fault = FAULT_DEPTH
@@ -354,7 +354,7 @@ cdef object too_deep(Document document, const uint8_t* record):
 
 
 cdef uint8_t* write_wide(uint8_t* p, uint64_t value, uint64_t width) noexcept nogil:
-    """Write a varint in `width` bytes, which are enough for it; returns where it ends."""
+    """Write a varint in exactly `width` bytes; returns its end."""
     while width > 1:
         p[0] = <uint8_t>(value | 0x80)
         value >>= 7
@@ -365,19 +365,19 @@ cdef uint8_t* write_wide(uint8_t* p, uint64_t value, uint64_t width) noexcept no
 
 
 cdef bytes head_of(const Edit* edit):
-    """The replacement of bytes that are cut: a length, or the tag and length of zeros, which fill the rest."""
+    """Return the inserted bytes without trailing zeros: a length, or the tag and length of a padding field."""
     cdef uint8_t[20] head
     cdef uint8_t* p = head
     cdef uint64_t rest
     cdef uint64_t width = 1
     if edit.added == 0:
         return b""
-    if edit.what == LENGTH:
+    if edit.kind == LENGTH:
         p = write_wide(p, edit.length + edit.growth, edit.added)
     else:
         p = write_varint(p, <uint64_t>edit.padding << 3 | WIRE_LEN)
         rest = edit.added - <uint64_t>(p - head)
-        # A length one byte longer can mean one byte less to count, so that the shorter form is enough again.
+        # A longer length leaves fewer zeros to count, for which the shorter form may suffice; use the first that fits.
         while (rest - width) >> (7 * width):
             width += 1
         p = write_wide(p, rest - width, width)
@@ -385,7 +385,7 @@ cdef bytes head_of(const Edit* edit):
 
 
 cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
-    """Whether these bytes are what stands at p already."""
+    """Return whether the bytes at p are `head` followed by so many zeros; False if they are not resident."""
     cdef uint64_t n = <uint64_t>len(head)
     if not is_there(p, n + zeros):
         return False
@@ -412,24 +412,24 @@ cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64
 
 @critical_section
 def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
-    """Encode a document anew so that its long payloads stand at multiples of `alignment`.
+    """Compute an encoding of a document in which long payloads are at multiples of `alignment`.
 
-    document: its bytes are what is encoded; edits of messages in it are not looked at. cls: class of its root.
-    targets: (class, name of a singular field of bytes, number of the padding field) of at most one field a class; that
-    number must be free in the class. threshold: bytes, at least 1; shorter payloads stay where they come to stand.
+    document: only its bytes are encoded, not the edits of its messages. cls: class of its root message.
+    targets: (class, name of a singular bytes field, number of the padding field), at most one per class; the number
+    must not be a field of the class. threshold: bytes, at least 1; shorter payloads are not aligned.
     alignment: bytes, 1 to 2**30.
-    Returns (total, pieces): how many bytes the new encoding has, and what it is made of, in order: bytes, and ranges of
-    the document as (offset, length). A document in which everything is aligned already is one range.
+    Returns (total, pieces): the size of the encoding in bytes, and its parts in order: bytes objects, and ranges of the
+    document as (offset, length). A document that is already aligned is one range.
 
-    Every value is the same for every reader; only unknown fields come and go. Padding of earlier times goes, wherever
-    it stands in a message that is looked into, so that doing it again changes nothing. Of a field that stands more than
-    once in a record of its message the last is aligned. Lengths of messages around a payload have 5 bytes, or of 32 GiB
-    and more what they need. Nothing but tags and lengths is touched; what can't have a long payload is copied unseen.
-    Raises DecodeError at the first damaged record of what is looked into, and FieldValueError for a field, number or
-    alignment that can't be.
+    All readers read the same values; only unknown fields are added and removed. Old padding is removed from all
+    messages that are scanned, so that aligning twice changes nothing. If a target field occurs more than once in a
+    message, the last record is aligned. Lengths of messages around a payload take 5 bytes, or from 32 GiB on as many as
+    they need. Messages that can't contain a long payload are copied without being read.
+    Raises DecodeError for the first damaged record that is read, and FieldValueError for an unsuitable field, padding
+    number or alignment.
     """
     cdef Layout layout
-    # The lists that are made here may have the garbage collector run code that closes the document.
+    # Allocating lists may start the garbage collector, and so run code that closes the document.
     document.pins += 1
     try:
         layout = laid_out(document, cls, targets, threshold, alignment)
@@ -440,7 +440,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
 
 @critical_section
 def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
-    """Do what `align_payloads` does, with ranges as Pieces, for `write_pieces`."""
+    """Do the same as `align_payloads`, but return ranges as Pieces, for `write_pieces`."""
     cdef list pieces = []
     cdef uint64_t offset = 0
     cdef uint64_t start

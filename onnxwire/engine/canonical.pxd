@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Whether bytes are those that the official serializer would write for what they say."""
+"""Canonical encoding: the bytes that protobuf's deterministic serializer writes."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.table cimport Field, Table

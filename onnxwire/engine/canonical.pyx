@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Whether bytes are those that the official serializer would write for what they say."""
+"""Canonical encoding: the bytes that protobuf's deterministic serializer writes."""
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value, varint_size,
 )
@@ -7,7 +7,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field
 
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
-    """The raw bits that the official serializer writes for what a record's raw bits stand for."""
+    """Return the raw bits that the official serializer writes for the value of a record's raw bits."""
     if field.type == BOOL:
         return raw != 0
     if field.type == INT32 or field.type == ENUM:
@@ -18,7 +18,7 @@ cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
 
 
 cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Whether the records of a message are those that the official serializer would write; messages in it aside."""
+    """Return whether the records of a message are canonical, not looking into nested messages."""
     cdef const uint8_t* record
     cdef const uint8_t* value
     cdef const Field* field
@@ -79,7 +79,7 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
 cdef inline bint is_plain_varint(
     const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
 ) noexcept nogil:
-    # The tenth byte has room for bits above the 64 that count.
+    # The tenth byte has room for bits above the 64 of the value.
     return (
         varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1) and canonical(field, raw) == raw
         and not (field.closed and not has_value(field, <int32_t>raw))
@@ -94,7 +94,7 @@ cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end)
     if field.wire != WIRE_VARINT:
         return (end - p) % field.size == 0
     while p < end:
-        # Eight numbers below 128 at once: all are as short as can be.
+        # Eight one-byte varints at once.
         if end - p >= 8 and not field.closed and field.type != BOOL and load64(p) & <uint64_t>0x8080808080808080 == 0:
             p += 8
             continue

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The edits of a message that nobody holds, without room for the fields that it does not have."""
+"""CompactOverlay: the edits of a message that has no view, with entries for the edited and present fields only."""
 from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport Slot, Table
 
 
 cdef struct Entry:
-    # What an overlay has of one field.
+    # One field of an overlay.
     Slot slot
     PyObject* held
     uint32_t clears
@@ -20,11 +20,11 @@ cdef struct Entry:
 
 @final
 cdef class CompactOverlay:
-    # Made by `condense`, in one piece of memory with its entries.
+    # Created by `compact` in one allocation with its entries.
     cdef Table* table
     cdef const uint8_t* start    # the bytes that it is registered for
     cdef const uint8_t* end
-    cdef PyObject* data          # bytes: what the message became instead, or NULL; owned
+    cdef PyObject* data          # bytes: the content that ParseFromString replaced them with, or NULL; owned
     cdef uint32_t generation
     cdef uint32_t flags
     cdef uint32_t n

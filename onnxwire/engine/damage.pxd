@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Errors about damaged bytes: what is wrong with them, and where in the document they are."""
+"""DecodeErrors for damaged bytes: the fault, its byte offset and its path in the document."""
 from libc.stdint cimport uint8_t
 
 from onnxwire._varint cimport Damage

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Errors about damaged bytes: what is wrong with them, and where in the document they are."""
+"""DecodeErrors for damaged bytes: the fault, its byte offset and its path in the document."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -15,16 +15,16 @@ from onnxwire.engine.partial cimport OPEN, fetch
 from onnxwire.errors import DecodeError
 
 cdef enum:
-    HEAD = 32                # bytes that no tag with a length or number after it has more of
+    MAX_HEAD_BYTES = 32      # more than a tag and the length or number after it can have
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):
-    """Say what is wrong, and what to do where that is known."""
+    """Describe a fault, and its remedy if it is known."""
     cdef object detail = damage.detail
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
     cdef str cut = "the bytes end inside "
-    # Where what is missing is missing at the document's end, the end of the file itself was lost.
+    # Bytes missing at the document's end mean that the end of the file is missing.
     cdef str lost = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
     cdef str corrupt = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
@@ -70,32 +70,32 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
 
 
 cdef object damage_error(Document document, Damage damage, const uint8_t* end):
-    """The DecodeError for damage in a message that ends at `end`."""
+    """Make the DecodeError for damage in a message that ends at `end`."""
     from onnxwire.engine.field_path import field_path
     cdef object offset = damage.at - document.start
     return DecodeError(describe(damage, document, end), offset, field_path(document, offset), document.name)
 
 
 cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=MAX_DEPTH):
-    """The DecodeError for a faulty record of a message that ends at `end`, in which `depth` groups may nest."""
+    """Make the DecodeError for a faulty record of a message that ends at `end`; depth: levels of groups allowed."""
     return damage_error(document, explain(record, end, depth), end)
 
 
 cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size):
-    """The DecodeError for a faulty packed run."""
+    """Make the DecodeError for a faulty packed run."""
     return damage_error(document, explain_packed(start, end, size), end)
 
 
 @critical_section
 def fault_at(Document document, uint64_t offset, uint64_t end):
-    """The DecodeError for the damaged record at a byte of a document."""
+    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`."""
     cdef const uint8_t* p
     document.check_open()
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
     p = document.start + offset
     if OPEN:
-        fetch(p, min(end - offset, <uint64_t>HEAD))
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
         if p[0] & 7 == WIRE_START_GROUP:
             fetch(p, end - offset)
     return decode_error(document, p, document.start + end, MAX_DEPTH)

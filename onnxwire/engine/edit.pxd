@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Edits of a message: values into fields, messages into one another."""
+"""Edits of a message: setters of singular fields, nested messages, constructor keywords."""
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -27,7 +27,7 @@ cdef void* singular_setter(int field_type) noexcept
 
 
 cdef inline Overlay edit(View self):
-    """The overlay of the message, made now where it has none; a message that is not there is put there."""
+    """Return the overlay of a message, made now if it has none; an absent message becomes present in its parent."""
     if (
         self.overlay != NULL and (<Overlay>self.overlay).parent == NULL
         and self.epoch == (<Document>self.document).epoch

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Edits of a message: setters of singular fields, messages put in, cleared and exchanged, what constructors take.
+"""Edits of a message: setters of singular fields, nested messages, constructor keywords.
 
-Every check comes before the first change, so that an edit that can't be made changes nothing.
+Arguments are checked before the first change: an edit that raises changes nothing.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
@@ -45,16 +45,16 @@ ctypedef int (*Setter)(View view, PyObject* value, void* field) except -1
 
 
 cdef object field_error(const Field* field, type error_class, str reason):
-    """The error about a field: it names it."""
+    """Make an error about a field, with its full name."""
     return error_class(reason, (<object>field.descriptor).full_name)
 
 
 # --- the overlay of a message
 
 cdef Overlay start_edit(View self):
-    """The overlay of the message, made now where it has none; a message that is not there is put there.
+    """Do what `edit` does, for a message without an overlay, with an outdated one, or absent.
 
-    Some steps may run other code, which may do the same: after each the message is looked at again.
+    Some steps may run other code, which may edit the same message; the state is read again after each of them.
     """
     cdef Document document
     cdef Overlay overlay
@@ -80,7 +80,7 @@ cdef Overlay start_edit(View self):
 
 
 cdef Overlay make_overlay(View self, Document document):
-    """The overlay of a message that has its bytes in a document, which knows of it from now on."""
+    """Make and register the overlay of a message of a document's bytes."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     memcpy(overlay.slots, self.slots, self.table.n_fields * sizeof(self.slots[0]))
     overlay.start = self.start
@@ -89,7 +89,7 @@ cdef Overlay make_overlay(View self, Document document):
     if self.parts != NULL:
         overlay.parts = owned(<object>self.parts)
     register_overlay(document, overlay)
-    # Which lets go of what was at the address before, if the bytes were changed: that can run other code.
+    # If the file was written to, registering may have released another overlay of this address, and run other code.
     document.check_open()
     document.next_epoch()
     use_overlay(self, overlay)
@@ -98,7 +98,7 @@ cdef Overlay make_overlay(View self, Document document):
 
 
 cdef int put_into_parent(Overlay self, View parent) except -1:
-    """Put a message that was not there into the field of its parent, which is edited."""
+    """Make an absent message present in its parent, which has an overlay."""
     unlist_absent(self)
     (<Document>parent.document).next_epoch()
     put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
@@ -107,19 +107,19 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
 
 
 cdef uint32_t depth_of(View self):
-    """The depth that the message's overlay has or will have."""
+    """Return the depth of the message's overlay, also of one that is not made yet."""
     return (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth + 1
 
 
 cdef object new_message(Table* table):
-    """A message without bytes and without values."""
+    """Return a new empty message."""
     return overlay_view(table, EMPTY, new_overlay(table, 0))
 
 
 # --- values of singular fields
 
 cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
-    """Read an integer; returns 1 where it is above what int64 holds, and `low` is the uint64's bits."""
+    """Convert an int to 64 bits; returns 1 if it exceeds the range of int64, and `low` has the bits of a uint64."""
     cdef int overflow = 0
     if not PyLong_CheckExact(value):
         if isinstance(value, bool):
@@ -142,7 +142,7 @@ cdef object out_of_range(const Field* field, value):
 
 
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
-    """Turn a Python number into the raw bits of a record."""
+    """Convert a Python number to the raw bits of a record: a varint, or the bits of a fixed-size number."""
     cdef int field_type = field.type
     cdef int64_t low = 0
     cdef bint above
@@ -152,7 +152,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
     if field_type == FLOAT or field_type == DOUBLE:
         try:
             if not PyFloat_CheckExact(value) and type(value).__name__ == "ndarray":
-                raise TypeError  # though float() takes an array of one number
+                raise TypeError  # float() would accept an array of one number
             real = PyFloat_AsDouble(value)
         except OverflowError as error:
             raise field_error(field, FieldOverflowError, str(error)) from None
@@ -204,7 +204,7 @@ cdef bint read_bool(const Field* field, value) except? True:
         return bool(value)
     try:
         if type(value).__name__ == "ndarray":
-            raise TypeError  # though one of one int has an __index__
+            raise TypeError  # an array of one int has __index__
         number = PyNumber_Index(value)
     except TypeError:
         raise field_error(field, FieldTypeError, f"expected a bool, found {type(value).__name__}") from None
@@ -229,7 +229,7 @@ cdef object enum_number(const Field* field, label):
 
 
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
-    """Turn a str or bytes into the payload of a record; returns the object that owns it."""
+    """Set `p` and `n` to the payload of a str or bytes value; returns the object that owns it."""
     cdef Py_ssize_t size = 0
     if field.type == STRING:
         if not PyUnicode_CheckExact(value):
@@ -289,11 +289,11 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
 
 
 cdef int share_memory(View self, const Field* field, view) except -1:
-    """Make a bytes field stand for the memory that a memoryview of bytes shows, which is not copied."""
+    """Set a bytes field to the memory of a memoryview of bytes, which is not copied."""
     cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(view).buf
     cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(view).len
     cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
-    # What is in a document stays when that is closed, and can be saved from file to file.
+    # A fork keeps the bytes when the document is closed, and `save` copies them from file to file.
     owner = view if document is None else document.fork(depth_of(self))
     put_value(edit(self), field, p if n else set_mark(), n, <PyObject*>owner)
     return 0
@@ -304,13 +304,13 @@ cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise no_deletion(field)
     if field.repeated:
-        way = f"change what is there, or use ClearField({name_of(field)!r}) and extend"
-        raise field_error(field, FieldAttributeError, f"a repeated field is not assigned to; {way}")
-    raise field_error(field, FieldAttributeError, "a message field is not assigned to; use its CopyFrom, or its fields")
+        remedy = f"assign to field[:], or use ClearField({name_of(field)!r}) and extend"
+        raise field_error(field, FieldAttributeError, f"a repeated field can't be assigned to; {remedy}")
+    raise field_error(field, FieldAttributeError, "a message field can't be assigned to; use CopyFrom or its fields")
 
 
 cdef void* singular_setter(int field_type) noexcept:
-    """The setter for fields of a type."""
+    """Return the setter for fields of a type."""
     if field_type == MESSAGE:
         return <void*>refuse_assignment
     if field_type == STRING or field_type == BYTES:
@@ -321,7 +321,7 @@ cdef void* singular_setter(int field_type) noexcept:
 # --- messages in messages
 
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
-    """A copy of a message, to be held by an overlay of `depth`: an Overlay, or a document and the span in it."""
+    """Copy a message for an overlay of `depth`: returns an Overlay, or a Document and the span `p`, `n` in it."""
     cdef Document document
     cdef int is_collecting
     if find_overlay(source) or source.parts != NULL:
@@ -348,17 +348,17 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
 
 
 cdef Overlay content_copy(View source, uint32_t depth):
-    """An overlay with what a message has."""
-    # The collector could run code that changes the lists that are walked here.
+    """Return an overlay with a copy of a message's content."""
+    # The garbage collector could run code that changes the elements that are copied here.
     cdef int is_collecting = PyGC_Disable()
     try:
-        return content_copy_undisturbed(source, depth)
+        return content_copy_without_gc(source, depth)
     finally:
         if is_collecting:
             PyGC_Enable()
 
 
-cdef Overlay content_copy_undisturbed(View source, uint32_t depth):
+cdef Overlay content_copy_without_gc(View source, uint32_t depth):
     cdef Document document
     cdef Overlay content
     fill(source)
@@ -372,12 +372,12 @@ cdef Overlay content_copy_undisturbed(View source, uint32_t depth):
     memcpy(content.slots, source.slots, source.table.n_fields * sizeof(source.slots[0]))
     if source.parts != NULL:
         content.parts = owned(<object>source.parts)
-    # What has no owner yet is copied as if it stood in the source's document.
+    # `content` has no base: its bytes are those of the source's document.
     return copy_overlay(content, document, depth)
 
 
 cdef Overlay content_of(Table* table, Document document, uint32_t depth):
-    """An overlay with what the whole of a document of its own has as a message; its own records are looked at now."""
+    """Return an overlay with the content of a whole document; raises DecodeError if its own records are damaged."""
     cdef View view = new_view(table, document, document.start, document.end, None)
     cdef Overlay content = new_overlay(table, depth)
     fill(view)
@@ -390,9 +390,9 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
 
 
 cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
-    """Make the message what `content` is; every view of it sees that.
+    """Replace the content of a message; every view of it reads the new content.
 
-    is_new: views of what was not there are then of what is no longer the message's, as with protobuf.
+    is_new: views of absent messages in it are detached, as by protobuf's Clear and ParseFromString.
     """
     cdef Overlay overlay = edit(self)
     (<Document>self.document).next_epoch()
@@ -405,7 +405,7 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     """Put a copy of a message into a singular field."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
-    # The copy comes first: a message that is put in place by this may be part of the source.
+    # Copy first: the edit may make an absent message present that is part of the source.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
     (<Document>self.document).next_epoch()
@@ -419,7 +419,7 @@ cdef int clear_field(View self, const Field* field) except -1:
     fill(self)
     if field.repeated or field.type == MESSAGE:
         overlay = edit(self)
-        # Views that were handed out, also of what is not there, are no longer the message's.
+        # Detach sequences and messages that were read from the field, also views of the absent message.
         count_clear(overlay, field.slot)
         (<Document>self.document).next_epoch()
         if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
@@ -431,10 +431,10 @@ cdef int clear_field(View self, const Field* field) except -1:
     return 0
 
 
-# --- what constructors take
+# --- constructor keywords
 
 cdef int set_field(View self, Field* field, value) except -1:
-    """Give a field of a new message a value, as a keyword of its constructor does."""
+    """Set a field of a new message to the value of a constructor's keyword; None leaves it absent."""
     if value is None:
         return 0
     if not field.repeated:
@@ -450,7 +450,7 @@ cdef int set_field(View self, Field* field, value) except -1:
 
 
 cdef object iterate(const Field* field, values):
-    """An iterator over the values to take."""
+    """Return an iterator over new values of a repeated field; raises TypeError if they are not iterable."""
     try:
         return iter(values)
     except TypeError as error:
@@ -479,7 +479,7 @@ cdef int set_message(View self, Field* field, value) except -1:
 
 
 cdef int set_fields(View self, values) except -1:
-    """Give fields of a new message values, as its constructor does."""
+    """Set fields of a new message from a mapping of names to values."""
     cdef Field* field
     for name, value in values.items():
         field = named_field(self, name)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""From messages, with their edits, to bytes."""
+"""Serialization of messages with their edits."""
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -10,17 +10,17 @@ from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View
 
 cdef enum:
-    BUFFER = 1 << 20         # bytes that are gathered before they are handed on
+    BUFFER_BYTES = 1 << 20   # size of the buffer between an encoder and its target
 
 
 cdef class Piece:
-    """Bytes that stand somewhere already, and where in the encoding they belong."""
+    """A range of bytes of a document or buffer, and its offset in the encoding."""
     cdef readonly uint64_t offset
     cdef readonly Payload payload
 
 
 cdef struct Content:
-    # A message to be encoded: an overlay, or a span of a document. Everything is borrowed.
+    # A message to be encoded: an overlay, or a span of a document. All references are borrowed.
     Table* table
     PyObject* document           # of the bytes
     PyObject* overlay            # or NULL
@@ -30,30 +30,30 @@ cdef struct Content:
 
 
 cdef class Encoder:
-    """Goes over a message twice in the same way: once to measure, once to write. Or once, where it is not long."""
+    """Encodes a message in two passes, measuring and writing, or a short one in a single pass."""
     cdef bint deterministic
     cdef bint writing
-    cdef bint in_memory          # what is written is copied there, so that all of it is needed
-    cdef Spans missing           # what of it is not there yet; None where nothing is
-    cdef bint growing            # once, into memory of its own that grows up to `limit`
+    cdef bint in_memory          # long values are copied too, so that all bytes must be resident
+    cdef Spans missing           # bytes that are not resident; None if all are
+    cdef bint growing            # single pass, into a buffer of its own that grows up to `limit`
     cdef uint64_t limit
     cdef int depth
-    cdef uint64_t total          # bytes measured, or written
-    # Of every message that is not copied as it stands, in the order in which they are met; with the bit CANONICAL,
-    # one whose span is already what would be written.
+    cdef uint64_t total          # bytes measured or written
+    # Sizes of all messages with a length, in the order of the passes; with the bit CANONICAL, the message's span is
+    # copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef Py_ssize_t next
-    # What is written to: `p` to `end` of memory that the encoder fills and, where there are `pieces`, hands on.
+    # The output buffer; p: the next byte. If there are `pieces`, a full buffer is flushed to them or to `target`.
     cdef uint8_t* start
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
-    cdef PyObject* checked           # the Document whose file was last seen to be unchanged; only compared
+    cdef PyObject* checked           # the last Document whose file was found unchanged; only compared
     cdef Piece last
-    cdef FileWriter target           # that takes what was gathered at once; without it that goes between the pieces
-    cdef uint64_t handed_on
+    cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` does
+    cdef uint64_t flushed            # bytes of the encoding before the buffer
 
     cdef int measure(self, View message) except -1
     cdef int write(self, View message) except -1
@@ -63,7 +63,7 @@ cdef class Encoder:
     cdef int grow(self, uint64_t n) except -1
 
 
-cdef int measure_there(Encoder encoder, View message) except -1
+cdef int measure_resident(Encoder encoder, View message) except -1
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF
 cdef bytes encode(View message, bint deterministic)
 cdef bytes encode_small(View message, Encoder encoder)

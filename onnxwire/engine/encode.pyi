@@ -4,7 +4,7 @@ from onnxwire.engine.payload import Payload
 
 @final
 class Piece:
-    """Bytes that stand somewhere already, and where in the encoding they belong."""
+    """A range of bytes of a document or buffer, and its offset in the encoding."""
 
     @property
     def offset(self) -> int: ...

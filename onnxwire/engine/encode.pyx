@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""From messages, with their edits, to bytes: the rest of what was read is copied as it stands.
+"""Serialization of messages with their edits; unchanged records are copied.
 
-A message is gone over twice by the same code, first to measure and then to write, because a length stands before what
-it counts; or once, where it is so short that it can be moved to make room for its length. In between and on the way no
-other code may run, not even the garbage collector's: a list of objects that is walked here could be changed by it.
+The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. A short
+message is written in one pass, and moved to make room for its length. No other code may run between and during the
+passes, not even a finalizer called by the garbage collector: it could change the elements that are iterated.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -18,7 +18,7 @@ from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, FarReads
 from onnxwire.engine.memory cimport free, malloc, realloc
-from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
 from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
 from onnxwire.engine.payload cimport new_payload
@@ -39,9 +39,9 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 
 cdef extern from "thresholds.h":
     enum:
-        LONG "OW_LONG"
-        SMALL "OW_SMALL"
-        AT_ONCE "OW_AT_ONCE"
+        MIN_PIECE_BYTES "OW_LONG"
+        MAX_SMALL_BYTES "OW_MAX_SMALL_BYTES"
+        MAX_SINGLE_PASS_BYTES "OW_MAX_SINGLE_PASS_BYTES"
 
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
 
@@ -85,7 +85,7 @@ cdef class Encoder:
         return 0
 
     cdef bytes write_at_once(self, View message, uint64_t limit):
-        """The encoding of a message, or None where it is longer than `limit`."""
+        """Encode a message in one pass; returns None if it is longer than `limit` bytes."""
         self.growing = self.writing = self.in_memory = True
         self.limit = limit
         self.total = 0
@@ -104,22 +104,22 @@ cdef class Encoder:
         return emit_sized(self, &content, 0)
 
     cdef int flush(self) except -1:
-        """Hand on what was gathered."""
+        """Empty the buffer into the target or the pieces."""
         cdef Py_ssize_t n = self.p - self.start
         if self.growing:
             return self.grow(1)
         if self.pieces is None:
             raise changed()
         if n and self.target is not None:
-            self.target.put_at(self.start, <uint64_t>n, self.handed_on)
+            self.target.put_at(self.start, <uint64_t>n, self.flushed)
         elif n:
             self.pieces.append(PyBytes_FromStringAndSize(<const char*>self.start, n))
-        self.handed_on += n
+        self.flushed += n
         self.p = self.start
         return 0
 
     cdef int grow(self, uint64_t n) except -1:
-        """Make room for n more bytes."""
+        """Grow the buffer to hold n more bytes; raises TooLong beyond `limit`."""
         cdef uint64_t used = <uint64_t>(self.p - self.start)
         cdef uint64_t room = <uint64_t>(self.end - self.start)
         cdef uint8_t* start
@@ -138,15 +138,15 @@ cdef class Encoder:
 
 
 class TooLong(Exception):
-    """The bytes to be written at once are longer than they may be."""
+    """The message is too long to be written in one pass."""
 
 
-class NotThere(Exception):
-    """Bytes of a document must be fetched before a message can be gone over. args: (document, table, start, end)."""
+class NotResident(Exception):
+    """Records must be fetched before a message can be encoded. args: (document, table, start, end)."""
 
 
 cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotThere where the records of a message, or where all of it is encoded anew its values, are not there."""
+    """Raise NotResident if records of a message are not resident; of a deterministic encoding, if any byte is not."""
     cdef Spans parts
     cdef Py_ssize_t i
     if content.parts == NULL:
@@ -165,13 +165,13 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
         return 0
     if self.growing:
         raise TooLong
-    raise NotThere(
+    raise NotResident(
         <Document>content.document, None if self.deterministic else <size_t>content.table, <size_t>p, <size_t>end
     )
 
 
 cdef int fetch_for(Encoder self, error) except -1:
-    """Fetch what was not there: what NotThere says, or where that is None, `missing`."""
+    """Fetch the bytes that a NotResident names, or if it is None, those in `missing`."""
     cdef Document document
     cdef Spans missing = self.missing
     cdef Py_ssize_t i
@@ -202,21 +202,21 @@ cdef Content content_of_view(View message) noexcept:
 
 
 cdef object changed():
-    return EditError("the bytes of the document changed while they were written; nothing of it is usable")
+    return EditError("the bytes of the document changed while they were written; the output is not usable")
 
 
-# --- what is put out: counted at first, then written
+# --- output: counted in the first pass, written in the second
 
 cdef int check_source(Encoder self, PyObject* document) except -1:
     """Raise SourceError if the file of a document that is about to be read was changed."""
     if (<Document>document).backing is None or (<Document>document).backing.descriptor < 0:
-        return 0  # and the document that was checked last is still that
+        return 0  # bytes in memory; `checked` stays, so that its file is not checked again
     self.checked = document
     return (<Document>document).check_unchanged()
 
 
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
-    """Put bytes as they stand; owner: of the bytes, or NULL where they are the document's."""
+    """Put bytes; owner: the object that owns them, or NULL if the document does."""
     cdef size_t room
     cdef PyObject* source = document
     if owner != NULL:
@@ -224,7 +224,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     if source != NULL and source != self.checked:
         check_source(self, source)
     self.total += n
-    if n >= LONG:
+    if n >= MIN_PIECE_BYTES:
         if self.pieces is not None and self.writing:
             self.flush()
             return put_piece(self, p, n, document, owner)
@@ -248,7 +248,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 
 
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
-    """Note bytes that must be fetched before they can be copied."""
+    """Add bytes to `missing`: they must be fetched before they can be copied."""
     if self.growing:
         raise TooLong
     if self.writing:
@@ -259,9 +259,10 @@ cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
 
 
 cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
+    """Add a Piece, or extend the last one."""
     cdef Piece piece
     cdef Payload payload
-    self.handed_on += n
+    self.flushed += n
     if self.last is not None and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
         payload = self.last.payload
         if owner == NULL and payload.document is <Document>document and payload.p + payload.n == p:
@@ -324,15 +325,15 @@ cdef inline int put_text(
 # --- messages
 
 cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
-    """Put a message after its tag and length, or without them where number is 0."""
+    """Put a message after its tag and length, or without them if number is 0."""
     cdef Py_ssize_t index = self.n
     cdef uint64_t before = self.total
     cdef uint64_t size
     cdef uint64_t* sizes
     cdef Py_ssize_t capacity
     cdef bint is_canonical = False
-    if self.depth > DEEPEST:
-        raise EditError(f"messages nested more than {DEEPEST:,} deep are not written")
+    if self.depth > MAX_OVERLAY_DEPTH:
+        raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not written")
     if self.growing:
         return emit_at_once(self, content, number)
     if self.writing:
@@ -366,7 +367,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     self.depth -= 1
     size = self.total - before
     if is_canonical:
-        # What is in it is not gone into again.
+        # The second pass does not enter it: drop the sizes of nested messages.
         self.n = index + 1
         size |= CANONICAL
     self.sizes[index] = size
@@ -377,7 +378,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
 
 
 cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1:
-    """Put a message, and then its length before it."""
+    """Put a message in a single pass; its length is inserted afterwards."""
     cdef bint ignored = False
     cdef Py_ssize_t offset
     cdef uint64_t size
@@ -401,7 +402,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
-    """Put what is in a message; while measuring, tell whether its span is what would be written."""
+    """Put the content of a message; while measuring, set `is_canonical` if its span can be copied unchanged."""
     cdef Overlay overlay
     cdef Document document = <Document>content.document
     if content.document != NULL and content.document != self.checked:
@@ -433,7 +434,7 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
 cdef int emit_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts
 ) except -1:
-    """Put a message that stands in a document, with the edits that it has there."""
+    """Put a message of a document's bytes, with its edits."""
     cdef Content content
     cdef OverlayIndex index = index_of(document)
     cdef Overlay overlay
@@ -447,8 +448,8 @@ cdef int emit_span(
     if index is not None and index.find(p, &pair) and pair.address == <size_t>p:
         overlay = overlay_of(&pair, document)
         if overlay is None:
-            return 0  # a further piece of a message that was put already
-        # Where the bytes were changed, the address may have come to hold another message.
+            return 0  # a further piece of a message that was already put
+        # If the file was written to, another message may be at this address now.
         if overlay.table == field.sub:
             content.overlay = <PyObject*>overlay
     return emit_sized(self, &content, field.number)
@@ -457,7 +458,7 @@ cdef int emit_span(
 cdef int emit_held(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, PyObject* held
 ) except -1:
-    """Put a message that was put into a field; document: of the bytes of the message that the field is in."""
+    """Put the value or element of a message field of an overlay; document: that of the overlay's bytes."""
     cdef Content content
     if held == NULL:
         return emit_span(self, field, document, p, n, None)
@@ -471,7 +472,7 @@ cdef int emit_held(
     return emit_sized(self, &content, field.number)
 
 
-# --- edited messages: their records, but for the fields that were touched
+# --- edited messages: unchanged records are copied, touched fields are encoded
 
 cdef enum:
     IN_BYTES = 1
@@ -479,20 +480,20 @@ cdef enum:
 
 
 cdef int emit_records(Encoder self, Content* content) except -1:
-    """Put the records of a message as they stand, each touched field where its first record stood.
+    """Put the records of a message, each touched field in place of its first record.
 
-    A field that had no record comes where the order of numbers wants it.
+    A touched field without records is put where ascending field numbers place it.
     """
     cdef Document document = <Document>content.document
     cdef Overlay overlay = <Overlay>content.overlay if content.overlay != NULL else None
     cdef bint drops = overlay is not None and overlay.flags & DROPS_UNKNOWN
-    cdef const uint8_t* run = NULL       # where records begin that are copied as they stand
+    cdef const uint8_t* run = NULL       # start of a run of records to be copied
     cdef const uint8_t* run_end = NULL
-    # Of each field. As bytes, because making anything that the garbage collector tracks could have it run other code.
+    # IN_BYTES and DONE per field. A bytes object: allocating a tracked object could start the garbage collector.
     cdef bytes state = PyBytes_FromStringAndSize(NULL, content.table.n_fields)
     cdef uint8_t* states = <uint8_t*>PyBytes_AS_STRING(state)
     cdef Py_ssize_t known = 0
-    cdef uint32_t first = 0              # fields before it are done
+    cdef uint32_t first = 0              # touched fields before it have been put
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
@@ -558,7 +559,7 @@ cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const ui
 
 
 cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
-    """Mark the fields that have records; returns how many records there are of known fields."""
+    """Mark the fields that have records; returns the number of records of known fields."""
     cdef Py_ssize_t known = 0
     cdef Cursor cursor
     cdef Record record
@@ -595,7 +596,7 @@ cdef int put_unknown(Encoder self, Overlay overlay) except -1:
 
 
 cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Field* field) except -1:
-    """Put a field whose value is the overlay's."""
+    """Put a field whose value differs from the bytes."""
     cdef Slot* slot = &overlay.slots[field.slot]
     cdef PyObject* held = overlay.held[field.slot]
     cdef Elements elements
@@ -623,7 +624,7 @@ cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Fie
 
 
 cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
-    """The raw bits of a number of a native array."""
+    """Return the raw bits of a number of a native array."""
     cdef uint64_t wide = 0
     cdef uint32_t narrow = 0
     if field.size == 8:
@@ -642,7 +643,7 @@ cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noe
 
 
 cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py_ssize_t n) except -1:
-    """Put repeated numbers, packed where the field is."""
+    """Put repeated numbers, packed if the field is."""
     cdef uint64_t size = 0
     cdef uint64_t part
     cdef Py_ssize_t i
@@ -666,7 +667,7 @@ cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
         # Never long enough to be handed on where they stand: the numbers may change.
         while size:
-            part = min(size, <uint64_t>LONG - 1)
+            part = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
             put_bytes(self, items, part, NULL, NULL)
             items += part
             size -= part
@@ -728,7 +729,7 @@ cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t
 
 
 cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except -1:
-    """Put the unknown fields: those of the bytes, and those that were merged in."""
+    """Put the unknown fields of the bytes, then those that were merged in."""
     if (flags & HAS_UNKNOWN or content.table.has_closed_runs) and not flags & DROPS_UNKNOWN and content.start != NULL:
         emit_unknown(self, content)
     if content.overlay != NULL:
@@ -737,7 +738,7 @@ cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except
 
 
 cdef int emit_read(Encoder self, Content* content, const Field* field, const Slot* slot, uint32_t flags) except -1:
-    """Put a field that is what the bytes say."""
+    """Put a field that has the value of the bytes."""
     cdef Document document = <Document>content.document
     cdef Cursor cursor
     cdef Record record
@@ -770,15 +771,15 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
 
 
 cdef struct Reader:
-    # Reads the numbers of a field, packed or not.
+    # Iterates over the numbers of a field, packed or not.
     Cursor cursor
-    uint64_t left                # records
-    const uint8_t* p             # in a packed run
+    uint64_t left                # remaining records
+    const uint8_t* p             # position in a packed run
     const uint8_t* end
 
 
 cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept nogil:
-    """The raw bits of the next number that the field can have: 1, or 0 at the end, or -1 on damage."""
+    """Read the raw bits of the next known value: returns 1, 0 at the end, or -1 if the bytes are damaged."""
     cdef Record record
     while True:
         if reader.p < reader.end:
@@ -809,7 +810,7 @@ cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept
 
 
 cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
-    """Put repeated numbers that are what the bytes say."""
+    """Put repeated numbers that have the values of the bytes, canonically."""
     cdef Reader reader
     cdef uint64_t size = 0
     cdef uint64_t raw = 0
@@ -817,7 +818,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
     cdef bint counts = field.packed
     memset(&reader, 0, sizeof(reader))
     while True:
-        # A packed run is gone over once more, first for its length.
+        # Two passes over a packed run, the first for its length.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
         reader.left = slot.n
         reader.p = reader.end = NULL
@@ -841,7 +842,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
 
 
 cdef int emit_unknown(Encoder self, Content* content) except -1:
-    """Put the unknown fields of the bytes; those of a packed run of a closed enum one by one."""
+    """Put the unknown fields of the bytes; unknown values in a packed run of a closed enum as single records."""
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
@@ -863,7 +864,7 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
     if not is_there(p, record.n):
         if self.growing:
             raise TooLong
-        raise NotThere(None, None, <size_t>p, <size_t>end)
+        raise NotResident(None, None, <size_t>p, <size_t>end)
     while p != NULL and p < end:
         p = read_varint(p, end, &value)
         if p != NULL and not has_value(field, <int32_t>value):
@@ -872,10 +873,11 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
     return 0
 
 
-# --- spans that may be what would be written already
+# --- deterministic encoding of spans that may be canonical
 
 cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) except -1:
-    """Measure a plain message: its span, but for messages in it that are not canonical."""
+    """Measure a message with canonical records: its span, with the new sizes of nested messages that are not canonical.
+    """
     cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
     cdef Py_ssize_t index
     cdef bint all_canonical = True
@@ -900,14 +902,15 @@ cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) excep
 # --- in memory
 
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
-    """How many bytes `encode` makes."""
+    """Return the number of bytes of a message's encoding."""
     cdef Encoder encoder = Encoder(False)
-    measure_there(encoder, message)
+    measure_resident(encoder, message)
     return encoder.total
 
 
-cdef int measure_there(Encoder encoder, View message) except -1:
-    """Measure a message, and fetch what writing it will need; other code may run until it is all there."""
+cdef int measure_resident(Encoder encoder, View message) except -1:
+    """Measure a message, and fetch the bytes that writing needs. Other code may run before the last measurement only.
+    """
     while True:
         encoder.missing = None
         try:
@@ -915,22 +918,22 @@ cdef int measure_there(Encoder encoder, View message) except -1:
             if encoder.missing is None:
                 return 0
             error = None
-        except NotThere as found:
+        except NotResident as found:
             error = found
         fetch_for(encoder, error)
 
 
 cdef bytes encode(View message, bint deterministic):
-    """The encoding of a message."""
+    """Return the encoding of a message."""
     cdef Encoder encoder = Encoder(deterministic)
     cdef bytes data
     if not deterministic:
-        data = encoder.write_at_once(message, AT_ONCE)
+        data = encoder.write_at_once(message, MAX_SINGLE_PASS_BYTES)
         if data is not None:
             return data
         encoder = Encoder(False)
     encoder.in_memory = True
-    measure_there(encoder, message)
+    measure_resident(encoder, message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
@@ -941,16 +944,16 @@ cdef bytes encode(View message, bint deterministic):
 
 
 cdef bytes encode_small(View message, Encoder encoder):
-    """The encoding of a message that is not empty and not long, else None; encoder: one to use again, or None."""
+    """Return the encoding of a message, or None if it is empty or long; encoder: one to reuse, or None."""
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)
-    data = encoder.write_at_once(message, SMALL)
+    data = encoder.write_at_once(message, MAX_SMALL_BYTES)
     return data or None
 
 
 cdef bytes unknown_fields(View message):
-    """The unknown fields of a message, as they would be written."""
+    """Return the encoding of a message's unknown fields."""
     cdef Encoder encoder
     cdef Content content
     cdef bytes data
@@ -966,7 +969,7 @@ cdef bytes unknown_fields(View message):
             if encoder.missing is None:
                 break
             error = None
-        except NotThere as found:
+        except NotResident as found:
             error = found
         fetch_for(encoder, error)
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)

@@ -1,6 +1,6 @@
-/* System calls that move bytes between files; one call each, so that the caller can look after signals in between.
+/* System calls that move bytes between files; one call each, so that the caller can handle signals in between.
  *
- * All return how many bytes were moved, perhaps fewer than asked for, or -errno. What a platform has not is -ENOSYS.
+ * All return the number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS if the platform lacks it.
  */
 #ifndef ONNXWIRE_TRANSFER_H
 #define ONNXWIRE_TRANSFER_H
@@ -25,7 +25,7 @@
 
 #include "../_parallel.h"
 
-#define OW_STREAM UINT64_MAX /* an offset: wherever the file stands, for pipes and devices */
+#define OW_STREAM UINT64_MAX /* as an offset: the file's current position, for pipes and devices */
 
 static inline int64_t ow_read(int fd, uint8_t *p, uint64_t n, uint64_t offset) {
 #if defined(_WIN32)
@@ -48,7 +48,7 @@ static inline int64_t ow_write(int fd, const uint8_t *p, uint64_t n, uint64_t of
     return moved < 0 ? -errno : moved;
 }
 
-/* Within the kernel, on the server or by sharing blocks, as the file system can; 0 at the end of the source. */
+/* Copy in the kernel: on the server or by sharing blocks if the file system can. Returns 0 at the end of the source. */
 static inline int64_t ow_copy(int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t n) {
 #if defined(__linux__) && defined(SYS_copy_file_range)
     /* By number: the C library that wheels are built against is older than the function. */
@@ -61,7 +61,7 @@ static inline int64_t ow_copy(int source, uint64_t source_offset, int target, ui
 #endif
 }
 
-/* Whether bytes of the file lie with a server, which may copy them without sending them: NFS, SMB, Ceph, FUSE. */
+/* Return whether the file is on a network file system, whose server may copy it locally: NFS, SMB, Ceph, FUSE. */
 static inline int ow_is_remote(int fd) {
 #if defined(__linux__)
     struct statfs status;
@@ -79,16 +79,16 @@ static inline int ow_is_remote(int fd) {
 }
 
 enum {
-    /* Fits the processor's cache of its own. The kernel keeps what one call writes in as large pages as it can, and
-     * where its memory is in small pieces, making room for pages of 256 KiB took several times as long as the copying. */
+    /* Fits the L2 cache. The kernel stores the data of one call in pages as large as possible; when its memory is
+     * fragmented, allocating pages of 256 KiB took several times as long as the copy itself. */
     OW_BUFFER = 1 << 17,
-    OW_PIECE = 1 << 20 /* taken at a time by each of the threads that copy */
+    OW_PIECE = 1 << 20 /* bytes that a copying thread claims at a time */
 };
 
 typedef struct {
     int source, target;
     uint64_t offset, target_offset, n;
-    uint64_t next; /* the first byte that no thread has taken */
+    uint64_t next; /* the first byte that no thread has claimed */
     int has_failed;
 } ow_copying;
 
@@ -114,14 +114,14 @@ static void ow_copy_pieces(void *work) {
     if (!is_sound) ow_set(&copying->has_failed);
 }
 
-/* Through memory, by two threads. Returns whether all was copied; if not, who copies it again finds out why. */
+/* Copy through memory with two threads. Returns whether all was copied; a caller that copies again gets the error. */
 static inline int ow_copy_together(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n) {
     ow_copying copying = {source, target, offset, target_offset, n, 0, 0};
     ow_in_parallel(ow_copy_pieces, &copying, 0, ow_processors() < 2 ? 1 : 2);
     return !copying.has_failed;
 }
 
-/* Start writing a range to the disk, without waiting; merely sooner than the kernel would. */
+/* Start writeback of a range, without waiting for it. */
 static inline void ow_start_writeback(int fd, uint64_t offset, uint64_t n) {
 #if defined(__linux__) && defined(SYNC_FILE_RANGE_WRITE)
     (void)sync_file_range(fd, (off_t)offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
@@ -138,7 +138,7 @@ static inline int64_t ow_resize(int fd, uint64_t size) {
 #endif
 }
 
-/* Whether a file has fewer blocks than bytes, so that looking for its holes may pay. */
+/* Return whether a file has fewer blocks than bytes, so that it may have holes. */
 static inline int ow_is_sparse(int fd) {
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)
     struct stat status;
@@ -149,15 +149,15 @@ static inline int ow_is_sparse(int fd) {
 #endif
 }
 
-/* The first stretch between offset and end that is not a hole: from *data to *hole, both `end` where all is one hole.
- * Where that can't be told, all of it. The file's position, which others may share, is left where it was. */
+/* Find the first range between offset and end that is not a hole: *data to *hole, both `end` if all is a hole; the whole
+ * range if the platform can't tell. The file's position, which other processes may share, is restored. */
 static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
     *data = offset;
     *hole = end;
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)
     off_t before = lseek(fd, 0, SEEK_CUR);
     struct stat status;
-    /* Beyond the file's end there is no hole but a fault, which reading finds. */
+    /* A range past the file's end is an error, which reading reports. */
     if (before < 0 || fstat(fd, &status) != 0 || end > (uint64_t)status.st_size) return;
     off_t found = lseek(fd, (off_t)offset, SEEK_DATA);
     if (found < 0) {

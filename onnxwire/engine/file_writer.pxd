@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Where the bytes of a saved file go."""
+"""FileWriter: buffered writing, and copying of ranges from file to file."""
 from cython cimport final
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
 cdef struct Range:
-    # Bytes of a file that are still to be copied; the same bytes in memory, or NULL.
+    # Bytes of a file to be copied; p: the same bytes in memory, or NULL.
     int source
     uint64_t offset
     uint64_t n
@@ -15,16 +15,16 @@ cdef struct Range:
 @final
 cdef class FileWriter:
     cdef readonly int descriptor
-    cdef readonly object failure        # the OSError that writing ended with, None before; of reading it is none
+    cdef readonly object failure        # the OSError of a failed write, or None; errors of reading are not stored
     cdef object progress
-    cdef bint fresh                     # empty before, so what is not written reads as zeros
+    cdef bint fresh                     # the file was empty, so that skipped ranges read as zeros
     cdef bint stream
-    cdef bint busy                      # nobody else may enter meanwhile, and nobody at all after an error
+    cdef bint busy                      # a method is running, or an error occurred: no method may start
     cdef uint64_t written
-    cdef uint64_t reported              # the part of `written` that progress and the disk know of
+    cdef uint64_t reported              # bytes for which progress was called and writeback started
     cdef uint8_t* buffer
     cdef uint64_t used
-    cdef Range pending                  # comes after the buffer; kept back because the next may continue it
+    cdef Range pending                  # follows the buffer; not written yet because the next range may continue it
 
     cdef int put(self, const uint8_t* p, uint64_t n) except -1
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1
@@ -39,4 +39,4 @@ cdef class FileWriter:
     cdef int append(self, const uint8_t* p, uint64_t n) except -1
     cdef int read_in(self, int source, uint64_t offset, uint64_t n) except -1
     cdef int copy_data(self, int source, uint64_t offset, uint64_t n) except -1
-    cdef int settle(self) except -1
+    cdef int write_pending(self) except -1

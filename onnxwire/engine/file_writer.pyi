@@ -4,7 +4,7 @@ from typing import Self
 from typing_extensions import Buffer
 
 class FileWriter:
-    """A file descriptor that is written from front to back."""
+    """A buffered writer over a file descriptor."""
 
     @property
     def descriptor(self) -> int: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Writing files: small pieces are gathered, large ones are copied from file to file."""
+"""FileWriter: buffered writing, and copying of ranges from file to file."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cython cimport critical_section, final
@@ -14,8 +14,8 @@ cdef extern from "file_writer.h" nogil:
     int64_t ow_read(int fd, uint8_t* p, uint64_t n, uint64_t offset)
     int64_t ow_write(int fd, const uint8_t* p, uint64_t n, uint64_t offset)
     enum:
-        BUFFER "OW_BUFFER"
-        PIECE "OW_PIECE"
+        BUFFER_BYTES "OW_BUFFER"
+        PIECE_BYTES "OW_PIECE"
     int64_t ow_copy(int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t n)
     bint ow_copy_together(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n)
     bint ow_is_remote(int fd)
@@ -30,33 +30,32 @@ import os
 from onnxwire.errors import SourceError
 
 cdef enum:
-    # Moved by one system call, and between two calls of `progress`. After so much the disk is told to begin, which
-    # takes the time of the final fsync off the total and keeps what a slow disk has not written yet from piling up.
-    CHUNK = 1 << 23
-    # Ranges shorter than this are taken from memory, if they are there: a system call costs more than their pages.
-    TINY = 1 << 10
-    PAGE = 1 << 12
-    # The largest offset that a file can have.
-    LARGEST = 0x7FFFFFFFFFFFFFFF
+    # Bytes moved by one system call, and between two calls of `progress`. Writeback starts after each chunk, so that
+    # the final fsync has little left to write and dirty pages of a slow disk do not accumulate.
+    CHUNK_BYTES = 1 << 23
+    # Shorter ranges are copied from the mapping: a system call costs more than their page faults.
+    MIN_RANGE_BYTES = 1 << 10
+    PAGE_BYTES = 1 << 12
+    MAX_FILE_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 
 @final
 cdef class FileWriter:
-    """A file descriptor that is written from front to back.
+    """A buffered writer over a file descriptor.
 
-    descriptor: open for writing, and not closed here; progress: called with the count of bytes written so far, some
-    8 MiB apart and at the end; position: the byte to begin at; fresh: the file is empty and is cut to what was written,
-    so that holes of a source need not be written; stream: a pipe or device, written wherever it stands.
-    What is written is gathered in 128 KiB, and nothing is sure to be in the file before `finish`. All methods raise
-    OSError for what can't be written, which `failure` then is, and SourceError for what can't be read. The file then
-    holds some part of it, and no more can be written. One thread uses it at a time.
+    descriptor: open for writing; the caller closes it. progress: called with the number of bytes written so far, about
+    every 8 MiB and at the end. position: the first offset. fresh: the file is empty, and is truncated to the written
+    length, so that holes of a source are not written. stream: a pipe or device, written at its current position.
+    The buffer has 128 KiB; the file is complete after `finish`. Methods raise OSError if writing fails, which is also
+    stored in `failure`, and SourceError if reading fails. After an error the file is incomplete and methods raise.
+    One thread uses a writer at a time.
     """
 
     @critical_section
     def __cinit__(
         self, int descriptor, progress=None, uint64_t position=0, *, bint fresh=False, bint stream=False
     ):
-        self.buffer = <uint8_t*>malloc(BUFFER)
+        self.buffer = <uint8_t*>malloc(BUFFER_BYTES)
         if self.buffer == NULL:
             raise MemoryError
         self.descriptor = descriptor
@@ -71,27 +70,27 @@ cdef class FileWriter:
     @property
     @critical_section
     def position(self):
-        """The byte that comes next, of all that was given to write."""
+        """The offset of the next byte to be written."""
         return self.written + self.used + self.pending.n
 
     @property
     @critical_section
     def is_stream(self):
-        """Whether it can be written from front to back only."""
+        """Whether the file is a pipe or device, which can't seek."""
         return self.stream
 
     @critical_section
     def seek(self, uint64_t offset):
-        """Go on at another byte, of what is not a stream."""
+        """Continue at another offset; not for a stream."""
         self.enter()
-        self.settle()
+        self.write_pending()
         self.flush()
         self.written = self.reported = offset
         self.busy = False
 
     @critical_section
     def write(self, data):
-        """Write an object with the buffer protocol, whose bytes may change as soon as this returns."""
+        """Write an object with the buffer protocol; its bytes may change after the call."""
         cdef Py_buffer buffer
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
@@ -101,24 +100,24 @@ cdef class FileWriter:
 
     @critical_section
     def copy(self, int source, uint64_t offset, uint64_t length):
-        """Write bytes of another file, which stays open and whole until the next call of `write` or `finish`."""
+        """Write bytes of another file, which must stay open and unchanged until the next `write` or `finish`."""
         self.put_range(source, offset, length, NULL)
 
     @critical_section
     def finish(self):
-        """Give everything to the file; the descriptor may be synchronised and closed now."""
+        """Write everything to the file; the descriptor may be synchronised and closed afterwards."""
         self.finish_all()
 
     cdef int put(self, const uint8_t* p, uint64_t n) except -1:
-        """Write n bytes of memory, which may change as soon as this returns."""
+        """Write n bytes of memory, which may change after the call."""
         self.enter()
-        self.settle()
+        self.write_pending()
         self.append(p, n)
         self.busy = False
         return 0
 
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1:
-        """Write n bytes of memory to another offset of what is not a stream, at once, while no other thread runs."""
+        """Write n bytes of memory at an offset, unbuffered and without releasing the GIL; not for a stream."""
         cdef int64_t moved
         self.enter()
         while n:
@@ -136,16 +135,17 @@ cdef class FileWriter:
     cdef int put_range(self, int source, uint64_t offset, uint64_t n, const uint8_t* p) except -1:
         """Write n bytes of a file; p: the same bytes, mapped, or NULL.
 
-        What continues the range before it becomes one with it. File and memory stay until `put` or `finish_all`.
+        A range that continues the previous one is merged with it. File and mapping must stay valid until `put` or
+        `finish_all`.
         """
         cdef const uint8_t* next = NULL
-        if offset > LARGEST or n > LARGEST - offset:
+        if offset > MAX_FILE_OFFSET or n > MAX_FILE_OFFSET - offset:
             raise OverflowError("no file has bytes beyond 2**63")
         self.enter()
         if self.pending.p != NULL:
             next = self.pending.p + self.pending.n
         if source != self.pending.source or offset != self.pending.offset + self.pending.n or p != next:
-            self.settle()
+            self.write_pending()
             self.pending.source = source
             self.pending.offset = offset
             self.pending.p = p
@@ -154,13 +154,13 @@ cdef class FileWriter:
         return 0
 
     cdef int finish_all(self) except -1:
-        """Give everything to the file, cut it there if it is fresh, and report what was not reported."""
+        """Write everything to the file, truncate a fresh file to its length, and call progress for the rest."""
         cdef int64_t code
         self.enter()
-        self.settle()
+        self.write_pending()
         self.flush()
         if self.fresh:
-            # A hole at the end was stepped over; only now the file gets its length.
+            # A hole at the end was skipped: set the length of the file.
             code = ow_resize(self.descriptor, self.written)
             if code < 0:
                 self.fail(code)
@@ -171,7 +171,7 @@ cdef class FileWriter:
         return 0
 
     cdef int enter(self) except -1:
-        # An error leaves it busy for good: after a piece that is missing nothing may follow, whoever caught the error.
+        # An error leaves `busy` set: nothing may be written after a missing piece, even if the error was caught.
         if self.failure is not None:
             raise self.failure
         if self.busy:
@@ -187,12 +187,12 @@ cdef class FileWriter:
         raise self.failure
 
     cdef int advance(self, uint64_t n) except -1:
-        """Count what was written, and see to the disk, to progress and to Ctrl-C."""
+        """Count n written bytes; start writeback, call progress, and handle signals."""
         cdef uint64_t start = self.reported
         self.written += n
-        # Each time: what was cut short by a signal gives a count, and the next call would wait without end.
+        # Every time: a write that a signal interrupted returns a count, and the next call could block for ever.
         PyErr_CheckSignals()
-        if self.written - start < CHUNK:
+        if self.written - start < CHUNK_BYTES:
             return 0
         self.reported = self.written
         if not self.stream:
@@ -203,13 +203,13 @@ cdef class FileWriter:
         return 0
 
     cdef int write_out(self, const uint8_t* p, uint64_t n) except -1:
-        """Write memory at once, after what was written already."""
+        """Write memory to the file, unbuffered."""
         cdef uint64_t offset
         cdef int64_t moved
         while n:
             offset = OW_STREAM if self.stream else self.written
             with nogil:
-                moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK), offset)
+                moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK_BYTES), offset)
             if moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
@@ -226,9 +226,9 @@ cdef class FileWriter:
         return self.write_out(self.buffer, n)
 
     cdef int append(self, const uint8_t* p, uint64_t n) except -1:
-        if n > BUFFER - self.used:
+        if n > BUFFER_BYTES - self.used:
             self.flush()
-        if n >= BUFFER:
+        if n >= BUFFER_BYTES:
             return self.write_out(p, n)
         if n:
             memcpy(self.buffer + self.used, p, n)
@@ -238,15 +238,15 @@ cdef class FileWriter:
     cdef int read_in(self, int source, uint64_t offset, uint64_t n) except -1:
         """Append bytes of a file by reading them.
 
-        Not from its mapping: writing from there is slower, counts the whole file as memory of the process, and ends the
-        process where the file was cut or the disk fails.
+        Not from its mapping: that is slower, makes the whole file resident, and raises SIGBUS if the file was truncated
+        or the disk fails.
         """
         cdef int64_t moved
         while n:
-            if self.used == BUFFER:
+            if self.used == BUFFER_BYTES:
                 self.flush()
             with nogil:
-                moved = ow_read(source, self.buffer + self.used, min(n, BUFFER - self.used), offset)
+                moved = ow_read(source, self.buffer + self.used, min(n, BUFFER_BYTES - self.used), offset)
             if moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
@@ -254,7 +254,7 @@ cdef class FileWriter:
                 raise SourceError(-moved, os.strerror(-moved))
             if moved == 0:
                 raise SourceError(
-                    errno.EIO, f"the file ends at byte {offset:,}, {n:,} bytes too soon; it was cut while it was open"
+                    errno.EIO, f"the file ends at byte {offset:,}, {n:,} bytes too soon; it was truncated while open"
                 )
             self.used += <uint64_t>moved
             offset += <uint64_t>moved
@@ -262,15 +262,15 @@ cdef class FileWriter:
         return 0
 
     cdef int copy_data(self, int source, uint64_t offset, uint64_t n) except -1:
-        """Copy bytes of a file in the kernel, or read what it does not copy."""
+        """Copy bytes of a file in the kernel, or by reading them if the kernel can't."""
         cdef int64_t moved
         cdef uint64_t size
         cdef bint is_copied
-        # Where pages of the one file do not fall on pages of the other, as after most edits, the kernel copies them
-        # piece by piece and shares no blocks: 0.9 s a GiB, against 0.5 s through the buffer, and 0.3 s where they do.
-        if (offset - self.written) % PAGE and not ow_is_remote(self.descriptor):
-            while n >= PIECE:
-                size = min(n, <uint64_t>CHUNK)
+        # If the two offsets differ modulo the page size, as after most edits, the kernel copies page by page and shares
+        # no blocks: 0.9 s per GiB, against 0.5 s through the buffer, and 0.3 s if they are congruent.
+        if (offset - self.written) % PAGE_BYTES and not ow_is_remote(self.descriptor):
+            while n >= PIECE_BYTES:
+                size = min(n, <uint64_t>CHUNK_BYTES)
                 with nogil:
                     is_copied = ow_copy_together(source, offset, self.descriptor, self.written, size)
                 if not is_copied:
@@ -282,12 +282,12 @@ cdef class FileWriter:
             return self.flush()
         while n:
             with nogil:
-                moved = ow_copy(source, offset, self.descriptor, self.written, min(n, <uint64_t>CHUNK))
+                moved = ow_copy(source, offset, self.descriptor, self.written, min(n, <uint64_t>CHUNK_BYTES))
             if moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
             if moved <= 0:
-                # Two file systems, a kernel that can't, a special file, or a true fault: of which file, reading tells.
+                # Different file systems, an old kernel, a special file, or an error, which reading reports.
                 self.read_in(source, offset, n)
                 return self.flush()
             offset += <uint64_t>moved
@@ -295,16 +295,16 @@ cdef class FileWriter:
             self.advance(<uint64_t>moved)
         return 0
 
-    cdef int settle(self) except -1:
-        """Write the range that was kept back."""
+    cdef int write_pending(self) except -1:
+        """Write the pending range."""
         cdef Range rest = self.pending
         cdef uint64_t end = rest.offset + rest.n
         cdef uint64_t data, hole
         cdef bint sparse
         self.pending.n = 0
-        if rest.n < TINY and rest.p != NULL:
+        if rest.n < MIN_RANGE_BYTES and rest.p != NULL:
             return self.append(rest.p, rest.n)
-        if rest.n < BUFFER or self.stream:
+        if rest.n < BUFFER_BYTES or self.stream:
             return self.read_in(rest.source, rest.offset, rest.n)
         self.flush()
         sparse = self.fresh and ow_is_sparse(rest.source)
@@ -324,8 +324,8 @@ def copy_range(
 ):
     """Copy bytes of one open file to an offset in another.
 
-    source, target: descriptors; fresh: the target is empty from that offset on, and ends after what is copied.
-    Raises OSError for what can't be written, and SourceError for what can't be read.
+    source, target: descriptors; fresh: the target has no bytes from that offset on, and is truncated after the copy.
+    Raises OSError if writing fails, SourceError if reading fails.
     """
     cdef FileWriter writer = FileWriter(target, None, target_offset, fresh=fresh)
     writer.put_range(source, source_offset, length, NULL)
@@ -333,7 +333,7 @@ def copy_range(
 
 
 def write_buffer(int target, data, uint64_t offset):
-    """Write an object with the buffer protocol to an offset in an open file; raises OSError."""
+    """Write an object with the buffer protocol at an offset of an open file; raises OSError."""
     cdef FileWriter writer = FileWriter(target, None, offset)
     writer.write(data)
     writer.finish_all()

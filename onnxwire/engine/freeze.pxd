@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Elements that were made one by one become bytes again."""
+"""Freezing: encoding added elements that have no view, so that they take the memory of their bytes only."""
 from onnxwire.engine.overlay cimport Elements
 from onnxwire.engine.view cimport View
 
 cdef extern from "thresholds.h":
     enum:
-        FOLD "OW_FOLD"
+        FREEZE_BATCH "OW_FREEZE_BATCH"
 
 
-cdef Elements fold_elements(Elements elements, View message)
+cdef Elements freeze_elements(Elements elements, View message)

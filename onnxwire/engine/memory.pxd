@@ -1,5 +1,5 @@
-"""The functions that all C memory of the package comes from: Python's, so that its tools count it, and tests can have
-any allocation fail. They need no thread state."""
+"""The allocator of all C memory of the package: Python's, so that tracemalloc counts it and tests can make each
+allocation fail. It may be called without the GIL."""
 from cpython.mem cimport (
     PyMem_RawCalloc as calloc, PyMem_RawFree as free, PyMem_RawMalloc as malloc, PyMem_RawRealloc as realloc,
 )

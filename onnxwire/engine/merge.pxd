@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages that are merged into others, and unknown fields that are discarded."""
+"""MergeFrom and DiscardUnknownFields."""
 from onnxwire.engine.view cimport View
 
 cdef int merge(View self, View other, bint is_read, int depth) except -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages that are merged into others, and unknown fields that are discarded."""
+"""MergeFrom and DiscardUnknownFields."""
 cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -13,7 +13,7 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit
 from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
 from onnxwire.engine.repeated cimport Repeated, RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.view cimport (
@@ -23,7 +23,7 @@ from onnxwire.engine.view cimport (
 
 cdef extern from *:
     """
-    /* Make a bytes object that has one owner longer, where it is; as it was where there is no memory. */
+    /* Append to a bytes object that has one owner, in place if possible; on failure it is unchanged. */
     static inline int ow_lengthen(PyObject **data, PyObject *more)
     {
         Py_ssize_t n = PyBytes_GET_SIZE(*data);
@@ -56,7 +56,7 @@ cdef extern from "Python.h":
 from onnxwire.errors import EditError
 
 cdef enum Action:
-    PUT              # a value of a singular field, or the elements of a field that has none
+    PUT              # set a singular field, or a repeated field that is empty
     ADD_ELEMENTS
     ADD_NUMBERS
     ADD_UNKNOWN
@@ -67,23 +67,23 @@ cdef enum Action:
 cdef class Step:
     """One change of a merge, with all memory that it needs."""
     cdef Action action
-    cdef View target         # the message that it changes
+    cdef View target         # the message to change
     cdef const Field* field
-    cdef const uint8_t* p    # of PUT: the slot, and what owns the value or None
+    cdef const uint8_t* p    # PUT: the slot
     cdef uint64_t n
-    cdef object value        # what is put or added
-    cdef object grown        # of ADD_ELEMENTS, ADD_NUMBERS: the target's, which have room
+    cdef object value        # the new elements, numbers or bytes; PUT: the owner of the value, or None
+    cdef object grown        # ADD_ELEMENTS, ADD_NUMBERS: those of the target, with room for the new ones
 
 
 make_internal(Step, b"MergeFrom")
 
 
 cdef int merge(View self, View other, bint is_read, int depth) except -1:
-    """Merge a message into another; `other` must be a copy that nobody else knows of.
+    """Merge a message into another; `other` must be a copy that the program has no reference to.
 
-    Singular values replace those that are there, messages are merged, elements and unknown fields are added.
-    is_read: `other` is what was just read from bytes, whose records count one after another, not a message.
-    The message is as before or wholly merged: what needs memory comes before the first change.
+    Singular values are replaced, nested messages are merged, elements and unknown fields are appended.
+    is_read: `other` was just read from bytes (MergeFromString): its oneofs are merged record by record.
+    All memory is allocated before the first change: on MemoryError the message is unchanged.
     """
     cdef list steps
     cdef Step step
@@ -91,7 +91,7 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
         steps = []
         prepare(self, other, is_read, depth, steps)
         edit(self)
-        # Which may all have run other code, which may have edited the messages.
+        # Preparing may have run other code that edited the messages: start again.
         for step in steps:
             if not is_ready(step):
                 break
@@ -99,12 +99,12 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
             break
     add_unknown(steps)
     for step in steps:
-        take(step)
+        apply(step)
     return 0
 
 
 cdef int prepare(View self, View other, bint is_read, int depth, list steps) except -1:
-    """List what is to be changed in a message, and in those in it."""
+    """List the changes of a message and of its nested messages."""
     cdef Overlay overlay = None
     cdef Field* field
     cdef PyObject* held
@@ -112,10 +112,10 @@ cdef int prepare(View self, View other, bint is_read, int depth, list steps) exc
     cdef bytes unknown
     cdef uint32_t i
     if depth == 0:
-        raise EditError(f"messages nested more than {DEEPEST:,} deep are not merged")
+        raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not merged")
     fill(other)
     fill(self)
-    # A message that is not there is edited at last, which puts it there.
+    # An absent message is edited last, which makes it present.
     if self.overlay == NULL or (<Overlay>self.overlay).parent == NULL:
         overlay = edit(self)
     for i in range(self.table.n_fields):
@@ -154,7 +154,7 @@ cdef Step new_step(Action action, View target, const Field* field, const uint8_t
 
 
 cdef int put_copy(View self, const Field* field, View source, list steps) except -1:
-    """List a message that is to be put into a singular field."""
+    """Add the step that sets a singular field to a copy of a message."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
     held = copy_message(source, depth_of(self), &p, &n)
@@ -163,7 +163,7 @@ cdef int put_copy(View self, const Field* field, View source, list steps) except
 
 
 cdef int prepare_elements(View self, View other, Field* field, bint is_absent, list steps) except -1:
-    """List the elements that are to be added to a repeated field."""
+    """Add the step that appends the elements of a repeated field."""
     cdef Repeated target = field_value(self, field)
     cdef Repeated source = field_value(other, field)
     cdef Step step
@@ -188,7 +188,7 @@ cdef int prepare_elements(View self, View other, Field* field, bint is_absent, l
 
 
 cdef bint is_ready(Step step) except -1:
-    """Whether a change needs no more memory, nor anything that may run other code."""
+    """Return whether a step can be applied without allocating memory or running other code."""
     cdef Overlay overlay
     fill(step.target)
     if step.target.overlay == NULL:
@@ -210,7 +210,7 @@ cdef bint is_ready(Step step) except -1:
 
 
 cdef int add_unknown(list steps) except -1:
-    """Add the unknown fields; where there is no memory for all, none."""
+    """Append the unknown fields: all, or none if memory runs out."""
     cdef Step step
     cdef Overlay overlay
     cdef Py_ssize_t done = 0
@@ -232,9 +232,9 @@ cdef int add_to_unknown(Overlay overlay, Step step) except -1:
     cdef PyObject* old = overlay.unknown
     step.n = <uint64_t>PyBytes_GET_SIZE(step.value)
     if old == NULL:
-        step.grown = step.value  # is taken with the others
+        step.grown = step.value  # set by `apply`
     elif Py_REFCNT(old) == 1:
-        # So a loop of merges costs what they add.
+        # In place, so that a loop of merges takes linear time.
         lengthen(&overlay.unknown, step.value)
     else:
         overlay.unknown = owned(<bytes><object>old + <bytes>step.value)
@@ -242,12 +242,12 @@ cdef int add_to_unknown(Overlay overlay, Step step) except -1:
     return 0
 
 
-cdef int take(Step step) except -1:
-    """Make a change, for which all is there."""
+cdef int apply(Step step) except -1:
+    """Apply a step that is ready."""
     cdef Overlay overlay = <Overlay>step.target.overlay
     cdef Elements elements, added
     cdef Numbers numbers, more
-    cdef object _old = None  # which is released at last: that may run other code
+    cdef object _old = None  # released last: its destructor may run other code
     if step.action == ADD_UNKNOWN:
         if step.grown is not None:
             overlay.unknown = owned(step.grown)
@@ -265,7 +265,7 @@ cdef int take(Step step) except -1:
         added = step.value
         memcpy(&elements.items[elements.n], added.items, <size_t>added.n * sizeof(Element))
         elements.n += added.n
-        added.n = 0  # they have moved
+        added.n = 0  # its elements were moved
         overlay.slots[step.field.slot].p = set_mark()
         overlay.slots[step.field.slot].n = <uint64_t>elements.n
     else:
@@ -279,7 +279,7 @@ cdef int take(Step step) except -1:
 
 
 cdef bint has_peer(View self, const Field* field):
-    """Whether the bytes of a message have another member of a field's oneof, after which what was there is gone."""
+    """Return whether the bytes of a message have another member of a field's oneof, which clears the old value."""
     cdef Cursor cursor
     cdef Record record
     cdef Field* other
@@ -292,7 +292,7 @@ cdef bint has_peer(View self, const Field* field):
 
 
 cdef Elements texts_of(RepeatedSpan source):
-    """Strings or bytes as they stand, be they UTF-8 or not."""
+    """Return the elements of a repeated string or bytes field without decoding them: they may be invalid UTF-8."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef Elements elements = source.elements()
     cdef Element* element
@@ -312,7 +312,7 @@ cdef Elements texts_of(RepeatedSpan source):
 
 
 cdef int discard_unknown(View self, int depth) except -1:
-    """Discard the unknown fields of a message and of all messages in it: of all, or where memory runs out, of none."""
+    """Discard the unknown fields of a message and of all nested messages; if memory runs out, nothing is discarded."""
     cdef list found = []
     cdef View view
     cdef Overlay overlay
@@ -327,20 +327,20 @@ cdef int discard_unknown(View self, int depth) except -1:
 
 
 cdef int find_unknown(View self, int depth, list found) except -1:
-    """List the messages with unknown fields, in edit."""
+    """List the messages that have unknown fields, and make their overlays."""
     cdef Overlay overlay
     cdef Field* field
     cdef uint32_t i
     if depth == 0:
-        raise EditError(f"messages nested more than {DEEPEST:,} deep are not gone through")
+        raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep can't be edited")
     fill(self)
     if self.overlay != NULL:
-        edit(self)  # which puts it in place where it is not there
+        edit(self)  # an absent message becomes present, as with protobuf
     if unknown_fields(self):
         overlay = edit(self)
         for i in range(self.table.n_fields):
             field = &self.table.fields[i]
-            # Their runs are not copied as they stand: unknown values may be among them.
+            # A packed run of a closed enum may have unknown values: decode it, which drops them.
             if field.closed and field.repeated and overlay.slots[i].p != NULL:
                 (<RepeatedScalar>get_numbers(self, field)).start_edit(0)
         found.append(self)

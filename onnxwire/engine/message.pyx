@@ -13,7 +13,7 @@ from onnxwire.engine.edit cimport (
 from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
 from onnxwire.engine.merge cimport discard_unknown, merge
-from onnxwire.engine.overlay cimport DEEPEST, Overlay, new_overlay
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_there
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
@@ -241,7 +241,7 @@ cdef class Message(View):
     def MergeFromString(self, data):
         """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
         cdef Document document = own_part(self, data)
-        merge(self, root_view(document, type(self)), True, DEEPEST)
+        merge(self, root_view(document, type(self)), True, MAX_OVERLAY_DEPTH)
         return len(document)
 
     @critical_section
@@ -252,7 +252,7 @@ cdef class Message(View):
         elements and unknown fields are added.
         """
         require_same_class(self, other, "MergeFrom")
-        merge(self, detached_copy(other), False, DEEPEST)
+        merge(self, detached_copy(other), False, MAX_OVERLAY_DEPTH)
 
     @critical_section
     def CopyFrom(self, other):
@@ -290,7 +290,7 @@ cdef class Message(View):
     @critical_section
     def DiscardUnknownFields(self):
         """Discard the unknown fields of the message and of all messages in it."""
-        discard_unknown(self, DEEPEST)
+        discard_unknown(self, MAX_OVERLAY_DEPTH)
 
     @critical_section
     def IsInitialized(self, errors=None):

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The edits of a message, kept beside the bytes that they replace.
+"""Overlays: the edits of a message, stored beside its bytes, which never change.
 
-Overlays point down: to the bytes that they edit, and to the values that were put in. Views point up at them.
+References point one way: a view owns its overlay, and an overlay owns its bytes and the values that were assigned.
 """
 from cython cimport final
 from cpython.object cimport PyObject
@@ -12,7 +12,7 @@ from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
-    DEEPEST = 500        # overlays in one another, so that no chain of them can use up the stack
+    MAX_OVERLAY_DEPTH = 500      # levels of nested overlays; recursion over them must fit the C stack
 
 
 cdef extern from *:
@@ -23,19 +23,20 @@ cdef extern from *:
 
 
 cdef inline const uint8_t* set_mark() noexcept nogil:
-    """The target of a slot whose field has a value that is in no bytes."""
+    """Return the `p` of a slot whose field is present, but has no bytes."""
     return &ow_set
 
 
 cdef inline PyObject* owned(object o) noexcept:
-    """A new reference, for a C pointer to keep."""
+    """Return a new reference, to be stored in a C pointer."""
     Py_INCREF(o)
     return <PyObject*>o
 
 
 cdef struct AbsentKey:
-    # A message that is not there: the field that it would be, of the message that has its first byte at `address` in a
-    # document, or whose Overlay is the owner where it has no bytes. The owner is borrowed; NULL for what is not listed.
+    # Identifies an absent message: `field` of the parent message. The parent is the message at `address` of the
+    # Document `owner`; if the parent has no bytes, `owner` is its Overlay. The owner is borrowed, and NULL if the
+    # overlay is not listed.
     const void* owner
     const uint8_t* address
     const Field* field
@@ -43,28 +44,28 @@ cdef struct AbsentKey:
 
 @final
 cdef class Overlay:
-    # Made by `new_overlay`, in one piece of memory with its fields; it has no methods, hence no table of them.
-    # Its slots are what the views of the message read. Of each field: `held` owns the value that was put in, if that
-    # is an object: str, bytes, Overlay or Document (a fork, with the slot as the span) of a singular field,
-    # Elements or Numbers of a repeated one; `touched` tells that the field is no longer what the bytes say.
-    # What is registered in a document stays so when its content is exchanged for another message's.
-    # The members are C pointers because overlays are not tracked by the garbage collector; objects are owned.
+    # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
+    # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object (str, bytes,
+    # Overlay or Document of a singular field, the Document being a fork in which the slot is the span; Elements or
+    # Numbers of a repeated field); `touched` is set once the value differs from the bytes.
+    # CopyFrom and ParseFromString exchange the content of an overlay; its registration in the document stays.
+    # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
-    cdef PyObject* base          # Document of the bytes, where that is not the one of the views
-    cdef PyObject* parts         # as of a view
+    cdef PyObject* base          # Document of the bytes, if that is not the document of the views
+    cdef PyObject* parts         # as in View
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
-    cdef PyObject* parent        # the view of the message that it would stand in, of one that is not there; else NULL
+    cdef PyObject* parent        # of an absent message: the View of the message that would contain it; else NULL
     cdef Field* field            # the field of `parent`
-    cdef uint64_t expected       # the state_of `parent` in which it may be put there
-    cdef AbsentKey key           # by which it is listed as long as it is not there; `next` is of the list's bucket
+    cdef uint64_t expected       # the state_of `parent`; in any other state this message is not its field's
+    cdef AbsentKey key           # of an absent message: its key in the hash table; `next` is its chain's
     cdef PyObject* next
-    cdef uint32_t generation     # how often the message was exchanged for another
-    cdef uint32_t* clears        # of each field, how often it was cleared; NULL as long as none was
-    cdef const uint8_t* address    # where the document has it registered, NULL for a new message
-    cdef const uint8_t* address_end    # the end of the bytes that it was registered for, of its first piece
-    cdef const uint8_t* start    # the bytes, NULL where there are none
+    cdef uint32_t generation     # number of times that the content was exchanged
+    cdef uint32_t* clears        # per field, number of times that it was cleared; NULL if none was
+    cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
+    cdef const uint8_t* address_end    # end of the bytes that were registered; of several pieces, of the first
+    cdef const uint8_t* start    # the bytes, NULL if there are none
     cdef const uint8_t* end
-    cdef uint32_t flags          # as of a view
+    cdef uint32_t flags          # as in View
     cdef uint32_t depth
     cdef Slot* slots
     cdef PyObject** held
@@ -72,8 +73,8 @@ cdef class Overlay:
 
 
 cdef struct Element:
-    # Of a string, bytes or message field. held NULL: a span of the bytes that the message was read from; str or bytes:
-    # their owner; Document: p and n are a span of that fork; Overlay: neither p nor n.
+    # A string, bytes or message. `held` is NULL for a span of the message's own bytes; str or bytes that own the span;
+    # a Document (a fork) that the span is in; or an Overlay, with p and n unused.
     const uint8_t* p
     uint64_t n
     PyObject* held
@@ -85,8 +86,8 @@ cdef class Elements:
     cdef Element* items
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    cdef const uint8_t* origin   # the first record of what they were at first, or NULL
-    cdef Py_ssize_t folded       # for how many of the first it was tried to make bytes of them; see engine/freeze.pyx
+    cdef const uint8_t* origin   # the first record of the field before its first change, or NULL
+    cdef Py_ssize_t frozen       # number of leading elements that engine/freeze.pyx has examined
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
@@ -99,8 +100,8 @@ cdef class Numbers:
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef int field_type
-    cdef uint8_t size            # bytes of a number
-    cdef const uint8_t* origin   # as of Elements
+    cdef uint8_t size            # bytes per number
+    cdef const uint8_t* origin   # as in Elements
 
     cdef int reserve(self, Py_ssize_t n) except -1
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The edits of a message, kept beside the bytes that they replace."""
+"""Overlays: the edits of a message, stored beside its bytes, which never change."""
 cimport cython
 from cpython.mem cimport PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
@@ -28,7 +28,11 @@ cdef class Overlay:
 
 
 cdef void dealloc_overlay(PyObject* o) noexcept:
-    """tp_dealloc. Cython's own would have it live again for a moment, in which another thread could find it listed."""
+    """Implement tp_dealloc.
+
+    Cython's own resurrects the object for a moment, in which another thread could find it in the table of absent
+    messages.
+    """
     cdef uint32_t i
     with critical_section(EMPTY):
         unlist_absent(<Overlay>o)
@@ -46,12 +50,12 @@ cdef void dealloc_overlay(PyObject* o) noexcept:
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth):
-    """An overlay of a message that has neither bytes nor values."""
+    """Make an overlay of a message without bytes and values; raises FieldValueError if it is nested too deep."""
     cdef size_t head = (<size_t>(<PyTypeObject*>Overlay).tp_basicsize + 15) & ~<size_t>15
     cdef size_t size = head + table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1)
     cdef PyObject* o
-    if depth > DEEPEST:
-        raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
+    if depth > MAX_OVERLAY_DEPTH:
+        raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
     o = <PyObject*>PyObject_Malloc(size)
     if o == NULL:
         raise MemoryError
@@ -68,9 +72,10 @@ cdef Overlay new_overlay(Table* table, uint32_t depth):
 
 
 cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept:
-    """Give a field a value, with the object that owns it or NULL; p is NULL for none. No other of its oneof has one.
+    """Set a field's slot and the object that owns the value, or NULL; p NULL makes the field absent.
 
-    What goes is let go of at the end, because that can run other code.
+    The other members of its oneof become absent. Old values are released last: their destructors may run arbitrary
+    Python code.
     """
     cdef PyObject* old = self.held[field.slot]
     cdef PyObject* peer = NULL
@@ -79,12 +84,12 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
     for i in range(field.n_peers):
         slot = field.peers[i]
         if self.held[slot] != NULL:
-            Py_XDECREF(peer)  # never there: one of a oneof at most has a value
+            Py_XDECREF(peer)  # always NULL: at most one member of a oneof has a value
             peer = self.held[slot]
         self.held[slot] = NULL
         self.slots[slot].p = NULL
         self.slots[slot].n = 0
-        # Also of a member that is not there: its records would come after the new value's.
+        # Absent members too: their records in the bytes would be written after the new value, and win.
         self.touched[slot] = True
     Py_XINCREF(held)
     self.held[field.slot] = held
@@ -96,7 +101,7 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
 
 
 cdef int count_clear(Overlay self, uint32_t slot) except -1:
-    """Remember that a field was cleared, so that what was taken from it before is no longer the message's."""
+    """Count that a field was cleared: sequences and messages that were read from it before are detached by this."""
     if self.clears == NULL:
         self.clears = <uint32_t*>calloc(self.table.n_fields, sizeof(uint32_t))
         if self.clears == NULL:
@@ -106,7 +111,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange what two overlays of one table hold; each stays registered where it is."""
+    """Exchange the contents of two overlays of one table; each keeps its registration."""
     cdef Slot slot
     cdef uint32_t i
     for i in range(self.table.n_fields):
@@ -123,9 +128,9 @@ cdef void exchange(Overlay self, Overlay other) noexcept:
     self.flags, other.flags = other.flags, self.flags
 
 
-# --- messages that are not there
+# --- absent messages
 
-# By their keys, so that all views of one of them are of one Overlay: chains of the overlays themselves.
+# A hash table by AbsentKey, chained through the overlays, so that all views of one absent message share one Overlay.
 cdef PyObject** ABSENT = NULL
 cdef size_t N_BUCKETS = 0        # a power of two
 cdef size_t N_ABSENT = 0
@@ -139,7 +144,7 @@ cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
 
 
 cdef Overlay find_absent(const AbsentKey* key):
-    """The overlay that is listed by a key, or None."""
+    """Return the overlay of an absent message, or None."""
     cdef PyObject* overlay = bucket_of(key)[0] if N_BUCKETS else NULL
     cdef Overlay found
     cdef AbsentKey* theirs
@@ -154,7 +159,7 @@ cdef Overlay find_absent(const AbsentKey* key):
 
 
 cdef void list_absent(Overlay self, const AbsentKey* key):
-    """List an overlay; without memory for the list it is not found, which is no more than a lack of comfort."""
+    """Add the overlay of an absent message. Without memory it is not found: later views get one of their own."""
     global N_ABSENT
     cdef PyObject** bucket
     if N_ABSENT >= N_BUCKETS and not widen_absent():
@@ -193,7 +198,7 @@ cdef bint widen_absent() noexcept:
 
 
 cdef void unlist_absent(Overlay self) noexcept:
-    """Take an overlay off the list, where it is on it."""
+    """Remove an overlay from the table of absent messages. No-op if it is not listed."""
     global N_ABSENT
     cdef PyObject** link
     if self.key.owner == NULL:
@@ -220,7 +225,7 @@ cdef class Elements:
         free(self.items)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
-        """Make room for n more."""
+        """Grow the capacity to at least n more elements."""
         cdef Py_ssize_t capacity = self.n + n
         cdef Element* items
         if capacity > self.capacity:
@@ -233,7 +238,7 @@ cdef class Elements:
         return 0
 
     cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1:
-        """Put an element at index i; held: its owner, or None for a span of the message's bytes."""
+        """Insert an element at index i; held: its owner, or None for a span of the message's bytes."""
         if self.n == self.capacity:
             self.reserve(1)
         if i < self.n:
@@ -260,7 +265,7 @@ cdef class Numbers:
         return numbers
 
     cdef int reserve(self, Py_ssize_t n) except -1:
-        """Make room for n more."""
+        """Grow the capacity to at least n more numbers."""
         cdef Py_ssize_t capacity = self.n + n
         cdef uint8_t* items
         if capacity > self.capacity or self.items == NULL:

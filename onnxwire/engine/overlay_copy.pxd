@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Copies of overlays, which share bytes and values with them."""
+"""Copy-on-write copies of overlays: a copy shares bytes, str and bytes objects with the original."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document

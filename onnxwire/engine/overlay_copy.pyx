@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Copies of overlays, which share bytes and values with them."""
+"""Copy-on-write copies of overlays: a copy shares bytes, str and bytes objects with the original."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XINCREF
 from libc.string cimport memcpy
 
 from onnxwire.engine.compact_overlay cimport compact, is_in_place
 from onnxwire.engine.document cimport Spans
-from onnxwire.engine.overlay cimport DEEPEST, Element, Elements, Numbers, new_overlay, owned
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, new_overlay, owned
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, overlay_of
 from onnxwire.engine.table cimport Field, Slot
 
@@ -14,7 +14,7 @@ from onnxwire.errors import FieldValueError
 
 
 cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end, Document fork) except -1:
-    """Copy into a fork the edits of messages that start from `start` to `end`, both included."""
+    """Copy into a fork the edits of all messages whose first byte is in [start, end]."""
     cdef OverlayIndex index = index_of(document)
     cdef Overlay overlay
     cdef Overlay copy
@@ -29,7 +29,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             fork.overlays[pair.address] = pair.end
             continue
         if is_in_place(overlay):
-            # What lies inside its bytes is edited in the same documents.
+            # Nested messages in its bytes have overlays of their own in this document; the loop copies them too.
             copy = new_overlay(overlay.table, fork.depth + 1)
             copy.start = overlay.start
             copy.end = overlay.end
@@ -37,38 +37,38 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             Py_XINCREF(copy.parts)
             copy_fields(overlay, copy, document)
         else:
-            # It has other bytes by now, and nothing of what lies inside.
+            # Its content was exchanged: no message in the registered bytes is part of it. Skip them.
             copy = copy_overlay(overlay, document, fork.depth + 1)
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
         copy.address_end = <const uint8_t*>pair.end
-        condensed = compact(copy, fork)
-        fork.overlays[pair.address] = copy if condensed is None else condensed
+        compacted = compact(copy, fork)
+        fork.overlays[pair.address] = copy if compacted is None else compacted
     return 0
 
 
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth):
-    """A fork in which the message of that span reads as it does in the document."""
+    """Fork a document, with copies of the edits in one span of it; raises FieldValueError if it is nested too deep."""
     cdef Document fork
-    if depth > DEEPEST:
-        raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
+    if depth > MAX_OVERLAY_DEPTH:
+        raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
     fork = document.fork(depth)
     copy_edits(document, start, end, fork)
     return fork
 
 
 cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
-    """A copy that shares bytes and values; document: the one that the overlay's views are of."""
+    """Return a copy of an overlay that shares its bytes and values; document: the document of the overlay's views."""
     cdef Overlay copy = new_overlay(self.table, depth)
     cdef Document base = <Document>self.base if self.base != NULL else document
     cdef Document fork
     cdef Spans parts
     cdef Py_ssize_t k
     if self.start != NULL:
-        if depth >= DEEPEST:
-            raise FieldValueError(f"messages nested more than {DEEPEST:,} deep are not made", "")
+        if depth >= MAX_OVERLAY_DEPTH:
+            raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
         fork = base.fork(depth + 1)
-        # Its own first byte, where it is registered, is copied with it.
+        # From `start + 1`: the overlay registered at `start` is this one.
         copy_edits(base, self.start + 1, self.end, fork)
         if self.parts != NULL:
             parts = <Spans>self.parts
@@ -83,7 +83,7 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
 
 
 cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:
-    """Copy what an overlay has but for its bytes."""
+    """Copy the flags, unknown fields, slots and values of an overlay."""
     cdef uint32_t i
     copy.flags = self.flags
     if self.unknown != NULL:
@@ -98,7 +98,7 @@ cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:
 
 
 cdef object copy_held(const Field* field, object held, const Slot* slot, Document document, uint32_t depth):
-    """A copy of the value of a field."""
+    """Return a copy of the value of a field."""
     cdef Numbers numbers
     if field.repeated:
         if field.size == 0:
@@ -110,7 +110,7 @@ cdef object copy_held(const Field* field, object held, const Slot* slot, Documen
 
 
 cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
-    """A copy of one string, bytes or message."""
+    """Return a copy of one string, bytes or message."""
     if isinstance(held, Overlay):
         return copy_overlay(<Overlay>held, document, depth + 1)
     if isinstance(held, Document):
@@ -122,7 +122,7 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     cdef Elements copy = Elements.__new__(Elements)
     cdef Element* element
     cdef Py_ssize_t i
-    # One fork serves all elements that follow one another in one document.
+    # Consecutive elements of one document share one fork.
     cdef PyObject* source = NULL
     cdef const uint8_t* last = NULL
     cdef Document fork = None

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""All overlays of a document: by the first byte of their messages, and in the order of these."""
+"""The overlays of a document: a dict by the first byte of each message, and a sorted array for range queries."""
 from cython cimport final
 
 cimport cython
@@ -19,11 +19,11 @@ cdef extern from "Python.h":
 
 cdef extern from "thresholds.h":
     enum:
-        LATE "OW_OVERLAY_MERGE_BATCH"
-        LATEST "OW_MAX_FULL_OVERLAYS"
+        MERGE_BATCH "OW_OVERLAY_MERGE_BATCH"
+        MAX_FULL_OVERLAYS "OW_MAX_FULL_OVERLAYS"
 
 
-# --- in order
+# --- the sorted array
 
 cdef int compare_pairs(const void* a, const void* b) noexcept nogil:
     cdef size_t ours = (<const Pair*>a).address
@@ -40,7 +40,7 @@ cdef class OverlayIndex:
         free(self.late)
 
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
-        """Find the first overlay, or further piece, at p or after it; tells whether there is one."""
+        """Find the first overlay, or further piece, at or after p; returns False if there is none."""
         cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
         cdef Py_ssize_t k = first_at(self.late, self.n_late, p)
         if k < self.n_late and (i == self.n or self.late[k].address < self.pairs[i].address):
@@ -52,7 +52,7 @@ cdef class OverlayIndex:
         return True
 
     cdef int put(self, const Pair* pair) except -1:
-        """Take in what was registered; what is at its address goes."""
+        """Add a pair, or replace the pair at its address."""
         cdef const uint8_t* p = <const uint8_t*>pair.address
         cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
         if i < self.n and self.pairs[i].address == pair.address:
@@ -62,11 +62,11 @@ cdef class OverlayIndex:
         if i < self.n_late and self.late[i].address == pair.address:
             self.late[i] = pair[0]
             return 0
-        if self.n_late == LATE:
-            self.settle()
+        if self.n_late == MERGE_BATCH:
+            self.merge_late()
             i = 0
         if self.late == NULL:
-            self.late = <Pair*>malloc(LATE * sizeof(Pair))
+            self.late = <Pair*>malloc(MERGE_BATCH * sizeof(Pair))
             if self.late == NULL:
                 raise MemoryError
         memmove(&self.late[i + 1], &self.late[i], <size_t>(self.n_late - i) * sizeof(Pair))
@@ -74,8 +74,8 @@ cdef class OverlayIndex:
         self.n_late += 1
         return 0
 
-    cdef int settle(self) except -1:
-        """Put those that came late among the others, from the back."""
+    cdef int merge_late(self) except -1:
+        """Merge the recent additions into the sorted array, from the back."""
         cdef Py_ssize_t i = self.n - 1
         cdef Py_ssize_t k = self.n_late - 1
         cdef Py_ssize_t to = self.n + self.n_late - 1
@@ -100,7 +100,7 @@ cdef class OverlayIndex:
 
 
 cdef Py_ssize_t first_at(const Pair* pairs, Py_ssize_t n, const uint8_t* p) noexcept:
-    """The index of the first of n sorted pairs at p or after it."""
+    """Return the index of the first of n sorted pairs at or after p."""
     cdef Py_ssize_t low = 0
     cdef Py_ssize_t high = n
     cdef Py_ssize_t middle
@@ -114,7 +114,7 @@ cdef Py_ssize_t first_at(const Pair* pairs, Py_ssize_t n, const uint8_t* p) noex
 
 
 cdef OverlayIndex index_of(Document document):
-    """The document's overlays in order, or None where it has none."""
+    """Return the document's sorted overlays, or None if it has none."""
     cdef OverlayIndex index
     cdef PyObject* address
     cdef PyObject* overlay
@@ -127,7 +127,7 @@ cdef OverlayIndex index_of(Document document):
     index.pairs = <Pair*>malloc(<size_t>len(document.overlays) * sizeof(Pair))
     if index.pairs == NULL:
         raise MemoryError
-    # Nothing is allocated here that could make the garbage collector run other code.
+    # The loop allocates no tracked object, so the garbage collector can't run other code in it.
     while PyDict_Next(document.overlays, &position, &address, &overlay):
         index.pairs[i] = pair_of(<object>address, <object>overlay)
         ascending = ascending and (i == 0 or index.pairs[i - 1].address < index.pairs[i].address)
@@ -154,15 +154,15 @@ cdef Pair pair_of(size_t address, object registered):
 
 
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1:
-    """Whether a message that starts from `start` to `end`, both included, was edited."""
+    """Return whether any message whose first byte is in [start, end] was edited."""
     cdef Pair pair
     return document.overlays is not None and index_of(document).find(start, &pair) and pair.address <= <size_t>end
 
 
-# --- by the first byte
+# --- the dict
 
 cdef int register_overlay(Document document, Overlay overlay) except -1:
-    """Have a document, which has its dict of overlays, know the overlay of a message of its bytes."""
+    """Add the overlay of a message of the document's bytes to `document.overlays`, which exists."""
     cdef OverlayIndex index = document.overlay_index
     cdef Spans parts
     cdef Pair pair
@@ -171,7 +171,7 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
     overlay.address_end = overlay.end
     try:
         if overlay.parts != NULL:
-            # So many may come that it is best made anew.
+            # There may be many pieces: rebuild the sorted array when it is needed.
             document.overlay_index = None
             parts = <Spans>overlay.parts
             for i in range(1, parts.n):
@@ -179,17 +179,17 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
         elif index is not None:
             pair = pair_of(<size_t>overlay.start, overlay)
             index.put(&pair)
-        # At last, because an overlay that goes can run other code.
+        # Last, because releasing a replaced overlay can run other code.
         document.overlays[<size_t>overlay.start] = overlay
     except MemoryError:
-        document.overlay_index = None  # which borrows the overlays, and may have this one
+        document.overlay_index = None  # it borrows the overlays, and may contain this one
         raise
     note_use(document, <size_t>overlay.address)
     return 0
 
 
 cdef Overlay overlay_at(Document document, const uint8_t* start):
-    """The overlay of the message whose first byte is at `start`, or None."""
+    """Return the overlay of the message whose first byte is at `start`, or None."""
     cdef PyObject* registered
     cdef Overlay overlay
     if document.overlays is None:
@@ -200,13 +200,13 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
     if Py_TYPE(registered) == <PyTypeObject*>Overlay:
         return <Overlay>registered
     overlay = expand(<CompactOverlay>registered, document)
-    put_instead(document, <size_t>start, overlay)
+    replace_overlay(document, <size_t>start, overlay)
     note_use(document, <size_t>start)
     return overlay
 
 
 cdef Overlay overlay_of(Pair* pair, Document document):
-    """The overlay of what was found in order; of condensed edits one for the caller alone. None for a further piece."""
+    """Return the overlay of a pair; of a CompactOverlay a temporary one, and None for a further piece of a message."""
     if pair.edits == NULL:
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
@@ -214,35 +214,35 @@ cdef Overlay overlay_of(Pair* pair, Document document):
     return expand(<CompactOverlay>pair.edits, document)
 
 
-# --- those that nobody holds, condensed
+# --- compaction of overlays that have no view
 
 @final
 @cython.no_gc
-cdef class Latest:
+cdef class RecentOverlays:
 
     def __dealloc__(self):
         free(self.addresses)
 
 
 cdef int note_use(Document document, size_t address) except -1:
-    """Remember that an overlay was made, and condense the one that was made so many before, if nobody holds it.
+    """Record that an overlay was made, and compact the one made MAX_FULL_OVERLAYS earlier unless it is in use.
 
-    Without memory for that, the overlays stay as they are.
+    If memory runs out, the overlays stay as they are.
     """
     try:
-        condense_earlier(document, address)
+        compact_oldest(document, address)
     except MemoryError:
         pass
     return 0
 
 
-cdef int condense_earlier(Document document, size_t address) except -1:
-    cdef Latest latest = document.latest
+cdef int compact_oldest(Document document, size_t address) except -1:
+    cdef RecentOverlays latest = document.latest
     cdef size_t* addresses
     cdef size_t oldest
     if latest is None:
-        document.latest = latest = Latest.__new__(Latest)
-    if latest.n < LATEST:
+        document.latest = latest = RecentOverlays.__new__(RecentOverlays)
+    if latest.n < MAX_FULL_OVERLAYS:
         if latest.n == latest.capacity:
             addresses = <size_t*>realloc(latest.addresses, (2 * latest.capacity or 4) * sizeof(size_t))
             if addresses == NULL:
@@ -254,12 +254,12 @@ cdef int condense_earlier(Document document, size_t address) except -1:
         return 0
     oldest = latest.addresses[latest.next]
     latest.addresses[latest.next] = address
-    latest.next = (latest.next + 1) % LATEST
-    return condense_at(document, oldest)
+    latest.next = (latest.next + 1) % MAX_FULL_OVERLAYS
+    return compact_at(document, oldest)
 
 
-cdef int condense_at(Document document, size_t address) except -1:
-    """Keep the edits of the message at an address condensed, unless a view has them, or something that views have."""
+cdef int compact_at(Document document, size_t address) except -1:
+    """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has more than plain values."""
     cdef PyObject* registered = PyDict_GetItemWithError(document.overlays, address)
     cdef Overlay overlay
     if registered == NULL or Py_TYPE(registered) != <PyTypeObject*>Overlay or Py_REFCNT(registered) != 1:
@@ -267,14 +267,17 @@ cdef int condense_at(Document document, size_t address) except -1:
     overlay = <Overlay>registered
     if overlay.depth != document.depth + 1:
         return 0
-    condensed = compact(overlay, document)
-    if condensed is not None:
-        put_instead(document, address, condensed)
+    compacted = compact(overlay, document)
+    if compacted is not None:
+        replace_overlay(document, address, compacted)
     return 0
 
 
-cdef int put_instead(Document document, size_t address, registered) except -1:
-    """Have other edits registered at an address, with the same values: nothing goes for good that could run code."""
+cdef int replace_overlay(Document document, size_t address, registered) except -1:
+    """Register another form of the same edits at an address.
+
+    Both forms share their values, so that releasing the old form runs no other code.
+    """
     cdef OverlayIndex index = document.overlay_index
     cdef Pair pair
     if index is not None:
@@ -283,10 +286,10 @@ cdef int put_instead(Document document, size_t address, registered) except -1:
     try:
         document.overlays[address] = registered
     except MemoryError:
-        document.overlay_index = None  # which borrows them
+        document.overlay_index = None  # it borrows the overlays
         raise
     return 0
 
 
 make_internal(OverlayIndex, b"edits of messages")
-make_internal(Latest, b"edits of messages")
+make_internal(RecentOverlays, b"edits of messages")

@@ -14,7 +14,7 @@ from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
 from onnxwire.engine.encode cimport Encoder, encode_small
-from onnxwire.engine.freeze cimport FOLD, fold_elements
+from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.instances cimport close_base, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
@@ -587,9 +587,9 @@ cdef class RepeatedSpan(Repeated):
             set_fields(view, fields)
         elements = self.start_edit(1)
         overlay = <Overlay>(<View>view).overlay
-        elements.folded = min(elements.folded, elements.n)
-        if elements.n - elements.folded > FOLD:
-            _gone = fold_elements(elements, self.message)  # until the end: to let go of them may run other code
+        elements.frozen = min(elements.frozen, elements.n)
+        if elements.n - elements.frozen > FREEZE_BATCH:
+            _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.insert(elements.n, set_mark(), 0, overlay)
         update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)

@@ -14,7 +14,7 @@ from onnxwire._varint cimport zigzag32, zigzag64
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport DEEPEST
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH
 from onnxwire.engine.partial cimport LONG, fetch, is_there
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
@@ -275,7 +275,7 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
     cdef Field* field
     cdef Slot* slot
     cdef uint32_t i
-    if depth > DEEPEST:
+    if depth > MAX_OVERLAY_DEPTH:
         from onnxwire.engine.depth import too_deep
         raise too_deep(self)
     for i in range(self.table.n_fields):

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Writes messages to files: what is encoded anew from memory, the rest from file to file."""
+"""Writing messages to files: encoded bytes from memory, unchanged long values from file to file."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.encode cimport BUFFER, Encoder, Piece, measure_there
+from onnxwire.engine.encode cimport BUFFER_BYTES, Encoder, Piece, measure_resident
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.partial cimport OPEN, PartialMemory, is_there, memory_of
@@ -21,20 +21,20 @@ from onnxwire.errors import SourceError
 
 @critical_section
 def encode_pieces(View message, bint deterministic, FileWriter target or None):
-    """Encode a message; returns its size, and what is still to be written.
+    """Encode a message; returns (size in bytes, pieces that remain to be written).
 
-    target: where everything but the long Pieces is written, each at its offset; with a stream, or None, that is
-    returned too, as bytes between the Pieces, in order.
+    target: a seekable file that receives everything but the long Pieces, each byte at its offset. For a stream or None,
+    the list has everything in order: bytes objects and Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
-    measure_there(encoder, message)
+    measure_resident(encoder, message)
     encoder.pieces = []
     if target is not None and not target.stream:
         encoder.target = target
-    encoder.start = encoder.p = <uint8_t*>malloc(BUFFER)
+    encoder.start = encoder.p = <uint8_t*>malloc(BUFFER_BYTES)
     if encoder.p == NULL:
         raise MemoryError
-    encoder.end = encoder.start + BUFFER
+    encoder.end = encoder.start + BUFFER_BYTES
     try:
         encoder.write(message)
         encoder.flush()
@@ -45,7 +45,8 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
 
 @critical_section
 def write_payload(FileWriter target, content):
-    """Write a buffer: bytes of a mapped file from that file, of one on a server as they come, others from memory."""
+    """Write a buffer: bytes of a mapped file from that file, of a remote file as they are fetched, others from memory.
+    """
     cdef Py_buffer* buffer
     cdef Document document
     chunks = fetched_chunks(content)
@@ -53,7 +54,7 @@ def write_payload(FileWriter target, content):
         for chunk in chunks:
             target.write(chunk)
         return
-    # The view keeps the document, and its file, from being closed meanwhile.
+    # The memoryview prevents that the document and its file are closed.
     with memoryview(content) as view:
         buffer = PyMemoryView_GET_BUFFER(view)
         document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
@@ -66,7 +67,7 @@ def write_payload(FileWriter target, content):
                 <uint64_t>buffer.len, NULL
             )
             target.put(NULL, 0)
-            # Copying gigabytes takes seconds.
+            # Copying takes seconds per gigabyte, in which the file may have been changed.
             document.check_unchanged()
             if document.descriptor < 0:
                 raise SourceError(errno.EIO, "the file was written over while it was copied; save again")
@@ -76,19 +77,19 @@ def write_payload(FileWriter target, content):
 
 
 def chunks_of(pieces, Py_ssize_t step):
-    """The bytes of an encoding in order, at most `step` at a time; what would be fetched is, as it is come to."""
+    """Yield the bytes of an encoding in order, at most `step` at a time; remote bytes are fetched on the way."""
     for piece in pieces:
-        whole = piece if isinstance(piece, bytes) else (<Piece>piece).payload
-        for chunk in fetched_chunks(whole) or [whole]:
+        content = piece if isinstance(piece, bytes) else (<Piece>piece).payload
+        for chunk in fetched_chunks(content) or [content]:
             with memoryview(chunk) as view:
                 for start in range(0, len(view), step):
                     yield view[start:start + step]
 
 
 cdef object fetched_chunks(content):
-    """The bytes of a payload one chunk after another, where they are not all in memory and would be fetched; else None.
+    """Return an iterator that fetches the bytes of a payload chunk by chunk, or None if all are resident.
 
-    So much of a file that is somewhere else goes through little memory.
+    Copying a remote file this way takes little memory.
     """
     cdef PartialMemory memory
     cdef Payload payload

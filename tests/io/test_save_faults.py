@@ -437,7 +437,7 @@ def test_a_source_that_is_cut_while_it_is_copied_is_reported(old: Path, way: str
     with tempfile.TemporaryFile() as source:
         source.write(bytes(end - 1))
         source.flush()
-        reason = rf"ends at byte {end - 1:,}, 1 bytes too soon; it was cut"
+        reason = rf"ends at byte {end - 1:,}, 1 bytes too soon; it was truncated"
         with pytest.raises(SourceError, match=reason), AtomicFile(old) as target:
             target.copy(source.fileno(), start, end - start)
     assert_untouched(old)

@@ -1,4 +1,4 @@
-"""Edits that nobody holds are kept small; whoever looks again, in whatever way, finds them as they were."""
+"""Overlays without views are compacted; every way of reading them again gives the same values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wire import same
 
 import onnxwire
 
-MANY = 3_000  # more than are kept as they were made
+MANY = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
 
 
 def nodes(m, count=MANY):
@@ -37,7 +37,7 @@ def edit_each(model):
             node.ClearField("op_type")
 
 
-def test_many_edited_messages_are_what_they_were_made():
+def test_many_edited_messages_keep_their_edits():
     def body(m):
         model = nodes(m)
         edit_each(model)
@@ -48,7 +48,7 @@ def test_many_edited_messages_are_what_they_were_made():
     same(body)
 
 
-def test_many_edited_messages_are_edited_again():
+def test_many_edited_messages_can_be_edited_again():
     def body(m):
         model = nodes(m)
         for _ in range(2):
@@ -66,7 +66,7 @@ def test_many_edited_messages_are_edited_again():
     same(body)
 
 
-def test_many_messages_that_were_made_of_bytes_or_cleared_are_what_they_were_made():
+def test_many_parsed_or_cleared_messages_keep_their_content():
     def body(m):
         model = nodes(m)
         for i, node in enumerate(model.graph.node):
@@ -95,7 +95,7 @@ def test_many_messages_that_were_made_of_bytes_or_cleared_are_what_they_were_mad
     same(body)
 
 
-def test_a_message_that_was_made_of_bytes_takes_little():
+def test_a_message_made_by_parsing_takes_little_memory():
     def bytes_for_each(n):
         model = nodes(onnxwire, n)
         made = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
@@ -111,7 +111,7 @@ def test_a_message_that_was_made_of_bytes_takes_little():
     assert bytes_for_each(10_000) < 600
 
 
-def test_what_was_taken_before_or_in_between_sees_later_edits():
+def test_earlier_views_and_sequences_see_later_edits():
     def body(m):
         model = nodes(m)
         held = [model.graph.node[i] for i in range(0, MANY, 100)]
@@ -130,7 +130,7 @@ def test_what_was_taken_before_or_in_between_sees_later_edits():
     same(body)
 
 
-def test_a_copy_of_many_edited_messages_is_apart():
+def test_a_copy_of_many_edited_messages_is_independent():
     def body(m):
         model = nodes(m)
         edit_each(model)
@@ -164,6 +164,6 @@ def test_an_edit_of_each_of_many_small_messages_takes_little_memory():
         assert node.domain == "new"
     looked = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    # Objects alone; an overlay with room for all fields of a node would be some 450 bytes.
+    # Python objects only; an Overlay of a node takes about 450 bytes.
     assert taken < 300 * n
     assert looked < 300 * n

@@ -1,4 +1,4 @@
-"""Messages that were added and let go of are kept as bytes; those that the program still has are not."""
+"""Added messages that the program has no reference to are encoded; the others stay editable."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ HELD = {
     "an attribute": lambda node: node.attribute[0],
     "numbers of an attribute": lambda node: node.attribute[0].ints,
     "the attributes": lambda node: node.attribute,
-    "a message that is not there": lambda node: node.attribute[1].t,
+    "an absent message": lambda node: node.attribute[1].t,
     "a memoryview": lambda node: memoryview(node.attribute[0].ints),
 }
 
 
 @pytest.mark.parametrize("kind", HELD)
-def test_what_is_held_while_others_are_added_stays_the_messages(kind):
+def test_referenced_values_stay_attached_while_elements_are_added(kind):
     def make(package):
         graph, kept = package.GraphProto(), {}
         for i in range(COUNT):
@@ -64,7 +64,7 @@ def test_what_is_held_while_others_are_added_stays_the_messages(kind):
             elif kind == "the attributes":
                 held.add(name="late")
                 del held[0]
-            elif kind == "a message that is not there":
+            elif kind == "an absent message":
                 held.name = "late"
             else:
                 assert list(held) == [3, 3, i]
@@ -73,7 +73,7 @@ def test_what_is_held_while_others_are_added_stays_the_messages(kind):
     assert make(onnxwire) == make(onnx)
 
 
-def test_random_programs_that_add_hold_and_edit_give_the_official_bytes():
+def test_random_programs_that_add_and_edit_give_the_official_bytes():
     def run(package, seed):
         chance = random.Random(seed)
         graph, held = package.GraphProto(), []
@@ -103,7 +103,7 @@ def test_random_programs_that_add_hold_and_edit_give_the_official_bytes():
         assert run(onnxwire, seed) == run(onnx, seed)
 
 
-def test_empty_messages_that_were_added_are_each_their_own():
+def test_added_empty_messages_are_distinct():
     graph = onnxwire.GraphProto()
     for _ in range(COUNT):
         graph.node.add()
@@ -114,7 +114,7 @@ def test_empty_messages_that_were_added_are_each_their_own():
 
 @pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="there only messages of 24 bytes are folded")
 @pytest.mark.parametrize("levels", [1, 2, pytest.param(3, marks=pytest.mark.long)])
-def test_what_is_built_takes_little_more_memory_than_its_bytes(levels):
+def test_a_built_message_takes_little_more_memory_than_its_bytes(levels):
     def build(graph, left):
         for i in range(20 if left > 1 else 2_000):
             node = graph.node.add()
@@ -123,7 +123,7 @@ def test_what_is_built_takes_little_more_memory_than_its_bytes(levels):
                 build(node.attribute.add(name="body", type=5).g, left - 1)
 
     graph = onnxwire.GraphProto()
-    build(graph.node.add().attribute.add().g, 1)  # what is kept for the next time
+    build(graph.node.add().attribute.add().g, 1)  # the last element is not frozen
     graph = onnxwire.GraphProto()
     tracemalloc.start()
     try:
