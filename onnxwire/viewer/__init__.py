@@ -1,1 +1,1 @@
-"""The local page that shows a model, and the report of one: queries, the server that answers them, files it serves."""
+"""The local page that shows a model, and the HTML report: queries, the server that answers them, its files."""

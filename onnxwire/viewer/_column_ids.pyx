@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns of a table as arrays of numbers: equal strings, or lists of strings, get the same one."""
+"""Columns of a table as integer arrays: equal strings, or equal lists of strings, get the same id."""
 import os
 
 from cython cimport critical_section, final
@@ -30,7 +30,7 @@ cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept no
 
 
 cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    """How many bytes of a name are before its last part: after the last /, or else ::, or else dot."""
+    """Return the length of a name without its last part, which begins after the last /, or else ::, or else dot."""
     cdef uint64_t colons = 0
     cdef uint64_t dot = 0
     cdef uint64_t i
@@ -47,7 +47,7 @@ cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
 cdef uint64_t hash_value(
     const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t most
 ) noexcept nogil:
-    """The hash of a string; with `most`, of what is before the last part of its first so many bytes."""
+    """Return the hash of a string. If `most` is not 0: of its first `most` bytes without the last part of the name."""
     cdef const View* view = &(<const View*>values.data)[i]
     cdef const uint8_t* p
     cdef uint64_t n
@@ -62,10 +62,10 @@ cdef uint64_t hash_value(
 
 @final
 cdef class Ids:
-    """Numbers for strings, from 0 on, in the order in which they come.
+    """Intern strings: each new string gets the next id, from 0 on.
 
-    Strings are told apart by 64 bits of a hash. Its seed is another each time, so that no file can be written in which
-    two have the same; by chance, two of a million have with a probability of 1 in 30 million.
+    Strings are compared by a 64-bit hash with a random seed, so that no file can be crafted to collide; the
+    probability of a collision among a million strings is 1 in 30 million.
     """
     cdef uint64_t seed
     cdef int64_t n
@@ -126,12 +126,12 @@ cdef class Ids:
 
     @critical_section
     def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t most=0):
-        """Number the rows of a column of strings, or of lists of strings.
+        """Return the ids of the rows of a column of strings, or of lists of strings.
 
-        salts: a number for each row, which must be equal too; None for no more than the strings. most: if not 0, only
-        what is before the last part of a string counts, in its first so many bytes: after the last /, or else ::, or
-        else dot.
-        Returns int32 for each row as bytes, -1 for a null, and for each number that is new its first row, as int64.
+        salts: an integer for each row; rows get the same id only if their salts are equal too. most: if not 0, compare
+        only the first `most` bytes of each string, without the last part of the name (after the last /, or else ::, or
+        else dot).
+        Returns the id of each row as bytes of int32, -1 for a null, and a list with the first row of each new id.
         """
         cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
         cdef const int32_t* ends = <const int32_t*>column.rows.data
@@ -143,9 +143,9 @@ cdef class Ids:
         cdef int64_t i
         cdef uint64_t h
         if column.type != STRING or columns.block.is_copied:
-            raise TypeError("only views of strings get numbers")
+            raise TypeError("only columns of string views have ids")
         if salts is not None and len(salts) != n:
-            raise ValueError("there is a salt for each row")
+            raise ValueError("salts must have one element per row")
         new = []
         for row in range(n):
             if not is_valid(&column.rows, row):
@@ -167,14 +167,14 @@ cdef class Ids:
 
 @critical_section
 def numbers(Columns columns not None, str name):
-    """The integers of a column as int64, as bytes; -1 for a null."""
+    """Return the integers of a column as bytes of int64; -1 for a null."""
     cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
     cdef int64_t n = len(columns)
     cdef bytearray result = bytearray(n * 8)
     cdef int64_t* out = <int64_t*><char*>result
     cdef int64_t i
     if column.is_list or column.type == STRING:
-        raise TypeError("this column has no numbers")
+        raise TypeError("this is not a column of integers")
     for i in range(n):
         if not is_valid(&column.rows, i):
             out[i] = -1

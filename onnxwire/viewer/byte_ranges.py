@@ -18,10 +18,10 @@ _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIR
 
 
 def span_of(root: Message, path: str) -> tuple[int, int]:
-    """Where the value of a field stands: the offsets of its first byte and after its last.
+    """Return where the value of a field is stored: the offset of its first byte, and the offset after its last.
 
-    path: of a message, of a field or of an element of one; "" for the whole file. Of a packed field, the whole run.
-    Raises PathError where the path leads nowhere, or to what is not in the file.
+    path: of a message, a field or an element of a field; "" for the whole file. For a packed field: the whole run.
+    Raises PathError if the path leads nowhere, or to a value that the file does not contain.
     """
     found = resolve(root, path)
     if isinstance(found.value, Message):
@@ -32,19 +32,19 @@ def span_of(root: Message, path: str) -> tuple[int, int]:
         span = _record_of(found, found.field, root, outer)
         if span is not None:
             return span
-    reason = "it does not stand in the file as one run of bytes: it was edited, is in several parts, or is not there"
+    reason = "the file does not hold it as one run of bytes: it was edited, is split into several parts, or is absent"
     raise PathError(reason, path, root._document.name)
 
 
 def _record_of(
     found: Resolved, field: FieldDescriptor, root: Message, outer: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The value of the field's last record, or of that of the element asked for."""
+    """Return the value's span in the field's last record, or in the record of the requested element."""
     seen, last = 0, None
     for _, number, wire, value, after, _ in walk_records(root._document, *outer):
         if number == field.number and field.accepts(wire):
             last = value, after
-            # The elements of a packed field have no records of their own.
+            # The elements of a packed field share one record.
             if field.is_repeated and field.is_span and seen == (found.element_index or 0):
                 break
             seen += 1
@@ -52,19 +52,19 @@ def _record_of(
 
 
 def read_bytes(root: Message, path: str, start: int, count: int, *, payload: bool = False) -> dict[str, Any]:
-    """Read some bytes of a field.
+    """Read a range of a field's bytes.
 
-    path: as for `span_of`. start: the first byte that is wanted, counted from the first of the field; count: how many.
-    payload: of a tensor, the bytes of its elements, in whatever file they are.
-    Returns file, offset (in it, of the first byte that is given; None for bytes that stand nowhere as they are), start,
-    length (of the whole field) and bytes, in hexadecimal digits.
-    Raises PathError, and of a tensor's payload what `numpy` of it raises.
+    path: as for `span_of`. start: the first byte of the range, relative to the field; count: the number of bytes.
+    payload: read the bytes of a tensor's elements, from the file that holds them.
+    Returns file, offset (of the first returned byte in that file), start, length (of the whole field, in bytes) and
+    bytes, in hexadecimal digits.
+    Raises PathError; for a payload also the exceptions of `TensorProto.numpy`.
     """
     document = root._document
     if payload:
         tensor = resolve(root, path).value
         if not isinstance(tensor, TensorProto):
-            raise PathError("it is not a tensor, and has no payload", path, document.name)
+            raise PathError("this is not a tensor and has no payload", path, document.name)
         storage = Storage(tensor)
         if storage.file is not None:
             file, first, length = storage.file
@@ -80,19 +80,19 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
 
 
 def list_records(root: Message, path: str, start: int, count: int) -> dict[str, Any]:
-    """List the records of a message as they stand in the file.
+    """List the records of a message in the order of the file.
 
-    path: of the message. start: the first record that is wanted; count: how many.
-    Returns total (how many records there are) and rows: number, name (None for an unknown field), path (None for one,
-    and for a retired field), wire, offset (of the tag), value (where the value begins), length (of the value, in
-    bytes), text (the value, cut if it is long, "" for a message) and is_message.
-    Raises PathError where the path leads to no message, and DecodeError for damaged bytes.
+    path: of the message. start: the index of the first record; count: the number of records.
+    Returns total (the number of records in the message) and rows: number, name (None for an unknown field), path (None
+    for an unknown or retired field), wire, offset (of the tag), value (the offset of the value), length (of the value,
+    in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
+    Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document
     found = resolve(root, path).value
     span = found._span if isinstance(found, Message) else None
     if span is None:
-        raise PathError("it does not stand in the file as a message: it was edited, or is not one", path, document.name)
+        raise PathError("the file does not hold it as one message: it was edited, or is none", path, document.name)
     counts: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     total = 0

@@ -1,4 +1,4 @@
-"""The kinds of changes that the page can make, each by the function of `transforms` or `bridges` that everybody has."""
+"""The kinds of changes that the page can make, each by a public function of `transforms` or `bridges`."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from onnxwire.transforms.bypass import bypass
 from onnxwire.transforms.rename import rename_values
 from onnxwire.viewer.uploads import Upload, Uploads
 
-MOST_DIMS = 64
-_LONGEST = 60
+MAX_DIMS = 64
+_MAX_TEXT_CHARS = 60
 _A = AttributeProto
 
 
 @dataclass(slots=True)
 class Change:
-    """A change that the page asks for: made on a message by `apply`."""
+    """A change that the page requests; `apply` makes it on a message."""
 
     text: str
     path: str
     run: Callable[[Any], str | None] = field(repr=False)
 
     def apply(self, message: Message) -> None:
-        """Make it; what it gives is the path where it shows."""
+        """Make the change, and set `path` to the path of the element that it affected."""
         self.path = self.run(message) or self.path
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"
 
 
 def set_field(path: str, value: str) -> Change:
-    """Set what a path leads to, to a value as of `onnxwire set`."""
+    """Set the element at a path to a value in the notation of `onnxwire set`."""
     return Change(f"set {path} = {_short(value)}", path, lambda root: set_value(root, path, value))
 
 
 def set_bytes(path: str, digits: str) -> Change:
-    """Set a field of bytes, or an element of one, to bytes in hexadecimal digits."""
+    """Set a field of bytes, or an element of such a field, to bytes in hexadecimal digits."""
     try:
         data = bytes.fromhex(digits)
     except ValueError:
-        raise EditError("these are not hexadecimal digits, two a byte, such as 00 ff") from None
+        raise EditError("these are not hexadecimal digits, two per byte, such as 00 ff") from None
 
     def run(root: Message) -> str:
         found = resolve(root, path)
@@ -85,7 +85,7 @@ def remove_path(path: str) -> Change:
 
 
 def add_field(path: str, value: str | None = None) -> Change:
-    """Add an element to a repeated field, or have a singular one be there."""
+    """Add an element to a repeated field, or make a singular field present."""
     shown = "" if value is None else f" = {_short(value)}"
     return Change(f"add to {path}{shown}", path, lambda root: add_element(root, path, value))
 
@@ -99,7 +99,7 @@ def rename_node(path: str, name: str) -> Change:
         # A file that holds one node has no others.
         nodes = [] if found.element_index is None else resolve(root, found.path.rpartition("[")[0]).value
         if name and any(other.name == name for other in nodes) and node.name != name:
-            raise EditError(f"another node of this graph is called {name!r} already; choose another name")
+            raise EditError(f"another node of this graph already has the name {name!r}; choose another name")
         node.name = name
         return found.path
 
@@ -107,7 +107,7 @@ def rename_node(path: str, name: str) -> Change:
 
 
 def rename_value(path: str, name: str, new: str) -> Change:
-    """Rename a value wherever it is used. path: of the graph or function in which it is seen."""
+    """Rename a value wherever it is used. path: of a graph or function that uses it."""
 
     def run(root: Message) -> str:
         model, scope = _model(root), path
@@ -123,7 +123,7 @@ def rename_value(path: str, name: str, new: str) -> Change:
 
 
 def delete_node(path: str, input: int | None) -> Change:
-    """Delete a node; what took its output takes its input of that number, or nothing where that is None."""
+    """Delete a node. input: the index of the input that replaces its first output at consumers; None for none."""
 
     def run(model: ModelProto) -> str:
         _node(model, path)
@@ -137,16 +137,16 @@ def delete_node(path: str, input: int | None) -> Change:
 
 
 def add_attribute(path: str, name: str, type: str, value: str) -> Change:
-    """Give a node an attribute that it has not."""
+    """Add an attribute to a node that has none of this name."""
     if not name:
         raise EditError("the attribute has no name; type one, such as axis")
     if type not in _A.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118
-        raise EditError(f"there is no type {type!r} of attributes")
+        raise EditError(f"there is no attribute type {type!r}")
 
     def run(root: Message) -> str:
         node = _node(root, path).value
         if any(attribute.name == name for attribute in node.attribute):
-            raise EditError(f"the node has an attribute {name!r} already; change that")
+            raise EditError(f"the node already has an attribute {name!r}; change that one")
         node.attribute.add(name=name, type=type)
         return set_value(root, f"{path}.attribute[{len(node.attribute) - 1}]", value)
 
@@ -154,7 +154,7 @@ def add_attribute(path: str, name: str, type: str, value: str) -> Change:
 
 
 def add_metadata(path: str, key: str, value: str) -> Change:
-    """Give a message an entry of metadata. path: of the message, "" for the model."""
+    """Add an entry to a message's metadata. path: of the message, "" for the model."""
     if not key:
         raise EditError("the entry has no key; type one, such as author")
     holder = f"{path}.metadata_props" if path else "metadata_props"
@@ -162,7 +162,7 @@ def add_metadata(path: str, key: str, value: str) -> Change:
     def run(root: Message) -> str:
         entries = resolve(root, holder).value
         if any(entry.key == key for entry in entries):
-            raise EditError(f"there is an entry {key!r} already; change that")
+            raise EditError(f"there already is an entry {key!r}; change that one")
         entries.add(key=key, value=value)
         return path
 
@@ -170,12 +170,12 @@ def add_metadata(path: str, key: str, value: str) -> Change:
 
 
 def add_opset(domain: str, version: int) -> Change:
-    """Have a model import an operator set."""
+    """Add an operator set to a model's imports."""
 
     def run(root: Message) -> str:
         model = _model(root)
         if any(opset.domain == domain for opset in model.opset_import):
-            raise EditError(f"the model imports {domain or 'ai.onnx'} already; change its version")
+            raise EditError(f"the model already imports {domain or 'ai.onnx'}; change its version")
         model.opset_import.add(domain=domain, version=version)
         return ""
 
@@ -183,10 +183,10 @@ def add_opset(domain: str, version: int) -> Change:
 
 
 def set_shape(path: str, shape: str, elem_type: str) -> Change:
-    """Set type and shape of a value that is a tensor.
+    """Set the element type and the shape of a tensor value.
 
-    shape: dims in brackets, or not, with commas between them: numbers, names, or ? for one that is not known; "[]" for
-    a scalar, "" for a shape that is not known. elem_type: the name of a data type, such as FLOAT.
+    shape: dims separated by commas, with or without brackets: numbers, names, or ? for an unknown dim; "[]" for
+    a scalar, "" for an unknown shape. elem_type: the name of a data type, such as FLOAT.
     """
     data_type = BY_NAME.get(elem_type.upper())
     if data_type is None:
@@ -194,14 +194,14 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
     inner = shape.strip().removeprefix("[").removesuffix("]")
     words = [word.strip() for word in inner.split(",")] if inner.strip() else []
     is_unknown = not shape.strip()
-    if len(words) > MOST_DIMS:
-        raise EditError(f"a shape of {len(words):,} dims is more than {MOST_DIMS}")
+    if len(words) > MAX_DIMS:
+        raise EditError(f"a shape of {len(words):,} dims is more than {MAX_DIMS}")
     dims: list[dict[str, Any]] = []
     for word in words:
         if re.fullmatch(r"\d{1,18}", word):
             dims.append({"dim_value": int(word)})
         elif not word or re.match(r"-?\d", word):
-            raise EditError(f"{word!r} is not a dim; write a number, a name, or ? for one that is not known")
+            raise EditError(f"{word!r} is not a dim; write a number, a name, or ? for an unknown dim")
         else:
             dims.append({} if word == "?" else {"dim_param": word})
 
@@ -222,7 +222,7 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
             if index >= len(old):
                 kind.shape.dim.add(**dim)
                 continue
-            # What else is said of a dim, its denotation, stays.
+            # The dim's denotation stays.
             for name in ("dim_value", "dim_param"):
                 old[index].ClearField(name)
             for name, number in dim.items():
@@ -235,11 +235,11 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
 
 
 def replace_tensor(path: str, upload: Upload, name: str) -> Change:
-    """Give a tensor the elements, type and shape of a dropped file. name: of the tensor in a .safetensors file."""
+    """Replace a tensor's elements, type and shape by those of an uploaded file. name: of a tensor in .safetensors."""
     if upload.form == "safetensors":
         name = name or upload.only_name
         if name not in upload.tensors:
-            raise EditError(f"{upload.name} has no tensor {name!r}; choose one of those that it has")
+            raise EditError(f"{upload.name} has no tensor {name!r}; choose one that it has")
 
     def run(root: Message) -> str:
         tensor = resolve(root, path).value
@@ -256,15 +256,15 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
 
 
 def replace_tensors(upload: Upload) -> Change:
-    """Give all initializers of the main graph the tensors that a .safetensors file has for them."""
+    """Replace the initializers of the main graph by the tensors of the same names in a .safetensors file."""
     if upload.form != "safetensors":
-        raise EditError("an .npy file holds one tensor; drop it on the page of the tensor that it is for")
+        raise EditError("an .npy file holds one tensor; drop it on the page of the tensor to replace")
 
     def run(root: Message) -> str:
         with upload.named():
             if not from_safetensors(_model(root), upload.path, refer_to_file=False):
                 raise EditError(
-                    f"{upload.name} has no tensor named as an initializer; open an initializer and drop it there"
+                    f"{upload.name} has no tensor with the name of an initializer; open one and drop the file there"
                 )
         return ""
 
@@ -273,7 +273,7 @@ def replace_tensors(upload: Upload) -> Change:
 
 def _model(root: Message) -> ModelProto:
     if not isinstance(root, ModelProto):
-        raise EditError(f"this is for a model, and the file holds a {type(root).DESCRIPTOR.name}")
+        raise EditError(f"this change needs a model, and the file holds a {type(root).DESCRIPTOR.name}")
     return root
 
 
@@ -285,16 +285,16 @@ def _node(root: Message, path: str) -> Resolved:
 
 
 def change_of(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
-    """The change that a page asks for. arguments: by name, of the types that the kind has; EditError for others."""
+    """Return the change of a kind in KINDS. arguments: by name. Raises EditError for wrong kinds and arguments."""
     if kind not in KINDS:
-        raise EditError("there is no such change")
+        raise EditError("there is no such kind of change")
     make, parameters = KINDS[kind]
     values: dict[str, Any] = {}
     for name, types in parameters.items():
         value = arguments.get(name)
-        # JSON's true is a number to Python.
+        # In Python, JSON's true is an int.
         if not isinstance(value, types) or isinstance(value, bool):
-            raise EditError(f"the change lacks {name}, or has one of another type")
+            raise EditError(f"the argument {name} of the change is missing, or has another type")
         values[name] = uploads.get(str(value)) if name == "upload" else value
     return make(**values)
 
@@ -316,4 +316,4 @@ KINDS: dict[str, tuple[Callable[..., Change], dict[str, _Types]]] = {
     "replace_tensor": (replace_tensor, {"path": _TEXT, "upload": _TEXT, "name": _TEXT}),
     "replace_tensors": (replace_tensors, {"upload": _TEXT}),
 }
-"""The kinds of changes: what makes one, and the types of its arguments."""
+"""For each kind of change: the function that makes a Change, and the types of its arguments."""

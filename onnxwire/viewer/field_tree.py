@@ -1,4 +1,4 @@
-"""The page's questions about any message: its fields as rows of a tree, some at a time, with their offsets."""
+"""The page's questions about any message: its fields as rows of a tree, in pages, with their offsets."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from onnxwire.messages import ModelProto
 from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
-MOST_ROWS = 1000
-_MOST_BYTES = 1 << 16  # of one answer
-_MOST_RECORDS = 1 << 16  # of a message that are gone through for the offsets of its numbers
-_NAMED = 2  # fields that a message is told apart by
-_LONGEST = 60
+MAX_ROWS = 1000
+_MAX_BYTES = 1 << 16  # of one answer
+_MAX_RECORDS = 1 << 16  # of a message that is scanned for the offsets of its numbers
+_MAX_NAME_FIELDS = 2  # fields in the summary of a message
+_MAX_NAME_CHARS = 60
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 
 class FieldQueries:
-    """The questions about a message of any type. They may come from several threads at once.
+    """The questions about a message of any type. Thread-safe.
 
-    message: the root, as loaded or a copy with edits; it must not be edited meanwhile.
+    message: the root, as loaded or a clone with edits; it must not be edited.
     """
 
     def __init__(self, message: Message) -> None:
         self.message = message
 
     def about(self) -> dict[str, Any]:
-        """Tell what is looked at: file, bytes, type, and whether it is a model."""
+        """Describe the root: file, bytes, type, and whether it is a model."""
         message = self.message
         return {
             "file": message._document.name,
@@ -43,35 +43,35 @@ class FieldQueries:
         }
 
     def fields(self, path: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the fields of a message, or the elements of a repeated field, some at a time.
+        """List the fields of a message, or the elements of a repeated field, in pages.
 
-        path: of the message or field, "" for the root. start: the first row that is wanted; count: how many, up to
-        1,000. Of a message there is a row for each field that is there, and one for each unknown field.
+        path: of the message or field, "" for the root. start: the index of the first row; count: the number of rows,
+        up to 1,000. A message has a row for each present field, and one for each unknown field.
         Returns path, type (of the message, or of each element), total, rows and absent. A row: name, number, type,
         label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"), text,
-        count (of elements), offset (of the value) and length; these are None where it does not stand in the file as
-        such. absent: name, type and label of the fields that are not there. is_edited: whether the message, or the
-        elements, differ from the file. Raises PathError where the path leads to a single value or nowhere.
+        count (of elements), offset (of the value) and length; offset and length are None if the file does not hold the
+        value. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements,
+        differ from the file. Raises PathError if the path leads to a single value or nowhere.
         """
         found = resolve(self.message, path)
-        first, last = max(start, 0), max(start, 0) + min(max(count, 0), MOST_ROWS)
+        first, last = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
         if isinstance(found.value, Message) and found.index is None:
             return self._fields_of(found.value, found.path, first, last)
         if isinstance(found.value, Repeated) and found.parent is not None and found.field is not None:
             return self._elements_of(found.parent, found.field, found.path, first, last)
-        raise PathError("this is a value, and has no fields", path, self.message._document.name)
+        raise PathError("this is a value without fields", path, self.message._document.name)
 
     def value(self, path: str) -> dict[str, Any]:
-        """The whole of a value as a text that can be edited: `values.read_value`."""
+        """Return a value as editable text; see `value_texts.read_value`."""
         return read_value(self.message, path)
 
     def raw(self, path: str, start: int = 0, count: int = 1024, *, payload: bool = False) -> dict[str, Any]:
-        """Read bytes of any field: `byte_ranges.read_bytes`, up to 65,536 at a time."""
-        return byte_ranges.read_bytes(self.message, path, start, min(max(count, 0), _MOST_BYTES), payload=payload)
+        """Read up to 65,536 bytes of any field; see `byte_ranges.read_bytes`."""
+        return byte_ranges.read_bytes(self.message, path, start, min(max(count, 0), _MAX_BYTES), payload=payload)
 
     def records(self, path: str, start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the records of a message: `byte_ranges.list_records`, up to 1,000 at a time."""
-        return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MOST_ROWS))
+        """List up to 1,000 records of a message; see `byte_ranges.list_records`."""
+        return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MAX_ROWS))
 
     def _fields_of(self, message: Message, path: str, first: int, last: int) -> dict[str, Any]:
         descriptor = message.DESCRIPTOR
@@ -80,8 +80,8 @@ class FieldQueries:
         present: list[FieldDescriptor] = []
         absent: list[FieldDescriptor] = []
         for field in descriptor.fields:
-            is_there = len(getattr(message, field.name)) if field.is_repeated else message.HasField(field.name)
-            (present if is_there else absent).append(field)
+            is_present = len(getattr(message, field.name)) if field.is_repeated else message.HasField(field.name)
+            (present if is_present else absent).append(field)
         rows: list[dict[str, Any]] = []
         prefix = f"{path}." if path else ""
         for field in present[first:last]:
@@ -119,8 +119,8 @@ class FieldQueries:
             for index, element in enumerate(values[first:last], first):
                 rows.append(self._message_row(field, f"{path}[{index}]", element))
         else:
-            # Of strings and bytes no more is read than is shown.
-            payloads = values._payloads()[first:last] if field.is_span and total <= _MOST_RECORDS else None
+            # Strings and bytes are read as payloads: only the shown part of each is read.
+            payloads = values._payloads()[first:last] if field.is_span and total <= _MAX_RECORDS else None
             shown = payloads if payloads is not None else values[first:last]
             is_placed = self._span(message) is not None
             for index, value in enumerate(shown, first):
@@ -147,7 +147,7 @@ class FieldQueries:
         return row
 
     def _span(self, message: Message) -> tuple[int, int] | None:
-        """Where a message stands in the file; None for one that was edited, or is from elsewhere."""
+        """Return the span of a message in the file; None if it was edited, or is stored in another document."""
         here, root = message._document, self.message._document
         is_of_file = (here.name, here.descriptor, len(here)) == (root.name, root.descriptor, len(root))
         return message._span if is_of_file else None
@@ -155,9 +155,9 @@ class FieldQueries:
     def _walk(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """By number where the last value of each field is, and the unknown fields: number, offset, length.
+        """Return by field number the offset and length of the last value, and number, offset, length of unknown fields.
 
-        Of a message of very many records nothing is told: to go through them would take too long.
+        Both are empty for a message with too many records to scan.
         """
         offsets: dict[int, tuple[int, int]] = {}
         unknown: list[tuple[int, int, int]] = []
@@ -165,7 +165,7 @@ class FieldQueries:
             return offsets, unknown
         fields = message.DESCRIPTOR.fields_by_number
         for i, (_, number, wire, value, after, _) in enumerate(walk_records(message._document, *span)):
-            if i == _MOST_RECORDS:
+            if i == _MAX_RECORDS:
                 return {}, []
             field = fields.get(number)
             if field is not None and field.accepts(wire):
@@ -203,10 +203,10 @@ def _label_of(field: FieldDescriptor) -> str:
 
 
 def _named(message: Message) -> str:
-    """The values that tell a message from others: its texts, or else its first numbers."""
+    """Summarize a message by its first strings, or else its first numbers."""
     singular = [field for field in message.DESCRIPTOR.fields if not field.is_repeated and field.message_type is None]
-    there = [field for field in singular if field.type != field.TYPE_BYTES and message.HasField(field.name)]
-    texts = [field for field in there if field.type == field.TYPE_STRING and field.name != "doc_string"]
+    present = [field for field in singular if field.type != field.TYPE_BYTES and message.HasField(field.name)]
+    texts = [field for field in present if field.type == field.TYPE_STRING and field.name != "doc_string"]
     if texts:
-        return " ".join(value_text(message, field, longest=_LONGEST) for field in texts[:_NAMED])
-    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in there[:_NAMED])
+        return " ".join(value_text(message, field, longest=_MAX_NAME_CHARS) for field in texts[:_MAX_NAME_FIELDS])
+    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present[:_MAX_NAME_FIELDS])

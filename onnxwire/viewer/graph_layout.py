@@ -1,10 +1,10 @@
-"""Where the boxes of a drawing are, and where edges pass between them: rows downwards, with few crossings.
+"""Layered graph layout: boxes in rows from top to bottom, edges with few crossings.
 
-The way of Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures (1981): rows by
-the longest way, points where long edges pass, an order within the rows that crosses few edges, then positions near to
-the neighbours'. On drawn graphs of 200 boxes and 260 edges dagre 3.1.3 takes five times as long and has a quarter more
-crossings; elkjs 0.12.1 takes four times as long, has a sixth more, and is 1.6 MB. On groups of a transformer all have
-next to none (`benchmarks/layouts.py`).
+Source: Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures (1981). The steps:
+assign rows by longest path, add a bend point where an edge passes a row, order each row to reduce crossings, then
+place boxes close to their neighbours. On graphs of 200 boxes and 260 edges dagre 3.1.3 takes five times as long and
+has a quarter more crossings; elkjs 0.12.1 takes four times as long, has a sixth more, and is 1.6 MB. On groups of a
+transformer all three have almost no crossings (`benchmarks/layouts.py`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-_BEND = 14  # the width that an edge takes where it passes a row
+_BEND_WIDTH = 14  # pixels that an edge needs in a row that it passes
 _GAP_X, _GAP_Y = 22, 44
-_MOST_BENDS = 6_000  # of all edges together
-_SWEEPS = 16  # over all rows, each of which brings some of them into a better order
-_FEW = 4_000  # edges and bends up to which crossings are counted
+_MAX_BENDS = 6_000  # of all edges together
+_MAX_SWEEPS = 16  # passes over all rows that reduce crossings
+_MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
 
 
 @dataclass
 class Layout:
     """A drawing, in pixels from its upper left corner.
 
-    x, y: the middles of the boxes. rows: the number of each one's row. spans: top and bottom of each row. bends: for
-    each edge the x at which it passes each row between those of its ends, in order from its start; of the longest
-    edges of very many there are none.
+    x, y: the center of each box. rows: the row index of each box. spans: top and bottom of each row. bends: for each
+    edge the x coordinates where it passes the rows between its ends, from its start to its end; empty for the
+    longest edges if there are more than 6,000 bends.
     """
 
     x: list[float]
@@ -43,8 +43,8 @@ class Layout:
 def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> Layout:
     """Lay out boxes and edges.
 
-    sizes: width and height of each box, at least one. edges: numbers of two boxes each, from and to. Edges lead down,
-    but for those that close a cycle.
+    sizes: width and height of each box, at least one. edges: indices of two boxes each, from and to. All edges lead
+    down, except edges that close a cycle.
     """
     rank = _ranks(len(sizes), edges)
     downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
@@ -56,10 +56,10 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     chains = []
-    # Of the longest edges those that would need too many points are drawn straight, over what is between.
+    # The longest edges, if there are too many bends, are drawn as straight lines.
     order = sorted(range(len(edges)), key=lambda i: of_box[downward[i][1]] - of_box[downward[i][0]])
     lengths = accumulate(of_box[downward[i][1]] - of_box[downward[i][0]] for i in order)
-    straight = {i for i, length in zip(order, lengths, strict=True) if length > _MOST_BENDS}
+    straight = {i for i, length in zip(order, lengths, strict=True) if length > _MAX_BENDS}
     for i, (start, end) in enumerate(downward):
         if i in straight:
             chains.append([start, end])
@@ -68,7 +68,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
         for row in range(of_box[start] + 1, of_box[end]):
             chain.append(len(widths))
             rows[row].append(len(widths))
-            widths.append(_BEND)
+            widths.append(_BEND_WIDTH)
         chain.append(end)
         chains.append(chain)
         for a, b in pairwise(chain):
@@ -98,7 +98,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
 
 
 def grid(sizes: list[tuple[float, float]]) -> Layout:
-    """Lay out boxes that nothing connects, in rows of as many as make the whole wider than high."""
+    """Lay out boxes without edges in a grid that is wider than high."""
     columns = max(math.isqrt(len(sizes) // 2), 1)
     width = max((width for width, _ in sizes), default=0) + _GAP_X
     height = max((height for _, height in sizes), default=0)
@@ -116,7 +116,7 @@ def grid(sizes: list[tuple[float, float]]) -> Layout:
 
 
 def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """An order of the boxes in which edges lead forwards, but for those that close a cycle; else as numbered."""
+    """Return a topological order, stable by index; edges that close a cycle lead backwards in it."""
     waiting = [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -128,7 +128,7 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
     first, placed = 0, 0
     while placed < count:
         if not ready:
-            # What is left is in cycles, or after one: the first of it begins.
+            # The remaining boxes are in or behind cycles: continue with the first.
             while rank[first] >= 0:
                 first += 1
             ready.append(first)
@@ -145,9 +145,8 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
 
 
 def _rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """The row of each box: below all that lead to it, as high or as low as makes edges shorter in all."""
+    """Return the row of each box, below its sources: of the layouts from above and from below, the shorter in edges."""
     early = _drop(count, edges, rank)
-    # The same from below.
     late = _drop(count, [(end, start) for start, end in edges], [-number for number in rank])
     bottom = max(late)
     late = [bottom - row for row in late]
@@ -155,7 +154,7 @@ def _rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int
 
 
 def _drop(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """The highest row of each box; where that makes no edges longer, the one right above what it leads to."""
+    """Return the highest row of each box; or, if that makes no edges longer, the row just above its targets."""
     rows, entering = [0] * count, [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -173,10 +172,10 @@ def _drop(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int
 
 
 def _uncross(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> list[list[int]]:
-    """The best order within the rows of those that sweeps down and up come to."""
+    """Order each row by sweeps down and up; return the order with the fewest crossings."""
     best, least = rows, -1
-    is_counted = sum(map(len, below.values())) <= _FEW
-    for sweep in range(_SWEEPS if is_counted else _SWEEPS // 2):
+    is_counted = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
+    for sweep in range(_MAX_SWEEPS if is_counted else _MAX_SWEEPS // 2):
         _order(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
         if is_counted:
             _swap(rows, above, below)
@@ -189,7 +188,7 @@ def _uncross(rows: list[list[int]], above: dict[int, list[int]], below: dict[int
 
 
 def _crossings(row: list[int], after: list[int], below: dict[int, list[int]]) -> int:
-    """How many edges between two rows cross."""
+    """Count the crossings of the edges between two rows."""
     position = {number: i for i, number in enumerate(after)}
     ends: list[int] = []
     crossings = 0
@@ -204,7 +203,7 @@ def _crossings(row: list[int], after: list[int], below: dict[int, list[int]]) ->
 def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: bool, last_first: bool) -> None:
     """Sort each row by the mean position of the neighbours in the row before it.
 
-    last_first: turn the order of equal ones, so that sweeps don't come to the same again and again.
+    last_first: reverse boxes with equal means, so that sweeps do not repeat one result.
     """
     for i in range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1):
         before = rows[i - 1] if downwards else rows[i + 1]
@@ -222,7 +221,7 @@ def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: b
 
 
 def _swap(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
-    """Swap neighbours within a row where that crosses fewer edges."""
+    """Swap neighbours within a row if that reduces crossings."""
     position = {number: i for row in rows for i, number in enumerate(row)}
     for row in rows:
         for i in range(len(row) - 1):
@@ -241,7 +240,7 @@ def _swap(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, l
 def _spread_out(
     rows: list[list[int]], widths: list[float], above: dict[int, list[int]], below: dict[int, list[int]]
 ) -> list[float]:
-    """The middles of all boxes and bends: near to their neighbours', and with room between those of a row."""
+    """Return the x coordinates of the centers of all boxes and bends: close to their neighbours, without overlap."""
     x = [0.0] * len(widths)
     for row in rows:
         total = sum(widths[n] for n in row) + _GAP_X * (len(row) - 1)
@@ -249,7 +248,7 @@ def _spread_out(
         for number in row:
             x[number] = edge + widths[number] / 2
             edge += widths[number] + _GAP_X
-    # By the rows above and below in turn: by both at once, neighbours of different degrees would drift without end.
+    # By the rows above and below in turn: with both at once, neighbours of different degrees drift without end.
     for sweep in range(8):
         is_down = sweep % 2 == 0
         neighbours = above if is_down else below
@@ -264,15 +263,15 @@ def _spread_out(
 
 
 def _apart(row: list[int], wanted: list[float], widths: list[float]) -> list[float]:
-    """The positions nearest to those wanted, by least squares, at which nothing overlaps.
+    """Return the positions nearest to the wanted ones, by least squares, without overlap.
 
-    Without the room that each needs this is isotonic regression: neighbours in the wrong order are put together at
-    their mean (Ayer et al. 1955).
+    After the widths are subtracted this is isotonic regression: neighbours in the wrong order are pooled at their
+    mean (Ayer et al. 1955).
     """
     offsets = [0.0] * len(row)
     for i in range(1, len(row)):
         offsets[i] = offsets[i - 1] + (widths[row[i - 1]] + widths[row[i]]) / 2 + _GAP_X
-    pools: list[tuple[float, int]] = []  # sum of what is wanted, and how many want it
+    pools: list[tuple[float, int]] = []  # the sum of the wanted positions, and their number
     for want, offset in zip(wanted, offsets, strict=True):
         total, count = want - offset, 1
         while pools and pools[-1][0] * count >= total * pools[-1][1]:

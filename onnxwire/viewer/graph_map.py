@@ -1,4 +1,4 @@
-"""The map of a model: what is in one group of nodes at a time, as boxes and edges; where a node is; paths."""
+"""The map of a model: the contents of one group of nodes as boxes and edges, the location of a node, paths."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from onnxwire.viewer.map_groups import Group, Groups
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-_MOST_EDGES = 1_500  # of one group
-_MOST_LOOSE = 8  # edges of a group that come from outside, or go there
-_MOST_VALUES = 12  # boxes of inputs, and of outputs; more than these are one box
-_OPERATORS = 4  # that a box tells
-_TYPES = 3  # that an edge tells
+_MAX_EDGES = 1_500  # of one group
+_MAX_OUTER_EDGES = 8  # edges of a group from outside, or to outside
+_MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last one stands for the rest
+_MAX_OPERATORS = 4  # listed in a box
+_MAX_TYPES = 3  # listed at an edge
 # Widths and heights of boxes, in pixels.
-_SIZES = {"node": (172, 42), "input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
-_GROUP = (212, 62)
-_LOOKED_AT = 100  # values of an edge whose types are told
-_LONGEST = 200  # letters of a name
+_BOX_SIZES = {"node": (172, 42), "input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
+_GROUP_SIZE = (212, 62)
+_MAX_TYPED_VALUES = 100  # values of an edge that are searched for types
+_MAX_NAME_CHARS = 200
 
 
 class ModelMap:
-    """The map of one model, which must not be edited meanwhile."""
+    """The map of one model, which must not be edited."""
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.columns = MapColumns(model)
         self.groups = Groups(self.columns)
-        # Every group that is drawn asks for the same one.
+        # Every drawn group asks for the same route.
         self._last_route: tuple[tuple[str, str], Array] | None = None
         self._nodes: dict[str, Sequence[NodeProto]] = {}
 
     def contents(self, name: str, route: Array | None = None) -> dict[str, Any]:
-        """Tell what is in a group.
+        """Return the contents of a group as boxes and edges.
 
-        name: of the group, as `Groups` has it. route: rows of the nodes of a path that is to be lit.
-        Returns name, kind, label, boxes, edges, left_off (how many edges are not told) and spans (top and bottom of
+        name: of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
+        Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
-        operators ([name, count], the most frequent first), parameters, bytes, times (members of a fold), path (of a
-        node), opens (whether there is something in it), takes and gives (values from and to what is outside the group,
-        where their edges are left out), lit, width, height, x and y (of its middle) and row; the last
-        ones may be of kind entry and exit: where edges from outside the group begin, and those that leave it end. An
-        edge has from and to (indices of boxes), count of its values, types (some of them), value (the name of the
-        first), lit and bends: the x at which it passes each row between those of its ends.
-        Raises PathError where there is no such group.
+        operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
+        a node), opens (whether it has contents), takes and gives (the number of values from and to the outside of the
+        group whose edges are omitted), lit, width, height, x and y (of its center) and row. The last boxes may be of
+        kind entry and exit, the ends of edges from and to the outside. An edge has from and to (indices of boxes),
+        count (of its values), types (some of them), value (the name of the first), lit and bends (the x coordinates
+        where it passes the rows between its ends).
+        Raises PathError if there is no such group.
         """
         if (
             "/" not in name
@@ -64,21 +64,21 @@ class ModelMap:
         boxes = self._boxes(found)
         edges: list[dict[str, Any]] = []
         left_off = 0
-        # Graphs of one node stand side by side: nothing leads from one to another.
+        # The graphs of one node have no edges between them.
         if found and found[0].kind != "graph":
             edges, left_off = self._edges(found, boxes, group.kind in ("graph", "function", "node"), route)
         drawn = _drawn(boxes, edges)
-        return {"name": name, "kind": group.kind, "label": group.label[:_LONGEST], "left_off": left_off} | drawn
+        return {"name": name, "kind": group.kind, "label": group.label[:_MAX_NAME_CHARS], "left_off": left_off} | drawn
 
     def locate(self, path: str) -> dict[str, Any]:
-        """Tell where a node is: names of the groups that must be open to see it, from the outermost, and its box.
+        """Locate a node: return the names of the groups around it, from the outermost, and the name of its box.
 
-        path: of a node. Raises PathError where there is none.
+        path: of a node. Raises PathError if there is none.
         """
         steps = []
         row = self.columns.row_of(path)
         if row < 0:
-            raise PathError("there is no such node", path[:_LONGEST])
+            raise PathError("there is no such node", path[:_MAX_NAME_CHARS])
         while True:
             graph = path.rpartition(".node[")[0]
             owner = graph.rpartition(".attribute[")[0]
@@ -95,49 +95,48 @@ class ModelMap:
                 if len(self.groups.opens(group)) > 1:
                     at = next((k for k, one in enumerate(found) if one.path == graph), None)
                     if at is None:
-                        raise PathError("the map does not show so many graphs of one node", graph[:_LONGEST])
+                        raise PathError("the map shows no more than 240 graphs of one node", graph[:_MAX_NAME_CHARS])
                     name = f"{name}/{at}"
             name = self._descend(name, inner, opened)
         return {"opened": opened, "name": name}
 
     def _descend(self, name: str, row: int, opened: list[str]) -> str:
-        """The name of the box of a row that is in a group, and the groups on the way there."""
+        """Return the name of the box of a row in a group; append the groups on the path to it to `opened`."""
         while True:
             opened.append(name)
             _, found = self.groups.find(name)
             at = _index(found, row)
             name, inner = f"{name}/{at}", found[at]
             if inner.members is not None:
-                # Of equal ones the one that has it.
                 at = inner.members.number_of(row)
                 name, inner = f"{name}*{at}", inner.members[at]
             if inner.kind == "node":
                 return name
 
     def route(self, start: str, end: str) -> Array:
-        """The rows of the nodes on a shortest path from one node to another, against the edges where there is no other.
+        """Return the rows of the nodes on a shortest path from one node to another, or else from the other to the one.
 
-        start, end: paths of nodes of one graph. Raises PathError where there is no path.
+        start, end: paths of nodes of one graph. Raises PathError if there is no path.
         """
         if self._last_route is not None and self._last_route[0] == (start, end):
             return self._last_route[1]
         c = self.columns
         first, last = c.row_of(start), c.row_of(end)
         if first < 0 or last < 0:
-            raise PathError("there is no such node", (start if first < 0 else end)[:_LONGEST])
+            raise PathError("there is no such node", (start if first < 0 else end)[:_MAX_NAME_CHARS])
         if c.graph_of[first] != c.graph_of[last]:
-            raise PathError("the two nodes are not of one graph", end[:_LONGEST])
+            raise PathError("the two nodes are in different graphs", end[:_MAX_NAME_CHARS])
         for a, b in ((first, last), (last, first)):
             found = self._search(a, b)
             if found is not None:
                 self._last_route = (start, end), found
                 return found
-        raise PathError("nothing leads from one of the two nodes to the other", end[:_LONGEST])
+        raise PathError("there is no path between the two nodes", end[:_MAX_NAME_CHARS])
 
     def _search(self, start: int, end: int) -> Array | None:
-        """Go against the edges from the end, to the nearest nodes first."""
+        """Search breadth-first from the end against the edges; None if the start is not reached."""
         c = self.columns
-        # Lists: a step of a path that is 100,000 nodes long must not cost a call of numpy.
+        # Lists, since a path may have 100,000 steps, and a call of numpy in each would be slow.
         producer, values, starts = c.producer.tolist(), c.takes_value.tolist(), c.takes_start.tolist()
         after = {end: end}
         front = [end]
@@ -170,14 +169,14 @@ class ModelMap:
         by_box: dict[int, list[list[Any]]] = {}
         for i in np.lexsort((-often, pairs // kinds)).tolist():
             mine = by_box.setdefault(int(pairs[i]) // kinds, [])
-            if len(mine) < _OPERATORS:
+            if len(mine) < _MAX_OPERATORS:
                 mine.append([c.operators[int(pairs[i]) % kinds][1], int(often[i])])
         boxes = []
         for i, group in enumerate(found):
             entry: dict[str, Any] = {
                 "number": i,
                 "kind": group.kind,
-                "label": group.label[:_LONGEST],
+                "label": group.label[:_MAX_NAME_CHARS],
                 "nodes": len(group.rows) + int(inner[i]),
                 "operators": by_box.get(i, []),
                 "parameters": int(parameters[i]),
@@ -197,8 +196,12 @@ class ModelMap:
     def _node(self, row: int) -> dict[str, Any]:
         path, node = self._message(row)
         name = node.name or next(iter(node.output), "")
-        label = name[:_LONGEST] if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 :]}"
-        return {"path": path, "label": label, "op_type": node.op_type[:_LONGEST]}
+        label = (
+            name[:_MAX_NAME_CHARS]
+            if len(name) <= _MAX_NAME_CHARS
+            else f"{name[: _MAX_NAME_CHARS // 2]}…{name[-_MAX_NAME_CHARS // 2 :]}"
+        )
+        return {"path": path, "label": label, "op_type": node.op_type[:_MAX_NAME_CHARS]}
 
     def _graph(self, path: str) -> dict[str, Any]:
         graph = resolve(self.model, path).value
@@ -207,10 +210,10 @@ class ModelMap:
         if owner:
             node: NodeProto = resolve(self.model, owner).value
             label = node.attribute[int(attribute.partition("]")[0])].name
-        return {"path": path, "label": label[:_LONGEST] or path}
+        return {"path": path, "label": label[:_MAX_NAME_CHARS] or path}
 
     def _weights(self, rows: Array, box: Array, count: int) -> tuple[Array, Array]:
-        """Parameters and bytes of each box: of the initializers that its nodes take, each once, and of attributes."""
+        """Return parameters and bytes of each box: of initializers that its nodes use, each once, and of attributes."""
         c = self.columns
         of_row = np.full(c.count, -1, np.int64)
         of_row[rows] = box
@@ -224,7 +227,7 @@ class ModelMap:
     def _edges(
         self, found: list[Group], boxes: list[dict[str, Any]], is_graph: bool, route: Array | None
     ) -> tuple[list[dict[str, Any]], int]:
-        """The edges between boxes, those to the outside included; of a graph the inputs and outputs become boxes."""
+        """Return the edges between boxes and to the outside; a graph's inputs and outputs are appended to the boxes."""
         c = self.columns
         box = np.full(c.count, -1, np.int64)
         for i, group in enumerate(found):
@@ -234,10 +237,10 @@ class ModelMap:
         maker = c.producer[value]
         source = np.where(maker >= 0, box[maker], -1)
         target = box[c.takes_row[takes]]
-        # Weights are told by the boxes that take them; what is neither made nor an input comes from around the graph.
+        # Weights are counted in the boxes that use them. A value neither produced here nor an input is captured.
         is_drawn = (source != target) & ((maker >= 0) | ~c.is_weight[value])
         pieces = [(source[is_drawn], target[is_drawn], value[is_drawn])]
-        # What is made here and taken elsewhere, or is an output of the graph.
+        # Values produced here and used elsewhere, or outputs of the graph.
         outside = np.flatnonzero((box[c.takes_row] < 0) & (c.producer[c.takes_value] >= 0))
         outside = outside[box[c.producer[c.takes_value[outside]]] >= 0]
         made = np.concatenate([c.takes_value[outside], np.flatnonzero(c.is_output & (c.producer >= 0))])
@@ -246,7 +249,7 @@ class ModelMap:
         sources, targets, values = (np.concatenate(parts).astype(np.int64) for parts in zip(*pieces, strict=True))
         if is_graph:
             self._add_values(boxes, sources, targets, values)
-        # One number a line, which sorts quickly.
+        # One integer per edge, which sorts quickly.
         wide, high = len(boxes) + 1, len(c.type)
         packed = np.unique(((sources + 1) * wide + targets + 1) * high + values)
         keys = np.stack([packed // high // wide - 1, packed // high % wide - 1, packed % high], axis=1)
@@ -256,23 +259,23 @@ class ModelMap:
         begins = np.flatnonzero(np.diff(packed // high, prepend=-1))
         ends = np.append(begins[1:], len(packed))
         edges = []
-        for begin, end in zip(begins[:_MOST_EDGES].tolist(), ends.tolist(), strict=False):
+        for begin, end in zip(begins[:_MAX_EDGES].tolist(), ends.tolist(), strict=False):
             a, b, v = keys[begin].tolist()
-            types = dict.fromkeys(c.type[keys[begin : min(end, begin + _LOOKED_AT), 2]].tolist())
+            types = dict.fromkeys(c.type[keys[begin : min(end, begin + _MAX_TYPED_VALUES), 2]].tolist())
             edges.append(
                 {
                     "from": a,
                     "to": b,
                     "count": end - begin,
-                    "types": [c.types[number] for number in types if number][:_TYPES],
+                    "types": [c.types[number] for number in types if number][:_MAX_TYPES],
                     "value": self._name(v),
                     "lit": (a, b) in lit[1],
                 }
             )
         for kind, end, other in (("entry", "from", "to"), ("exit", "to", "from")):
             loose = [edge for edge in edges if edge[end] < 0]
-            if len(loose) > _MOST_LOOSE:
-                # What nearly all boxes take from outside would be drawn over all of them: their number is told.
+            if len(loose) > _MAX_OUTER_EDGES:
+                # Too many edges to the outside would cover the boxes: boxes with other edges show a count instead.
                 bound = {edge[other] for edge in edges if edge[end] >= 0}
                 dropped = [edge for edge in loose if edge[other] in bound and not edge["lit"]]
                 for edge in dropped:
@@ -283,10 +286,10 @@ class ModelMap:
                 for edge in loose:
                     edge[end] = len(boxes)
                 boxes.append({"number": None, "kind": kind, "label": ""})
-        return edges, max(len(begins) - _MOST_EDGES, 0)
+        return edges, max(len(begins) - _MAX_EDGES, 0)
 
     def _add_values(self, boxes: list[dict[str, Any]], sources: Array, targets: Array, values: Array) -> None:
-        """Make boxes of the inputs and outputs of a graph, and have edges begin and end there."""
+        """Append boxes for the inputs and outputs of a graph, and attach the edges to them."""
         c = self.columns
         for kind, ends, is_one in (("input", sources, c.is_input), ("output", targets, c.is_output)):
             at = np.flatnonzero((ends < 0) & is_one[values])
@@ -294,7 +297,7 @@ class ModelMap:
             order = order[np.argsort(first)]
             if not len(order):
                 continue
-            rest = order[_MOST_VALUES - 1 :] if len(order) > _MOST_VALUES else order[:0]
+            rest = order[_MAX_VALUE_BOXES - 1 :] if len(order) > _MAX_VALUE_BOXES else order[:0]
             for v in order[: len(order) - len(rest)].tolist():
                 ends[at[values[at] == v]] = len(boxes)
                 boxes.append({"number": None, "kind": kind, "label": self._name(v), "type": c.types[int(c.type[v])]})
@@ -303,7 +306,7 @@ class ModelMap:
                 boxes.append({"number": None, "kind": kind, "label": f"{len(rest):,} more {kind}s", "type": ""})
 
     def _lit(self, box: Array, route: Array | None) -> tuple[set[int], set[tuple[int, int]]]:
-        """The boxes that a path passes, and the edges between them."""
+        """Return the boxes that a path passes, and the edges between them."""
         if route is None:
             return set(), set()
         passed = box[route]
@@ -312,17 +315,17 @@ class ModelMap:
         return set(passed[passed >= 0].tolist()), set(steps)
 
     def _name(self, value: int) -> str:
-        """The name of a value, from a node that makes or takes it."""
+        """Return the name of a value, from a node that produces or uses it."""
         c = self.columns
         if c.producer[value] >= 0:
-            return self._message(int(c.producer[value]))[1].output[int(c.made_slot[value])][:_LONGEST]
+            return self._message(int(c.producer[value]))[1].output[int(c.made_slot[value])][:_MAX_NAME_CHARS]
         line = int(c.first_take[value])
-        if line < 0 or c.takes_slot[line] < 0:  # taken by graphs in attributes only
+        if line < 0 or c.takes_slot[line] < 0:  # used by graphs in attributes only
             return ""
-        return self._message(int(c.takes_row[line]))[1].input[int(c.takes_slot[line])][:_LONGEST]
+        return self._message(int(c.takes_row[line]))[1].input[int(c.takes_slot[line])][:_MAX_NAME_CHARS]
 
     def _message(self, row: int) -> tuple[str, NodeProto]:
-        """The path of a row's node, and the node."""
+        """Return the path of a row's node, and the node."""
         graph = self.columns.graph_at(row)
         if graph.path not in self._nodes:
             self._nodes[graph.path] = resolve(self.model, graph.path).value.node
@@ -331,13 +334,9 @@ class ModelMap:
 
 
 def _drawn(boxes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> dict[str, Any]:
-    """The boxes with their sizes and coordinates, the edges with their bends, and the rows."""
-    sizes: list[tuple[float, float]] = [_SIZES.get(box["kind"], _GROUP) for box in boxes]
-    if not edges:
-        # Nothing says which comes before which.
-        layout = grid(sizes)
-    else:
-        layout = lay_out(sizes, [(edge["from"], edge["to"]) for edge in edges])
+    """Add sizes and coordinates to the boxes and bends to the edges; return both, and the spans of the rows."""
+    sizes: list[tuple[float, float]] = [_BOX_SIZES.get(box["kind"], _GROUP_SIZE) for box in boxes]
+    layout = lay_out(sizes, [(edge["from"], edge["to"]) for edge in edges]) if edges else grid(sizes)
     for box, (width, height), x, y, row in zip(boxes, sizes, layout.x, layout.y, layout.rows, strict=True):
         box |= {"width": width, "height": height, "x": x, "y": y, "row": row}
     for edge, bends in zip(edges, layout.bends, strict=True):
@@ -346,7 +345,7 @@ def _drawn(boxes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> dict[str
 
 
 def _index(groups: list[Group], row: int) -> int:
-    """Which of some groups a row is in; it is in one of them."""
+    """Return the index of the group that contains a row."""
     for i, group in enumerate(groups):
         at = int(np.searchsorted(group.rows, row))
         if at < len(group.rows) and group.rows[at] == row:

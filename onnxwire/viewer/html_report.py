@@ -1,4 +1,4 @@
-"""A report of a model: one HTML file that needs nothing else."""
+"""The report of a model: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from onnxwire.messages import ModelProto
 from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out
 
-_TENSORS = 150  # pieces of the treemap
-_LISTED = 20
+_MAX_TENSORS = 150  # in the treemap
+_MAX_LISTED = 20
 _WIDTH, _HEIGHT = 960, 460  # of the treemap, in pixels
-_HEADING = 20  # the height of the line with the name of a group
-_COLORS = 6  # that groups have in turn
-_LETTER = 7.0  # pixels of a letter, as wide as common fonts have it
+_HEADING_HEIGHT = 20  # pixels of a group's title
+_COLOR_COUNT = 6  # colors of groups, used in turn
+_CHAR_WIDTH = 7.0  # pixels of a character in common fonts
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def report(model: ModelProto) -> str:
     """Make the report: the summary, the largest tensors as a treemap, the counts of operators.
 
-    Weights are not read. Returns the text of an HTML page without scripts, which asks for no other file.
+    Reads no weights. Returns the text of an HTML page without scripts and without links to other files.
     """
     summary = summarize(model)
-    tensors = largest_tensors(model, _TENSORS)
+    tensors = largest_tensors(model, _MAX_TENSORS)
     name = os.path.basename(summary["file"])
     pages = files("onnxwire.viewer") / "pages"
     style = "\n".join((pages / page).read_text(encoding="utf-8") for page in ("colors.css", "report.css"))
@@ -109,7 +109,7 @@ def _summary(summary: dict[str, Any]) -> str:
 
 
 def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
-    """The largest tensors, in groups by the parts of the model, and all others as one piece."""
+    """Return the largest tensors, grouped by the parts of the model, and all others as one piece."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for tensor in tensors:
         if tensor["bytes"]:
@@ -121,14 +121,14 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
     if not groups:
         return ""
     sizes = {name: sum(piece["bytes"] for piece in pieces) for name, pieces in groups.items()}
-    # Of a model with faults, the totals may be others than those of the tensors that are found in it.
+    # The totals of a damaged model may differ from the sum of its tensors.
     total = sum(sizes.values())
     names = sorted(groups, key=lambda name: -sizes[name])
     drawn = []
     for i, (name, rectangle) in enumerate(
         zip(names, lay_out([sizes[name] for name in names], _WIDTH, _HEIGHT), strict=True)
     ):
-        color = 1 + i % _COLORS if name else 0
+        color = 1 + i % _COLOR_COUNT if name else 0
         drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], rectangle, total)}</g>')
     label = f"Treemap of {count_text(len(tensors), 'tensor')}"
     label += f"; the largest is {tensors[0]['name']}" if tensors else ""
@@ -142,7 +142,7 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
 
 
 def _group(name: str) -> str:
-    """The part of a model that a tensor's name begins with: model.layers.3 of model.layers.3.mlp.weight."""
+    """Return the part of a model that a tensor belongs to: model.layers.3 for model.layers.3.mlp.weight."""
     steps = name.replace("/", ".").strip(".").split(".")
     for i, step in enumerate(steps):
         if step.isdigit():
@@ -151,14 +151,14 @@ def _group(name: str) -> str:
 
 
 def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
-    """The pieces of a group, below a line with its name where there is room."""
+    """Return the pieces of a group, below its title if that fits."""
     x, y, width, height = rectangle
-    letters = int((width - 8) / _LETTER)
+    letters = int((width - 8) / _CHAR_WIDTH)
     heading = ""
     if len(pieces) > 1 and letters >= 4 and height >= 60:
         shown = _end(name, letters)
         heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
-        y, height = y + _HEADING, height - _HEADING
+        y, height = y + _HEADING_HEIGHT, height - _HEADING_HEIGHT
     rectangles = lay_out([piece["bytes"] for piece in pieces], width, height)
     start = len(name) + 1 if heading else 0
     return heading + "\n".join(
@@ -168,11 +168,11 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
 
 
 def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
-    """A tensor, with its name from some letter on and its size where there is room."""
+    """Return a tensor with its size and its name from index `start` on, as far as they fit."""
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
     title = f"{name}\n{_shape(piece)}\n" if piece["path"] else f"{name}\n"
     x, y, width, height = (round(value, 1) for value in rectangle)
-    letters = int((width - 8) / _LETTER)
+    letters = int((width - 8) / _CHAR_WIDTH)
     shown = name[start:] if start < len(name) else name
     text = ""
     if letters >= 4 and height >= 18:
@@ -188,7 +188,7 @@ def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: 
 
 
 def _end(text: str, letters: int) -> str:
-    """The end of a text, where it is too long: what tells groups apart."""
+    """Return the end of a text that is too long, since names of groups differ at their ends."""
     return text if len(text) <= letters else "…" + text[len(text) - letters + 1 :]
 
 
@@ -217,6 +217,6 @@ def _largest(tensors: list[dict[str, Any]]) -> str:
     rows = "".join(
         f"<tr><th scope='row'>{escape(row['name'] or row['path'])}<br><small>{escape(_shape(row))}</small></th>"
         f"<td class='number'>{size_text(row['bytes'])}</td></tr>\n"
-        for row in tensors[:_LISTED]
+        for row in tensors[:_MAX_LISTED]
     )
     return f"<section><h2>Largest tensors</h2><table>\n{rows}</table></section>" if rows else ""

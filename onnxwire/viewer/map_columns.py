@@ -1,4 +1,4 @@
-"""The nodes of all graphs of a model as columns of numbers: their operators, scopes, what they make and take."""
+"""The nodes of all graphs of a model as integer columns: operators, scopes, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from onnxwire.viewer._column_ids import Ids, numbers
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-_BATCH = 5_000  # rows whose text is there at once
-_DEEPEST = 40  # scopes in one another
-_MOST_SCOPES = 100_000  # nodes of scopes beyond them are in the scopes that there are
-_MOST_TYPES = 100_000  # types beyond them are not told apart
-_LONGEST = 1_000  # letters of a name that scopes are looked for in
-_LONGEST_LABEL = 200
+_BATCH_ROWS = 5_000  # rows whose text is in memory at once
+_MAX_DEPTH = 40  # of nested scopes
+_MAX_SCOPES = 100_000  # nodes of further scopes are put into the existing ones
+_MAX_TYPES = 100_000  # further types are unknown
+_MAX_NAME_CHARS = 1_000  # of a name that is split into scopes
+_MAX_LABEL_CHARS = 200
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
-_NOWHERE = "_empty_nn_module_stack"  # what the exporter writes for nodes outside all modules
-# Without the path, which is as long as the tensor is deep: the node that it is in tells as much.
+_NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
+# Without the path, which is long for nested tensors: the column `node` is enough here.
 _TENSORS = TABLES["tensors"]._replace(
     columns=(
         ("data_type", "string", "type name", "data_type"),
@@ -40,7 +40,7 @@ _OWNER = re.compile(r"(.*)\.node\[(\d+)\](?:\..*)?", re.DOTALL)
 
 
 class Graph:
-    """The rows of one graph or function: those of its nodes are start to stop."""
+    """The rows of one graph or function: its nodes have the rows from start to stop."""
 
     def __init__(self, path: str, number: int) -> None:
         self.path = path
@@ -50,18 +50,19 @@ class Graph:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a function, and not a graph."""
+        """Whether this is a function, not a graph."""
         return self.path.startswith("functions[") and "." not in self.path
 
     def row(self, index: int) -> int:
-        """The row of one of its nodes, -1 where there is none."""
+        """Return the row of the node with an index, -1 if there is none."""
         return self.start + index if index < self.stop - self.start else -1
 
 
 class Scopes:
-    """The tree of scopes, as far as names tell; 0 is the root of all.
+    """The tree of scopes that names of nodes describe; scope 0 is the root.
 
-    parent, depth, label: of each scope. end: after `number`, the number of the first scope that is not in it.
+    parent, depth, label: of each scope. end: the first scope after each scope that is not inside it; scopes inside a
+    scope directly follow it after `finish`.
     """
 
     def __init__(self) -> None:
@@ -72,40 +73,40 @@ class Scopes:
         self._heads: dict[str, int] = {}
 
     def find(self, head: str, parts: Iterable[str]) -> int:
-        """The scope of some parts of a name; `head` is what they were made from."""
+        """Return the scope of some parts of a name, adding it if it is new. head: the text of the parts."""
         number = 0
         for part in parts:
-            key = number, part[:_LONGEST_LABEL]
+            key = number, part[:_MAX_LABEL_CHARS]
             known = self._known.get(key)
             if known is None:
-                if len(self.parent) >= _MOST_SCOPES or self.depth[number] >= _DEEPEST:
+                if len(self.parent) >= _MAX_SCOPES or self.depth[number] >= _MAX_DEPTH:
                     break
                 known = self._known[key] = len(self.parent)
                 self.parent.append(number)
                 self.depth.append(self.depth[number] + 1)
                 self.label.append(key[1])
             number = known
-        if len(self._heads) < _MOST_SCOPES:
+        if len(self._heads) < _MAX_SCOPES:
             self._heads[head] = number
         return number
 
     def of_name(self, name: str) -> int:
-        """The scope that a node is in by its name, such as `/model/layers.3/attn/MatMul`; 0 for none."""
-        name = name[:_LONGEST]
+        """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 for none."""
+        name = name[:_MAX_NAME_CHARS]
         separator = "/" if "/" in name else "::" if "::" in name else "."
         head = name.rpartition(separator)[0]
         if not head:
             return 0
         known = self._heads.get(head)
-        return self.find(head, _joined(head.split(separator, _DEEPEST * 4))) if known is None else known
+        return self.find(head, _joined(head.split(separator, _MAX_DEPTH * 4))) if known is None else known
 
     def of_metadata(self, key: str, value: str) -> int:
-        """The scope that a node is in by what PyTorch's exporter says.
+        """Return the scope of a node by the metadata that PyTorch's exporter writes.
 
-        Source: torch.onnx, `pkg.torch.onnx.name_scopes`: a list of module paths, as Python writes it, and
-        `namespace`: module paths with their classes. Each path is longer than that before it; the last is the node's.
+        Source: torch.onnx, `pkg.torch.onnx.name_scopes`: a list of module paths in Python's notation, and
+        `namespace`: module paths with their classes. Each path extends the previous one; the last is the node's.
         """
-        value = value[: _LONGEST * 4]
+        value = value[: _MAX_NAME_CHARS * 4]
         is_list = key != "namespace"
         head = value.rpartition("," if is_list else "/")[0]
         known = self._heads.get(head)
@@ -117,16 +118,16 @@ class Scopes:
             paths = [part.partition(":")[0].strip() for part in head.split("/")]
         parts, before = [], ""
         for path in paths:
-            if not path or path.startswith(_NOWHERE):
+            if not path or path.startswith(_NO_MODULE):
                 continue
             part = path.removeprefix(f"{before}.")
-            # A number says little without the name of what it counts.
+            # An index needs the name of its list: layers.3.
             parts.append(f"{before.rpartition('.')[2]}.{part}" if part.isdecimal() and before else part)
             before = path
         return self.find(head, parts)
 
     def finish(self) -> Array:
-        """Number the scopes anew, those in a scope right after it; gives the new number of each."""
+        """Renumber the scopes in depth-first order; returns the new number of each."""
         count = len(self.parent)
         children: list[list[int]] = [[] for _ in range(count)]
         for number in range(1, count):
@@ -150,14 +151,14 @@ class Scopes:
         return renumbered
 
     def child(self, scope: int, inner: int) -> int:
-        """The scope right in `scope` that `inner` is, or is in."""
+        """Return the child of `scope` that is, or contains, the scope `inner`."""
         while self.parent[inner] != scope:
             inner = self.parent[inner]
         return inner
 
 
 def _joined(parts: Iterable[str]) -> list[str]:
-    """The parts of a name, numbers with what they count: layers.3."""
+    """Return the parts of a name, each index joined to the name before it: layers.3."""
     joined: list[str] = []
     for part in parts:
         if part.isdecimal() and joined:
@@ -168,17 +169,17 @@ def _joined(parts: Iterable[str]) -> list[str]:
 
 
 class MapColumns:
-    """The nodes of all graphs of a model, each with a row; those of a graph stand together, in the graph's order.
+    """The nodes of all graphs of a model, one row each; the nodes of a graph are contiguous and in order.
 
-    graphs: by path. operators: (domain, op_type). op, scope: of each row, numbers in `operators` and `scopes`.
-    takes_row, takes_value, takes_slot: a line each time that a node takes a value, sorted by row; values that graphs in
-    its attributes take come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs. takes_start,
-    makes_start: the first line of each row. first_take: the first line above that has a value, or -1. producer: the row
-    that makes a value, or -1; made_slot: which output of it. type: of each value, a number in `types`, 0 for an unknown
-    one. parameters, bytes: of the initializer that a value is, else 0; is_weight: whether it is one. own_parameters,
-    own_bytes: of a row's attributes and the graphs in them; inner: how many nodes there are in these. is_input,
-    is_output: whether a value is one of its graph. graphs_in: by row, the paths of the graphs in its attributes.
-    functions: paths by domain and name.
+    graphs: by path. operators: (domain, op_type). op, scope: of each row, an index into `operators` and `scopes`.
+    takes_row, takes_value, takes_slot: one entry per input of a node, sorted by row; values that the graphs in
+    its attributes capture come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs.
+    takes_start, makes_start: the first entry of each row. first_take: the first entry of each value, or -1.
+    producer: the row that produces a value, or -1; made_slot: the index of that output. type: of each value, an index
+    into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: of that initializer,
+    else 0. own_parameters, own_bytes: of the tensors in a row's attributes and in the graphs there; inner: the number
+    of nodes in these graphs. is_input, is_output: whether a value is an input or output of its graph. graphs_in: by
+    row, the paths of the graphs in its attributes. functions: paths by domain and name.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -201,10 +202,10 @@ class MapColumns:
         return graph
 
     def _graph_numbers(self, columns: Columns) -> Array:
-        """The number of the graph that each row is in."""
+        """Return the number of the graph of each row."""
         ids, first = _ids(Ids(), columns, "graph")
         numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first]
-        return np.array([*numbers, 0], np.int32)[ids]  # nothing of a model is in no graph
+        return np.array([*numbers, 0], np.int32)[ids]
 
     def _read_nodes(self, model: ModelProto) -> None:
         columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")
@@ -217,7 +218,7 @@ class MapColumns:
         domain, _ = _ids(Ids(), columns, "domain")
         op, first = _ids(Ids(), columns, "op_type", domain)
         self.operators = [(_cell(columns, "domain", row), _cell(columns, "op_type", row)) for row in first] + [("", "")]
-        head, first = _ids(Ids(), columns, "name", most=_LONGEST)
+        head, first = _ids(Ids(), columns, "name", most=_MAX_NAME_CHARS)
         found, named = [], []
         for row in first:
             name = columns.to_pylist("name", row, row + 1)[0]
@@ -227,25 +228,25 @@ class MapColumns:
         scope = np.array([*found, 0], np.int32)[head][order]
         is_named = np.array([*named, False])[head][order] & (scope > 0)
         del columns
-        # What PyTorch says counts more than dots in a name, and less than slashes.
+        # Metadata of PyTorch has precedence over dots in a name, but not over slashes.
         for path, key, value in _rows(model, "metadata", "path", "key", "value"):
             if key in _NAMESPACES and value and (row := self.row_of(path or "")) >= 0 and not is_named[row]:
                 scope[row] = self.scopes.of_metadata(key, value) or scope[row]
         self.scope = self.scopes.finish()[scope]
 
     def row_of(self, path: str) -> int:
-        """The row of the node at a path, -1 where there is none."""
+        """Return the row of the node at a path, -1 if there is none."""
         match = re.fullmatch(r"(.*)\.node\[(\d{1,12})\]", path, re.DOTALL)
         graph = self.graphs.get(match[1]) if match else None
         return -1 if match is None or graph is None else graph.row(int(match[2]))
 
     def _row_around(self, graph: Graph) -> int:
-        """The row of the node that a graph is in, -1 for one that is in none."""
+        """Return the row of the node whose attribute holds a graph, -1 for other graphs."""
         match = _OWNER.fullmatch(graph.path)
         return self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
 
     def graph_at(self, row: int) -> Graph:
-        """The graph that a row's node is in."""
+        """Return the graph of a row."""
         return self._by_number[int(self.graph_of[row])]
 
     def _read_uses(self, model: ModelProto) -> None:
@@ -265,7 +266,7 @@ class MapColumns:
         self.makes_row, self.makes_value, self.makes_slot = row[made], values[made], slot[made]
 
     def _named_as_inputs(self, columns: Columns, graph_of: Array, is_made: Array) -> list[int]:
-        """The rows of uses in which nodes of functions make values named as inputs of the function."""
+        """Return the uses in which a node of a function produces a value with the name of the function's input."""
         graphs = list(self.graphs.values())
         has_inputs = np.array([bool(self._inputs_of.get(graph.path)) for graph in graphs], bool)
         rows = np.flatnonzero(is_made & has_inputs[graph_of]).tolist() if has_inputs.any() else []
@@ -281,7 +282,7 @@ class MapColumns:
         roles = [*(_cell(columns, "kind", row) for row in first), ""]
         type_, _ = _ids(Ids(), columns, "type")
         shape, first = _ids(Ids(), columns, "dims", type_)
-        for row in first[: _MOST_TYPES - 1]:
+        for row in first[: _MAX_TYPES - 1]:
             self.types.append(_type_text(_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0]))
         known = len(self.types)
         # A type without a shape has no dims.
@@ -307,14 +308,14 @@ class MapColumns:
         self.type = np.concatenate([self.type, np.zeros(more, np.int32)])
         self.is_input = np.concatenate([self.is_input, np.zeros(more, bool)])
         self.is_output = np.concatenate([self.is_output, np.zeros(more, bool)])
-        # What is in no node is an initializer, but for the default value of a function's attribute.
+        # A tensor outside of nodes is an initializer, or the default value of a function's attribute.
         is_weight = (node < 0) & (values >= 0) & np.array([not graph.is_function for graph in graphs], bool)[graph_of]
         dims_ids: dict[Any, int] = {}
         for i, (kind, dims) in enumerate(_cells(columns, "data_type", "dims")):
             if is_weight[i] and not self.type[values[i]]:
                 key = kind, tuple(dims[:32])
                 number = dims_ids.get(key)
-                if number is None and len(dims_ids) < _MOST_TYPES:
+                if number is None and len(dims_ids) < _MAX_TYPES:
                     number = dims_ids[key] = len(self.types)
                     self.types.append(_type_text((kind or "").lower(), dims))
                 self.type[values[i]] = number or 0
@@ -324,7 +325,7 @@ class MapColumns:
         self.is_weight[values[is_weight]] = True
         self.parameters = np.bincount(values[is_weight], elements[is_weight], count)
         self.bytes = np.bincount(values[is_weight], size[is_weight], count)
-        # What is in a node, or in a graph in it, is a part of that node; to those around it `_sum_up` adds it.
+        # A tensor in a node, or in a graph of its attributes, counts for that node; `_sum_up` adds it to outer nodes.
         start = np.array([graph.start for graph in graphs], np.int32)[graph_of]
         stop = np.array([graph.stop for graph in graphs], np.int32)[graph_of]
         around = np.array([self._row_around(graph) for graph in graphs], np.int32)[graph_of]
@@ -334,7 +335,7 @@ class MapColumns:
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
         self.made_slot = np.zeros(count, np.int32)
-        # The rules of `index/names`: the first of several that make it, and none where it is an input or initializer.
+        # The rules of `index/names`: the first of several producers; none for an input or initializer.
         _set(self.producer, self.makes_value[::-1], self.makes_row[::-1])
         _set(self.made_slot, self.makes_value[::-1], self.makes_slot[::-1])
         self.producer[self.is_weight | self.is_input] = -1
@@ -345,7 +346,7 @@ class MapColumns:
         self._inputs_of: dict[str, set[str]] = {}
         for index, domain, name, inputs in _rows(model, "functions", "index", "domain", "name", "inputs"):
             self._inputs_of[f"functions[{index}]"] = set(inputs)
-            key = (domain or "")[:_LONGEST_LABEL], (name or "")[:_LONGEST_LABEL]
+            key = (domain or "")[:_MAX_LABEL_CHARS], (name or "")[:_MAX_LABEL_CHARS]
             self.functions.setdefault(key, f"functions[{index}]")
 
     def _sum_up(self) -> None:
@@ -357,7 +358,7 @@ class MapColumns:
         for row, graph in owners:
             if row >= 0:
                 self.graphs_in.setdefault(row, []).append(graph.path)
-        # A graph's path is longer than that of the one around it.
+        # Inner graphs first: their paths are longer.
         for row, graph in sorted(owners, key=lambda owner: -len(owner[1].path)):
             if row >= 0:
                 rows = slice(graph.start, graph.stop)
@@ -380,7 +381,7 @@ def _type_text(type_: str, dims: list[Any] | None) -> str:
 
 
 def _columns(model: ModelProto, table: str, *names: str) -> Columns:
-    """A table of a model, or some of its columns, where they do not come together."""
+    """Return a table of a model, or only some of its columns."""
     spec = TABLES[table]
     if names:
         spec = spec._replace(columns=tuple(column for column in spec.columns if column[0] in names))
@@ -393,7 +394,7 @@ def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, most: int = 0
 
 
 def _set(target: Array, values: Array, numbers: Any) -> None:
-    """Set what values have in a column; those without a name, which are -1, have nothing."""
+    """Set the elements of a column at some values; skip values without a name, which are -1."""
     is_named = values >= 0
     target[values[is_named]] = numbers[is_named] if isinstance(numbers, np.ndarray) else numbers
 
@@ -403,13 +404,13 @@ def _numbers(columns: Columns, name: str) -> Array:
 
 
 def _cell(columns: Columns, name: str, row: int) -> str:
-    return (columns.to_pylist(name, row, row + 1)[0] or "")[:_LONGEST_LABEL]
+    return (columns.to_pylist(name, row, row + 1)[0] or "")[:_MAX_LABEL_CHARS]
 
 
 def _cells(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Rows of some columns, whose text is there some rows at a time."""
-    for start in range(0, len(columns), _BATCH):
-        yield from zip(*(columns.to_pylist(name, start, start + _BATCH) for name in names), strict=True)
+    """Iterate over the rows of some columns, converting them to Python objects in batches."""
+    for start in range(0, len(columns), _BATCH_ROWS):
+        yield from zip(*(columns.to_pylist(name, start, start + _BATCH_ROWS) for name in names), strict=True)
 
 
 def _rows(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:

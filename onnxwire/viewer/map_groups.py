@@ -1,4 +1,4 @@
-"""The groups that the nodes of a graph are in, made where they are looked into: by scope, repetition and length."""
+"""The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from onnxwire.viewer.map_columns import MapColumns
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-MOST = 240  # boxes of one group; what has more is divided
-_RUN = 100  # boxes of a part of what is divided
-_LEAST_GROUPS = 3  # equal groups that are folded
-_LEAST_NODES = 8  # equal nodes that are
-_CANDIDATES = 12  # distances at which repetitions are looked for
-_STRETCHES = 1_000  # of repetitions at one distance, the longest ones
-_DEEPEST = 200  # groups in one another that are followed
-_KEPT_NODES = 4_000_000  # of all groups that are kept
+MAX_BOXES = 240  # of one group; a group with more is divided into runs
+_RUN_BOXES = 100  # of one run
+_MIN_GROUPS = 3  # equal groups that become one box
+_MIN_NODES = 8  # equal nodes that become one box
+_MAX_PERIODS = 12  # distances at which repetitions are searched
+_MAX_STRETCHES = 1_000  # repetitions of one period that are considered, the longest first
+_MAX_DEPTH = 200  # of nested groups
+_MAX_CACHED_NODES = 4_000_000  # in all cached groups together
 
 
 class Group:
-    """Some nodes of a graph that are drawn as one box.
+    """Nodes of a graph that are drawn as one box.
 
-    kind: graph, function, scope, block (one of several equal ones that have no scope), run (a part of what is too
-    long), fold (equal groups or nodes) or node. rows: of its nodes, ascending. scope: the innermost scope that all of
-    them are in, as far as it was looked for. members: of a fold.
-    path: of a graph, function or node.
+    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
+    that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: of its nodes, ascending.
+    scope: the innermost known scope around all of them. members: of a repeat. path: of a graph, function or node.
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -55,10 +54,10 @@ class Group:
 
 
 class Members(Sequence[Group]):
-    """The members of a fold, made when they are asked for: there may be a million.
+    """The members of a repeat, created on access, since there may be a million.
 
-    rows: of all of them, one member after another; bounds: where each begins, and the end. make: of the number of a
-    member and its rows.
+    rows: of all members, one after another; bounds: the start of each member in `rows`, and the end. make: a function
+    from the index of a member and its rows to its group.
     """
 
     def __init__(self, rows: Array, bounds: Array, make: Callable[[int, Array], Group]) -> None:
@@ -73,22 +72,22 @@ class Members(Sequence[Group]):
         return self.make(i, self.rows[self.bounds[i] : self.bounds[i + 1]])
 
     def part(self, start: int, stop: int) -> Members:
-        """Some of them."""
+        """Return the members from start to stop."""
         bounds = self.bounds[start : stop + 1]
         return Members(
             self.rows[bounds[0] : bounds[-1]], bounds - bounds[0], lambda i, rows: self.make(start + i, rows)
         )
 
     def number_of(self, row: int) -> int:
-        """Which of them has a row."""
+        """Return the index of the member that contains a row."""
         return int(np.searchsorted(self.bounds, np.flatnonzero(self.rows == row)[0], side="right")) - 1
 
 
 class Groups:
-    """The groups of a model, by what leads to them: the path of a graph, then numbers of boxes, as in `graph/3*7/2`.
+    """The groups of a model by name: the path of a graph, then indices of boxes, as in `graph/3*7/2`.
 
-    A number is that of a box among those of its group; after * is that of a member of a fold. They are the same each
-    time that a file is opened.
+    A number is the index of a box in its group; a number after * is the index of a member of a repeat. Names are the
+    same each time a file is opened.
     """
 
     def __init__(self, columns: MapColumns) -> None:
@@ -97,15 +96,15 @@ class Groups:
         self._weight = 0
 
     def find(self, name: str) -> tuple[Group, list[Group]]:
-        """The group of a name, and those in it. Raises PathError where there is none."""
+        """Return the group of a name, and the groups in it. Raises PathError if there is none."""
         kept = self._kept.get(name)
         if kept is not None:
             self._kept.move_to_end(name)
             return kept
         steps = name.split("/")
-        if len(steps) > _DEEPEST:
+        if len(steps) > _MAX_DEPTH:
             raise PathError("groups are nested more than 200 deep here", name[:200])
-        # From the innermost that is kept.
+        # Start from the innermost cached group.
         depth = len(steps)
         while depth > 1 and "/".join(steps[:depth]) not in self._kept:
             depth -= 1
@@ -122,13 +121,13 @@ class Groups:
         found = group, self.contents(group)
         self._kept[name] = found
         self._weight += len(group.rows) + 100
-        while self._weight > _KEPT_NODES and len(self._kept) > 1:
+        while self._weight > _MAX_CACHED_NODES and len(self._kept) > 1:
             _, (old, _) = self._kept.popitem(last=False)
             self._weight -= len(old.rows) + 100
         return found
 
     def graph(self, path: str) -> Group:
-        """The group of a graph or function. Raises PathError where there is none."""
+        """Return the group of a graph or function. Raises PathError if there is none."""
         graph = self.columns.graphs.get(path)
         if graph is None:
             raise PathError("this is neither a graph nor a function with nodes", path)
@@ -136,53 +135,53 @@ class Groups:
         return Group("function" if path.startswith("functions[") else "graph", path, rows, path=path)
 
     def opens(self, group: Group) -> list[str]:
-        """The paths of what a node opens: graphs in its attributes, or the function that it calls."""
+        """Return the paths of the graphs in a node's attributes, or of the function that it calls."""
         if group.kind != "node":
             return []
         row = int(group.rows[0])
         inner = self.columns.graphs_in.get(row)
         if inner:
-            return inner[:MOST]
+            return inner[:MAX_BOXES]
         function = self.columns.functions.get(self.columns.operators[int(self.columns.op[row])])
         return [function] if function is not None and function in self.columns.graphs else []
 
     def contents(self, group: Group) -> list[Group]:
-        """The groups in a group, in order of their first nodes; 240 of them at most."""
+        """Return up to 240 groups in a group, in order of their first nodes."""
         if group.kind == "node":
             inner = self.opens(group)
             return self.contents(self.graph(inner[0])) if len(inner) == 1 else [self.graph(path) for path in inner]
         if group.members is not None:
-            return self._parts_of_fold(group.members)
+            return self._parts_of_repeat(group.members)
         return self._entries(group) if len(group.rows) else []
 
-    def _parts_of_fold(self, members: Members) -> list[Group]:
-        if len(members) <= MOST:
+    def _parts_of_repeat(self, members: Members) -> list[Group]:
+        if len(members) <= MAX_BOXES:
             return [members[i] for i in range(len(members))]
-        count = min(max(len(members) // _RUN, 2), _RUN)
+        count = min(max(len(members) // _RUN_BOXES, 2), _RUN_BOXES)
         edges = [len(members) * i // count for i in range(count + 1)]
-        return [_fold(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
+        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
 
     def _entries(self, group: Group) -> list[Group]:
-        """The groups and nodes in a group, equal ones folded; runs of them, where they are too many."""
+        """Return the groups and nodes in a group, with equal ones as repeats; or runs of them if they are too many."""
         columns, scope = self.columns, group.scope
         rows = group.rows
         while True:
             item, first, scopes = self._items(rows, scope)
             if len(first) != 1 or scopes[0] < 0 or len(rows) == 1:
                 break
-            # All of it is in one scope: that is stepped over.
+            # All nodes are in one scope: skip that level.
             scope = columns.scopes.child(scope, int(scopes[0]))
         order = np.argsort(item, kind="stable").astype(np.int32)
         bounds = np.searchsorted(item[order], np.arange(len(first) + 1, dtype=np.int32)).astype(np.int32)
         ordered = rows[order]
         signatures, crossing = self._signatures(rows, item, order, bounds)
         del item, order
-        folds = {begin: (period, count) for begin, period, count in _repetitions(signatures, bounds, crossing)}
+        repeats = {begin: (period, count) for begin, period, count in _repetitions(signatures, bounds, crossing)}
         is_start = np.ones(len(first), bool)
-        for begin, (period, count) in folds.items():
+        for begin, (period, count) in repeats.items():
             is_start[begin + 1 : begin + period * count] = False
         starts = np.flatnonzero(is_start)
-        if len(starts) > MOST:
+        if len(starts) > MAX_BOXES:
             return self._runs(scope, ordered, bounds, starts, crossing)
 
         def single(i: int, inside: Array) -> Group:
@@ -196,23 +195,23 @@ class Groups:
 
         entries = []
         for start in starts.tolist():
-            period, count = folds.get(start, (1, 1))
+            period, count = repeats.get(start, (1, 1))
             if count == 1:
                 entries.append(single(start, ordered[bounds[start] : bounds[start + 1]]))
                 continue
             edges = bounds[start : start + period * count + 1 : period]
             make: Callable[[int, Array], Group] = partial(_nth, single if period == 1 else block, start, period)
-            entries.append(_fold(Members(ordered[edges[0] : edges[-1]], edges - edges[0], make)))
+            entries.append(_repeat(Members(ordered[edges[0] : edges[-1]], edges - edges[0], make)))
         return entries
 
     def _runs(self, scope: int, ordered: Array, bounds: Array, starts: Array, crossing: Array) -> list[Group]:
-        """Parts of what is too long, which end where few values lead from one to the next."""
-        count = min(max(-(-len(starts) // _RUN), 2), _RUN)
+        """Divide a sequence that is too long where few values cross from one part to the next."""
+        count = min(max(-(-len(starts) // _RUN_BOXES), 2), _RUN_BOXES)
         width = len(starts) / count
         edges = [0]
         for i in range(1, count):
             low, high = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
-            # Among equally few the one nearest to the middle.
+            # Among equal costs the one nearest to the middle.
             cost = crossing[starts[low:high]] * len(starts) + np.abs(np.arange(low, high) - round(width * i))
             edges.append(low + int(np.argmin(cost)))
         at = bounds[np.append(starts[edges], len(bounds) - 1)]
@@ -222,18 +221,17 @@ class Groups:
         ]
 
     def _label(self, row: int, first: int, last: int) -> str:
-        """The name of a block: by the scopes that it begins and ends with, or by its first operator."""
+        """Return the name of a block: its first and last scope, or its first operator."""
         labels = self.columns.scopes.label
         if first < 0:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
         return f"{labels[first]} to {labels[last]}" if last >= 0 else f"{labels[first]} …"
 
     def _items(self, rows: Array, scope: int) -> tuple[Array, Array, Array]:
-        """Which item each row is of, the first row of each, and its scope, -1 for a node that is in none deeper."""
+        """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope."""
         scopes = self.columns.scopes
         of_row = self.columns.scope[rows]
         is_direct = (of_row <= scope) | (of_row >= scopes.end[scope])
-        # The scopes right in this one stand one after another.
         children, child = [], scope + 1
         while child < scopes.end[scope]:
             children.append(child)
@@ -253,10 +251,10 @@ class Groups:
         return rank[inverse.reshape(-1)], first[by_first], np.where(found < 0, -1, found)
 
     def _signatures(self, rows: Array, item: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Hashes of the operators, wiring and shapes of each item; and how many values cross before each.
+        """Return a hash of operators, wiring and shapes of each item, and the number of values that cross before it.
 
-        The types of weights count, and of what leads from a node of an item to another; what comes from outside or goes
-        there often has none at the first and last of several layers. Nodes are compared in the order of the graph.
+        The hash includes types of weights and of values within the item, but not of values from and to the outside:
+        these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
         """
         c = self.columns
         local = np.full(c.count, -1, np.int32)
@@ -280,7 +278,7 @@ class Groups:
         node += _sums(wires, c.takes_start[rows + 1] - c.takes_start[rows])
         node = _mix(node.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sums(node[order], np.diff(bounds))
-        # Values that lead from an item to a later one cross before all that come in between and before that one.
+        # A value from an item to a later one crosses before each item between them and before the later one.
         crosses = (made >= 0) & (item[np.maximum(made, 0)] < item[to])
         pairs = np.unique(np.stack([value[crosses], item[to][crosses], item[made][crosses]]), axis=1)
         last = np.flatnonzero(np.diff(pairs[0], append=-1)) if pairs.size else np.zeros(0, np.int64)
@@ -291,12 +289,12 @@ class Groups:
 
 
 def _nth(make: Callable[..., Group], start: int, period: int, number: int, rows: Array) -> Group:
-    """A member of a fold by its number."""
+    """Make a member of a repeat by its index."""
     return make(start + number, rows) if period == 1 else make(start + number * period, period, rows)
 
 
-def _fold(members: Members, label: str = "") -> Group:
-    return Group("fold", label or members[0].label, np.sort(members.rows), members[0].scope, members)
+def _repeat(members: Members, label: str = "") -> Group:
+    return Group("repeat", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 
 
 def _at(groups: Sequence[Group], number: str, name: str) -> Group:
@@ -307,8 +305,8 @@ def _at(groups: Sequence[Group], number: str, name: str) -> Group:
 
 
 def _mix(numbers: Array) -> Array:
-    """A hash of each number. Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014)."""
-    x: Array = numbers.astype(np.int64).view(np.uint64)  # a copy, which is changed in place: there may be millions
+    """Hash each number. Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014)."""
+    x: Array = numbers.astype(np.int64).view(np.uint64)  # a copy, changed in place
     x += np.uint64(0x9E3779B97F4A7C15)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -319,7 +317,7 @@ def _mix(numbers: Array) -> Array:
 
 
 def _ranges(starts: Array, stops: Array) -> Array:
-    """All numbers from each start to its stop, one range after another."""
+    """Return all integers from each start to its stop, one range after another."""
     lengths = stops - starts
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
@@ -328,7 +326,7 @@ def _ranges(starts: Array, stops: Array) -> Array:
 
 
 def _sums(numbers: Array, lengths: Array) -> Array:
-    """The sums of runs of such lengths, modulo 2**64."""
+    """Return the sums of consecutive runs of the given lengths, modulo 2**64."""
     total = np.zeros(len(numbers) + 1, np.uint64)
     np.cumsum(numbers, dtype=np.uint64, out=total[1:])
     at = np.cumsum(lengths)
@@ -339,9 +337,9 @@ def _sums(numbers: Array, lengths: Array) -> Array:
 
 
 def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tuple[int, int, int]]:
-    """Stretches of equal items: where each begins, how many items one repetition has, and how many there are.
+    """Find repetitions in a sequence of items: the start, the period in items, and the number of periods of each.
 
-    Of stretches that overlap, the one that leaves the fewest boxes is taken. bounds: of the items, in rows.
+    Of repetitions that overlap, the one that saves the most boxes is chosen. bounds: of the items, in rows.
     """
     count = len(signatures)
     order = np.argsort(signatures, kind="stable").astype(np.int32)
@@ -349,17 +347,16 @@ def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tupl
     distances, often = np.unique((order[1:] - order[:-1])[same], return_counts=True)
     del order, same
     found = []
-    for period in distances[np.argsort(-distances * often, kind="stable")][:_CANDIDATES].tolist():
+    for period in distances[np.argsort(-distances * often, kind="stable")][:_MAX_PERIODS].tolist():
         equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
         changes = np.flatnonzero(equal[1:] != equal[:-1])
         starts, lengths = changes[::2], changes[1::2] - changes[::2] + period
-        # How often at least, whatever the shift.
         is_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
-        fit = lengths >= np.where(is_nodes, _LEAST_NODES, _LEAST_GROUPS) * period
-        longest = np.argsort(-lengths[fit], kind="stable")[:_STRETCHES]
+        fit = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
+        longest = np.argsort(-lengths[fit], kind="stable")[:_MAX_STRETCHES]
         for start, length in zip(starts[fit][longest].tolist(), lengths[fit][longest].tolist(), strict=True):
-            # Where the fewest values lead from one repetition to the next, but not at the price of one of three.
-            most = min(period, length - _LEAST_GROUPS * period + 1)
+            # Shift to where the fewest values cross between periods, but keep at least three of them.
+            most = min(period, length - _MIN_GROUPS * period + 1)
             shift = int(np.argmin(crossing[start + period : start + period + most]))
             times = (length - shift) // period
             found.append(((times - 1) * period, start + shift, period, times))

@@ -1,4 +1,4 @@
-"""The graph around a node: which nodes it is connected with, as boxes and edges."""
+"""The graph around a node: the connected nodes as boxes and edges."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from onnxwire.viewer.graph_layout import lay_out
 Scope = GraphProto | FunctionProto
 
 _WIDTH, _HEIGHT = 172, 42  # of a box for a node, in pixels
-_SMALL = 28  # the height of a box for a value
-_LETTER, _PADDING = 7, 26  # the widths of a letter in it and of what is around its name
-_MOST = 36  # boxes that are drawn of nodes
-_VALUES = 8  # boxes of weights that are drawn of one node
-_MOST_VALUES = 24  # boxes of values that are begun for one node
-_PARALLEL = 8  # edges that are drawn from one box to another
-_LONGEST = 200  # letters of a name
+_VALUE_HEIGHT = 28  # the height of a box for a value
+_CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character, and of the margins of a name
+_MAX_NODES = 36
+_MAX_WEIGHTS = 8  # boxes of weights of one node
+_MAX_VALUE_BOXES = 24  # boxes of values of one node
+_MAX_PARALLEL_EDGES = 8  # from one box to another
+_MAX_NAME_CHARS = 200
 
 
 class Connections:
-    """Which nodes of a graph make and take which values.
+    """The producers and consumers of the values of a graph.
 
     producer, initializers, sparse, inputs: the index of the node, initializer, sparse initializer or input that a name
-    refers to, by name. outputs: of the graph. consumers: the indices of the nodes that take a
-    value, in order, those included that take it inside their subgraphs.
+    refers to, by name. outputs: of the graph. consumers: the indices of the nodes that use a value, in order,
+    including nodes that use it only inside their subgraphs.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -37,7 +37,7 @@ class Connections:
         self.sparse = {name: index - dense for name, index in initializers.items() if index >= dense}
         self.outputs = {value.name for value in scope.output} if isinstance(scope, GraphProto) else set(scope.output)
         self.consumers: dict[str, list[int]] = {}
-        # Of nodes with subgraphs that take values of this graph; to look into a million subgraphs takes a second.
+        # By node, since scanning a million subgraphs takes a second.
         self.captured: dict[int, list[str]] = {}
         for index, node in enumerate(scope.node):
             if captured := captured_names(node):
@@ -46,7 +46,7 @@ class Connections:
                 self.consumers.setdefault(name, []).append(index)
 
     def takes(self, node: NodeProto, index: int) -> list[str]:
-        """The values that a node takes, those of its subgraphs after its own, each once; index: of it in the graph."""
+        """Return the values that a node uses, each once, captured ones last. index: of the node in the graph."""
         return [name for name in dict.fromkeys([*node.input, *self.captured.get(index, ())]) if name]
 
 
@@ -54,7 +54,8 @@ class Connections:
 class Box:
     """A box of the drawing.
 
-    kind: node, input, output, weight or outer. x, y: of its middle, in pixels. hidden: connections that are not drawn.
+    kind: node, input, output, weight or outer. x, y: of its center, in pixels. hidden: the number of connections that
+    are not drawn.
     """
 
     kind: str
@@ -71,9 +72,10 @@ class Box:
 
 @dataclass
 class Drawing:
-    """Boxes, and edges between their numbers with the value they stand for and the points that they pass.
+    """Boxes, and edges between them.
 
-    values: numbers of boxes by kind and name; parallel: how many edges there are from one box to another.
+    edges: the indices of two boxes, and the value. bends: the points of each edge. values: indices of boxes by kind and
+    name. parallel: the number of edges from one box to another.
     """
 
     boxes: list[Box] = field(default_factory=list)
@@ -85,30 +87,30 @@ class Drawing:
     parallel: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add_edge(self, start: int, end: int, value: str) -> bool:
-        """Add an edge; False where there are too many between the two boxes."""
+        """Add an edge; False if there already are 8 between the two boxes."""
         count = self.parallel.get((start, end), 0)
-        if count >= _PARALLEL:
+        if count >= _MAX_PARALLEL_EDGES:
             return False
         self.parallel[start, end] = count + 1
         self.edges.append((start, end, _short(value)))
         return True
 
     def value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
-        """The number of the box for a value, as wide as its name; None where there would be more boxes than `limit`."""
+        """Return the index of the box for a value, adding it if it is new; None if there already are `limit` boxes."""
         number = self.values.get((kind, name))
         if number is None and len(self.boxes) < limit:
             number = self.values[kind, name] = len(self.boxes)
-            width = min(_PADDING + _LETTER * len(name), _WIDTH)
-            self.boxes.append(Box(kind, _short(name), path, width=width, height=_SMALL))
+            width = min(_PADDING + _CHAR_WIDTH * len(name), _WIDTH)
+            self.boxes.append(Box(kind, _short(name), path, width=width, height=_VALUE_HEIGHT))
         return number
 
 
 def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
-    """Draw a node with those that it is connected with by `hops` steps, before it and after it.
+    """Draw a node with the nodes that are connected to it by up to `hops` steps, before it and after it.
 
-    scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. The nearest 36 nodes
-    are drawn, each with up to 24 boxes of values and 8 edges to another one; each says how many of its connections are
-    not.
+    scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. Draws the nearest 36
+    nodes, each with up to 24 boxes of values, and up to 8 edges between two boxes; each box counts the connections
+    that are omitted.
     """
     nodes = scope.node
     chosen = _nearest(nodes, connections, index, hops)
@@ -126,7 +128,7 @@ def around(scope: Scope, path: str, connections: Connections, index: int, hops: 
 
 
 def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
-    """The indices of the nodes to draw, nearest first, before the node and after it by turns."""
+    """Return the indices of the nodes to draw: step by step, those before the node, then those after it."""
     chosen = {index}
     before, behind = [index], [index]
     for _ in range(hops):
@@ -136,27 +138,27 @@ def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set
             for name in connections.takes(nodes[near], near)
             if name in connections.producer
         )
-        before = _take(sources, chosen, _MOST // 2)
+        before = _choose(sources, chosen, _MAX_NODES // 2)
         targets = (
             other
             for near in behind
             for name in dict.fromkeys(nodes[near].output)
             for other in connections.consumers.get(name, ())
         )
-        behind = _take(targets, chosen, _MOST // 2)
+        behind = _choose(targets, chosen, _MAX_NODES // 2)
     return chosen
 
 
-def _take(indices: Iterable[int], chosen: set[int], most: int) -> list[int]:
-    """Choose what is new of some indices, as long as there is room."""
-    taken: list[int] = []
+def _choose(indices: Iterable[int], chosen: set[int], limit: int) -> list[int]:
+    """Add new indices to the chosen ones, up to the limits; returns the added ones."""
+    added: list[int] = []
     for index in indices:
-        if len(chosen) > _MOST or len(taken) >= most:
+        if len(chosen) > _MAX_NODES or len(added) >= limit:
             break
         if index not in chosen:
             chosen.add(index)
-            taken.append(index)
-    return taken
+            added.append(index)
+    return added
 
 
 def _connect(
@@ -168,10 +170,10 @@ def _connect(
     numbers: dict[int, int],
     is_focus: bool,
 ) -> None:
-    """Add the edges that lead to a box, and the boxes of values that no node makes or only the caller takes."""
+    """Add the edges that lead to a box, and boxes for values that no node produces and for outputs."""
     boxes = drawing.boxes
     node, number = scope.node[index], numbers[index]
-    box, limit = boxes[number], len(boxes) + _MOST_VALUES
+    box, limit = boxes[number], len(boxes) + _MAX_VALUE_BOXES
     weights = 0
     for name in connections.takes(node, index):
         source = connections.producer.get(name)
@@ -179,7 +181,7 @@ def _connect(
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
         kind, where = _origin(connections, path, name)
-        if kind == "weight" and (not is_focus or weights >= _VALUES):
+        if kind == "weight" and (not is_focus or weights >= _MAX_WEIGHTS):
             box.hidden += is_focus
             continue
         weights += kind == "weight"
@@ -193,12 +195,12 @@ def _connect(
 
 
 def _short(name: str) -> str:
-    """A name as it is drawn."""
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    """Truncate a name."""
+    return name if len(name) <= _MAX_NAME_CHARS else name[: _MAX_NAME_CHARS - 1] + "…"
 
 
 def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
-    """The kind of a value that no node of the graph makes, and the path of its tensor."""
+    """Return the kind of a value that no node of the graph produces, and the path of its tensor or ""."""
     if name in connections.initializers:
         return "weight", f"{path}.initializer[{connections.initializers[name]}]"
     if name in connections.sparse:
@@ -207,9 +209,9 @@ def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
 
 
 def _place(drawing: Drawing) -> None:
-    """Give each box its coordinates, and each edge the points where it passes a row.
+    """Set the coordinates of each box, and the points where each edge passes a row.
 
-    Edges that lead back, as a damaged graph may have, are left out of the drawing; a sound graph is sorted.
+    Edges that lead backwards are omitted: only an invalid graph, which is not sorted, has them.
     """
     boxes = drawing.boxes
     order = {"input": -1, "weight": -1, "outer": -1, "output": 1 << 62}
@@ -219,7 +221,7 @@ def _place(drawing: Drawing) -> None:
     for box, x, y in zip(boxes, layout.x, layout.y, strict=True):
         box.x, box.y = x, y
     for (start, _, _), bends in zip(drawing.edges, layout.bends, strict=True):
-        # Straight down past the boxes of the row, to bend between rows only.
+        # Two points per row: an edge passes a row vertically and bends between rows.
         passed = layout.spans[layout.rows[start] + 1 :]
         drawing.bends.append([(x, y) for x, span in zip(bends, passed, strict=False) for y in span])
     drawing.width, drawing.height = layout.width, layout.height

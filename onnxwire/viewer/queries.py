@@ -1,4 +1,4 @@
-"""The page's questions about a model; every answer is made of plain values, and only what it needs is read."""
+"""The page's questions about a model. Answers are plain values; each reads only the parts of the model it needs."""
 
 from __future__ import annotations
 
@@ -27,25 +27,24 @@ from onnxwire.messages import (
 )
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
-from onnxwire.viewer.field_tree import FieldQueries
+from onnxwire.viewer.field_tree import MAX_ROWS, FieldQueries
 from onnxwire.viewer.neighbourhood import Connections, Scope, around
 
 if TYPE_CHECKING:
     from onnxwire.viewer.graph_map import ModelMap
 
-_KEPT = 16  # searches, and graphs' connections, that are kept
-_OUTLINED = 5000  # graphs that an outline lists
-_SHOWN = 16  # numbers of an attribute that are shown
-_LONGEST = 400  # letters of a text that are shown
-_MOST_ROWS = 1000
-_MOST_CELLS = 512
-_MOST_HOPS = 6
+_MAX_CACHED = 16  # searches, and connections of graphs
+_MAX_GRAPHS = 5000  # in an outline
+_MAX_ELEMENTS = 16  # of an attribute, or of a list of consumers
+_MAX_TEXT_CHARS = 400
+_MAX_CELLS = 512
+_MAX_HOPS = 6
 
 
 class Queries(FieldQueries):
-    """The questions of the page about one model. They may come from several threads at once.
+    """The questions of the page about one model. Thread-safe.
 
-    model: as loaded; it must not be edited meanwhile.
+    model: the loaded model, which must not be edited.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -56,7 +55,7 @@ class Queries(FieldQueries):
         self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
 
     def summary(self) -> dict[str, Any]:
-        """The output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
+        """Return the output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
         return self._keep(("summary",), self._summarize)  # type: ignore[no-any-return]
 
     def _summarize(self) -> dict[str, Any]:
@@ -69,10 +68,10 @@ class Queries(FieldQueries):
         return summary
 
     def outline(self) -> dict[str, Any]:
-        """List the graphs: the main one, those of attributes and of training, and functions.
+        """List the main graph, graphs in attributes, graphs for training, and functions.
 
         Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
-        and for a subgraph the name of its node; and left_off, how many of them are not listed.
+        and `of`, the node of a subgraph; and left_off, the number of graphs that are not listed.
         """
         return self._keep(("outline",), self._outline)  # type: ignore[no-any-return]
 
@@ -82,7 +81,7 @@ class Queries(FieldQueries):
         classes: list[type[Message]] = [GraphProto, FunctionProto]
         message: Any
         for path, message in Search(self.model, classes):
-            if len(rows) >= _OUTLINED:
+            if len(rows) >= _MAX_GRAPHS:
                 left_off += 1
                 continue
             row: dict[str, Any] = {"path": path, "name": message.name, "nodes": len(message.node), "of": ""}
@@ -104,17 +103,17 @@ class Queries(FieldQueries):
         return {"rows": rows, "left_off": left_off}
 
     def nodes(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List nodes of a graph or function, some at a time.
+        """List nodes of a graph or function, in pages.
 
-        scope: its path. search: words that must all be in the node's name, operator, domain or values, in letters of
-        either case. start: the first that is wanted of those found; count: how many, up to 1,000.
-        Returns total (how many were found) and rows: index, path, name, op_type, domain.
+        scope: its path. search: words that must all occur in the node's name, operator, domain or values, ignoring
+        case. start: the index of the first row among the matches; count: the number of rows, up to 1,000.
+        Returns total (the number of matches) and rows: index, path, name, op_type, domain.
         """
         nodes = self._scope(scope).node
         indices = self._found(("nodes", scope, search), search, lambda: map(_node_text, nodes))
         chosen = indices if indices is not None else range(len(nodes))
         rows = []
-        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
             node = nodes[index]
             rows.append(
                 {
@@ -128,9 +127,9 @@ class Queries(FieldQueries):
         return {"total": len(chosen), "rows": rows}
 
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the initializers of a graph, some at a time; arguments as for `nodes`.
+        """List the initializers of a graph, in pages; arguments as for `nodes`.
 
-        Returns total and rows: index, path, name, data_type, shape, bytes. Of a function there are none.
+        Returns total and rows: index, path, name, data_type, shape, bytes. A function has none.
         """
         graph = self._scope(scope)
         if not isinstance(graph, GraphProto):
@@ -139,14 +138,14 @@ class Queries(FieldQueries):
         indices = self._found(("tensors", scope, search), search, lambda: map(_tensor_text, tensors))
         chosen = indices if indices is not None else range(len(tensors))
         rows = []
-        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), _MOST_ROWS)]:
+        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
             rows.append({"index": index} | _tensor_row(tensors[index], f"{scope}.initializer[{index}]"))
         return {"total": len(chosen), "rows": rows}
 
     def node(self, path: str) -> dict[str, Any]:
-        """Tell everything of a node: its inputs and outputs with their types, where they come from and go, attributes.
+        """Describe a node: its attributes, its inputs with their producers, its outputs with their consumers, types.
 
-        path: of the node. Raises PathError where there is no node.
+        path: of the node. Raises PathError if there is no node.
         """
         node, scope_path, index = self._node(path)
         scope = self._scope(scope_path)
@@ -168,7 +167,9 @@ class Queries(FieldQueries):
                     "name": name,
                     "type": types.get(name, ""),
                     "is_output": name in connections.outputs,
-                    "consumers": [f"{scope_path}.node[{n}]" for n in connections.consumers.get(name, ())[:_SHOWN]],
+                    "consumers": [
+                        f"{scope_path}.node[{n}]" for n in connections.consumers.get(name, ())[:_MAX_ELEMENTS]
+                    ],
                     "count": len(connections.consumers.get(name, ())),
                 }
                 for name in node.output
@@ -199,7 +200,7 @@ class Queries(FieldQueries):
             return entry | {"kind": "weight", "path": f"{path}.sparse_initializer[{connections.sparse[name]}].values"}
         if name in connections.inputs:
             return entry | {"kind": "input"}
-        # A value of a graph around this one.
+        # A value of an outer graph.
         if ".attribute[" in path:
             outer = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
             return self._input(name, self._scope(outer), outer, self._connections(outer), self._types(outer))
@@ -208,14 +209,14 @@ class Queries(FieldQueries):
     def around(self, path: str, hops: int = 2) -> dict[str, Any]:
         """Draw the graph around a node.
 
-        path: of the node; hops: how many steps before it and after it, up to 6.
-        Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the middle, width, height,
-        hidden: how many of its connections are not drawn), edges (from and to, numbers of boxes, value, points that
-        they pass) and focus, the number of the node's box. Raises PathError where there is no node.
+        path: of the node; hops: the number of steps before it and after it, up to 6.
+        Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the center, width, height,
+        hidden: the number of omitted connections), edges (from and to, indices of boxes, value, points) and focus, the
+        index of the node's box. Raises PathError if there is no node.
         """
         _, scope_path, index = self._node(path)
         connections = self._connections(scope_path)
-        drawing = around(self._scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MOST_HOPS))
+        drawing = around(self._scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MAX_HOPS))
         names = ("kind", "label", "path", "op_type", "x", "y", "width", "height", "hidden")
         boxes = [{name: getattr(box, name) for name in names} for box in drawing.boxes]
         return {
@@ -230,25 +231,25 @@ class Queries(FieldQueries):
         }
 
     def map(self, group: str = "graph", start: str = "", end: str = "") -> dict[str, Any]:
-        """Draw what is in a group of nodes: `ModelMap.contents`; start, end: nodes, the path between which is lit."""
+        """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes; highlight the path between them."""
         with self._map_lock:
             return self._map.contents(group, self._map.route(start, end) if start and end else None)
 
     def locate(self, path: str) -> dict[str, Any]:
-        """Tell in which groups of the map a node is: `ModelMap.locate`."""
+        """Return the groups of the map around a node; see `ModelMap.locate`."""
         with self._map_lock:
             return self._map.locate(path)
 
     def route(self, start: str, end: str) -> dict[str, Any]:
-        """Count the nodes on a shortest path between two nodes. Raises PathError where there is none."""
+        """Count the nodes on a shortest path between two nodes. Raises PathError if there is none."""
         with self._map_lock:
             return {"nodes": len(self._map.route(start, end))}
 
     def tensor(self, path: str) -> dict[str, Any]:
-        """Tell what a tensor is and where its bytes are; its elements are not looked at.
+        """Describe a tensor and the location of its bytes, without reading them.
 
-        path: of the tensor. Returns name, data_type, shape, bytes, file, offset, location, doc_string, and the nodes
-        that take it: their paths, up to 16, and count. Raises PathError where there is no tensor.
+        path: of the tensor. Returns path, name, data_type, shape, bytes, file, offset, location, doc_string, consumers
+        (up to 16 nodes that use it) and count (of all of them). Raises PathError if there is no tensor.
         """
         tensor = self._tensor(path)
         info = describe(tensor, path)
@@ -267,13 +268,13 @@ class Queries(FieldQueries):
             result["count"] = len(indices)
             result["consumers"] = [
                 {"path": f"{match[1]}.node[{n}]", "op_type": nodes[n].op_type, "name": nodes[n].name}
-                for n in indices[:_SHOWN]
+                for n in indices[:_MAX_ELEMENTS]
             ]
         return result
 
     def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
-        """Count the values of a tensor: `samples.histogram` of the one at the path, in up to 512 bins."""
-        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MOST_CELLS), whole=whole)
+        """Count the values of a tensor in up to 512 bins; see `tensor_pictures.histogram`."""
+        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS), whole=whole)
 
     def heat_map(
         self,
@@ -285,14 +286,14 @@ class Queries(FieldQueries):
         *,
         extreme: bool = False,
     ) -> dict[str, Any]:
-        """Draw a slice of a tensor: `samples.heat_map` of the one at the path, of up to 512 by 512 cells."""
-        height, width = (min(max(length, 1), _MOST_CELLS) for length in size)
+        """Draw a slice of a tensor in up to 512 by 512 cells; see `tensor_pictures.heat_map`."""
+        height, width = (min(max(length, 1), _MAX_CELLS) for length in size)
         return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
 
     @property
     def _map(self) -> ModelMap:
-        """The map, for who has its lock: it keeps the groups that were looked into."""
-        from onnxwire.viewer.graph_map import ModelMap  # numpy, which the page else needs for tensors only
+        """The map. The caller holds `_map_lock`, since the map caches groups."""
+        from onnxwire.viewer.graph_map import ModelMap  # imports numpy, which only tensors need otherwise
 
         return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
@@ -313,7 +314,7 @@ class Queries(FieldQueries):
         return scope
 
     def _node(self, path: str) -> tuple[NodeProto, str, int]:
-        """The node at a path, the path of its graph, and its index there."""
+        """Return the node at a path, the path of its graph, and its index there."""
         found = self._resolve(path, NodeProto, "node")
         scope = found.path.rpartition(".node[")[0]
         if found.element_index is None:
@@ -325,7 +326,7 @@ class Queries(FieldQueries):
         return connections
 
     def _types(self, path: str) -> dict[str, str]:
-        """The types of a graph's values, by name."""
+        """Return the types of a graph's values, by name."""
         types: dict[str, str] = self._keep(("types", path), lambda: self._list_types(path))
         return types
 
@@ -337,7 +338,7 @@ class Queries(FieldQueries):
         return {value.name: describe_type(value.type) for value in values}
 
     def _found(self, key: tuple[str, ...], search: str, texts: Callable[[], Any]) -> list[int] | None:
-        """The indices of the texts that have all words in them; None where no word is searched for."""
+        """Return the indices of the texts that contain all words of `search`; None if it has no words."""
         words = search.casefold().split()
         if not words:
             return None
@@ -347,22 +348,22 @@ class Queries(FieldQueries):
         )
 
     def _keep(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
-        """The answer made for a key before, or now; the last few are kept."""
+        """Return the cached answer for a key, or compute it."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        # Made without the lock, so that a search in a big graph holds up nobody: at worst two threads make the same.
+        # Without the lock, so that a search in a big graph does not block other threads; two may compute the same.
         made = make()
         with self._lock:
             self._kept[key] = made
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > _MAX_CACHED:
                 self._kept.popitem(last=False)
         return made
 
 
 def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
-    """The largest tensors of a model, wherever they are: path, name, data_type, shape, bytes."""
+    """Return the largest tensors of a model, anywhere in it: path, name, data_type, shape, bytes."""
     largest: list[tuple[int, int, str, TensorProto]] = []
     for index, (path, tensor) in enumerate(find_tensors(model)):
         size = tensor_bytes(tensor)
@@ -394,11 +395,11 @@ def _tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
 
 
 def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
-    """An attribute: name, type, text (its value, if it is short), and paths of the tensors and graphs in it."""
+    """Describe an attribute: name, type, text (of its value), path, and links to the tensors and graphs in it."""
     kind = describe_number(attribute.DESCRIPTOR.fields_by_name["type"], attribute.type)
     links: list[dict[str, str]] = []
     text = attribute.ref_attr_name and f"the function's {attribute.ref_attr_name}"
@@ -407,16 +408,16 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
             links.append(_link(getattr(attribute, field), f"{path}.{field}"))
     for field in ("tensors", "graphs", "sparse_tensors"):
         elements = getattr(attribute, field)
-        links += [_link(element, f"{path}.{field}[{i}]") for i, element in enumerate(elements[:_SHOWN])]
+        links += [_link(element, f"{path}.{field}[{i}]") for i, element in enumerate(elements[:_MAX_ELEMENTS])]
     if not links and not text:
         fields = attribute.DESCRIPTOR.fields_by_name
         for name in ("ints", "floats", "strings"):
             values = getattr(attribute, name)
             if values:
-                text = describe_list(fields[name], values, _SHOWN)
-        # Some texts hold a whole model of another kind, so they are read as payloads.
+                text = describe_list(fields[name], values, _MAX_ELEMENTS)
+        # As a payload, since some strings hold a whole model of another format.
         if attribute.HasField("s"):
-            text = describe_value(fields["s"], attribute._payload("s"), _LONGEST)
+            text = describe_value(fields["s"], attribute._payload("s"), _MAX_TEXT_CHARS)
         elif attribute.HasField("i"):
             text = describe_number(fields["i"], attribute.i)
         elif attribute.HasField("f"):

@@ -1,4 +1,4 @@
-"""The server of the page: on the loopback only, and only for whoever has the address with the token in it."""
+"""The HTTP server of the page: on the loopback interface only, and only for the owner of a one-time token."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.viewer.edits import Edits
 
-HEADER = "X-Onnxwire-Key"
-"""The header that every question has the key in. No page of another origin can send it unasked, and unlike a cookie it
-is not sent to other servers on this machine."""
-REVISION = "X-Onnxwire-Revision"
-"""The header of answers that says which state of the message they are about."""
+KEY_HEADER = "X-Onnxwire-Key"
+"""The header with the key of every request. A page of another origin cannot set it without a preflight request, and
+unlike a cookie it is not sent to other servers on this machine."""
+REVISION_HEADER = "X-Onnxwire-Revision"
+"""The header of answers with the revision of the message that they describe."""
 _HOSTS = {"127.0.0.1", "localhost"}
-_TYPES = {
+_CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -52,22 +52,22 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _JSON, _UPLOADED = "application/json", "application/octet-stream"
-_MOST_SENT = 1 << 22  # bytes of a change
+_MAX_BODY_BYTES = 1 << 22  # of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
-IDLE_SECONDS = 60  # for which a connection that had the key may be silent
-HEAD_SECONDS = 10  # in which any other connection must have sent a request
+IDLE_SECONDS = 60  # between the requests of a connection that sent the key
+HEAD_SECONDS = 10  # for a request of any other connection
 MAX_CONNECTIONS = 64
 
 
 class _QuestionError(ValueError):
-    """A question that is asked wrongly; the text is for whoever asked."""
+    """A malformed question; the text is sent to the client."""
 
 
 def _numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
     def parse(text: str) -> tuple[int, ...]:
         numbers = tuple(_number(word) for word in text.split(",")) if text else ()
         if count is not None and len(numbers) != count:
-            raise _QuestionError(f"{count} numbers are wanted")
+            raise _QuestionError(f"expected {count} numbers")
         return numbers
 
     return parse
@@ -105,9 +105,9 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "fields": {"path": str, "start": _number, "count": _number},
     "value": {"path": str},
 }
-"""The methods of Queries that may be asked for, and what their arguments are made from."""
+"""The public methods of Queries, and the parsers of their arguments."""
 
-_EDITED = {"edits": "state", "problems": "problems", "differences": "differences"}
+_EDIT_QUESTIONS = {"edits": "state", "problems": "problems", "differences": "differences"}
 """The questions about edits, and the methods of Edits that answer them."""
 
 _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -117,21 +117,21 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
     "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
 }
-"""The questions that may be sent with POST, as JSON: arguments and their types. A file is sent to `upload` as it is."""
+"""The actions of POST requests: their arguments in JSON, and the types of these. `upload` takes a file as the body."""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page of one model.
+    """Serve the page of one model.
 
-    queries: answers the page's questions. port: 0 for a free one. edits: what the page can change, None for nothing;
-    its present state answers the questions then. `address` is what a browser is to open; its token
-    works once, for the browser that has it first, and is then exchanged for a key that is never shown.
-    Raises OSError where the port can't be had.
+    queries: answers the page's questions. port: 0 for a free one. edits: allows the page to change the message, None
+    for a read-only page; the questions are then about its present state. A browser opens `address`; the token in it
+    works once and is exchanged for a key that no address or log contains.
+    Raises OSError if the port is not available.
     """
 
     daemon_threads = True
     request_queue_size = 128
-    # On Windows it would let two servers have one port.
+    # On Windows, two servers could bind one port with it.
     allow_reuse_address = os.name == "posix"
 
     def __init__(self, queries: FieldQueries, port: int = 0, edits: Edits | None = None) -> None:
@@ -140,34 +140,34 @@ class Server(ThreadingHTTPServer):
         self.token: str | None = secrets.token_urlsafe(24)
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
-        # Read once: a request can only name one of these, and never a path.
+        # Read once: requests select a page by name, and never reach the file system.
         self.pages = {
-            f"/{page.name}": (_TYPES[os.path.splitext(page.name)[1]], page.read_bytes())
+            f"/{page.name}": (_CONTENT_TYPES[os.path.splitext(page.name)[1]], page.read_bytes())
             for page in folder.iterdir()
-            if os.path.splitext(page.name)[1] in _TYPES
+            if os.path.splitext(page.name)[1] in _CONTENT_TYPES
         }
         self.pages["/"] = self.pages["/index.html"]
-        # When each connection is closed unless it sends a request, or never while one with the key is answered.
+        # The time at which each connection is closed; infinite while a request with the key is answered.
         self._deadlines: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
     def address(self) -> str:
-        """The address to open, as long as nobody has."""
-        # What is after # is not sent to the server, and so stands in no log of what is between.
+        """The address to open, until the token is used."""
+        # Browsers do not send the part after #, so no log of a proxy contains the token.
         return f"http://127.0.0.1:{self.server_port}/#token={self.token}"
 
     @property
     def queries(self) -> FieldQueries:
         """The object that answers questions about the present state."""
         if self.edits is not None and self.edits.message is not self._queries.message:
-            # Two threads may make two, which is no harm.
+            # Two threads may both make one, which is harmless.
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
 
     def exchange(self, token: str) -> str | None:
-        """The key for the token; None for another token, or one that was used."""
+        """Return the key for the token; None for another token, or a used one."""
         expected = self.token
         if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
             return None
@@ -175,20 +175,20 @@ class Server(ThreadingHTTPServer):
         return self._key
 
     def knows(self, key: str) -> bool:
-        """Whether this is the key."""
+        """Return whether this is the key."""
         return hmac.compare_digest(key.encode(), self._key.encode())
 
     def expect(self, connection: socket.socket, seconds: float) -> None:
-        """Close a connection unless it sends a whole request in some seconds; infinity: while it is answered."""
+        """Set the time until a connection is closed unless it sends a whole request; infinity: do not close it."""
         with self._lock:
             if connection in self._deadlines:
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. Of too many, the one that has the least time left is closed.
+        """Answer a connection in a thread. If there are too many, close the one with the least time left.
 
-        So clients that connect and send nothing, or send it slowly, keep out neither each other nor the page. Where all
-        are being answered, and so are the page's own, the new one is closed.
+        So clients that send nothing, or send slowly, lock out neither each other nor the page. If all connections are
+        being answered, the new one is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
@@ -203,7 +203,7 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close the connections whose time is over."""
+        """Close the connections whose time has expired."""
         super().service_actions()
         now = time.monotonic()
         with self._lock:
@@ -223,7 +223,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away in the middle."""
+        """Ignore errors of connections, such as a browser that disconnects."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -233,17 +233,17 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
     connection: socket.socket
-    # Head and body are two writes; the system would keep the second until the browser, which waits, confirms the first.
+    # Head and body are two writes; Nagle's algorithm would delay the second until the browser acknowledges the first.
     disable_nagle_algorithm = True
 
     def handle_one_request(self) -> None:
-        """As the base class does; then give the connection time for the next request."""
+        """Extend the base class: then set the connection's time for the next request."""
         self._was_known = False
         super().handle_one_request()
         self.server.expect(self.connection, IDLE_SECONDS if self._was_known else HEAD_SECONDS)
 
     def parse_request(self) -> bool:
-        """As the base class does; also refuse a request that ends in two places. Source: RFC 9112, section 6.3."""
+        """Extend the base class: refuse requests with two different lengths. Source: RFC 9112, section 6.3."""
         if not super().parse_request():
             return False
         if len(set(self.headers.get_all("Content-Length", ()))) > 1:
@@ -254,10 +254,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with a page or with JSON."""
         if self._has_body():
-            # Left where it is, it would be taken for the next request.
+            # An unread body would be parsed as the next request.
             self.close_connection = True
-            return self._refuse(HTTPStatus.BAD_REQUEST, "a question has no body")
-        if not self._is_ours():
+            return self._refuse(HTTPStatus.BAD_REQUEST, "a GET request has no body")
+        if not self._is_for_this_host():
             return self._refuse(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 and localhost only")
         try:
             parts = urlsplit(self.path)
@@ -267,15 +267,15 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(HTTPStatus.OK, *self.server.pages[parts.path])
         name = parts.path.removeprefix("/api/")
         if name == "session":
-            key = self.server.exchange(self.headers.get(HEADER, ""))
+            key = self.server.exchange(self.headers.get(KEY_HEADER, ""))
             if key is None:
                 return self._refuse(
-                    HTTPStatus.FORBIDDEN, "the address was opened before; start `onnxwire view` again for another"
+                    HTTPStatus.FORBIDDEN, "the address was already opened; start `onnxwire view` again for a new one"
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
         edits, queries = self.server.edits, self.server.queries
-        if name in _EDITED and edits is not None:
-            answer = getattr(edits, _EDITED[name])
+        if name in _EDIT_QUESTIONS and edits is not None:
+            answer = getattr(edits, _EDIT_QUESTIONS[name])
         elif name == "edits":
             answer = lambda: {"is_editable": False}  # noqa: E731
         elif name in _QUESTIONS and hasattr(queries, name):
@@ -283,53 +283,53 @@ class Handler(BaseHTTPRequestHandler):
         else:
             answer = None
         if not parts.path.startswith("/api/") or answer is None:
-            return self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or question")
         if not self._has_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
         self._answer(lambda: answer(**self._arguments(name, answer, parts.query)))
 
     def do_POST(self) -> None:
-        """Make a change, where the server was started with edits."""
+        """Carry out an action, if the server was started with edits."""
         edits = self.server.edits
         if edits is None:
             return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
-        # Until the body is read, what follows the request is not another request.
+        # Until the body is read, the following bytes are not another request.
         is_last, self.close_connection = self.close_connection, True
-        refusal = self._refusal_of_sent()
+        refusal = self._refusal_of_post()
         if refusal is not None:
-            # A connection that is closed with bytes unread may lose the answer.
+            # Closing a connection with unread bytes may lose the answer.
             self._has_body()
             return self._refuse(*refusal)
         name, length = self._action(), int(self.headers["Content-Length"])
         if name == "upload":
-            return self._answer(lambda: self._keep_drop(edits, length, is_last))
+            return self._answer(lambda: self._store_upload(edits, length, is_last))
         body = self.rfile.read(length)
         if len(body) < length:
-            return self._refuse(HTTPStatus.BAD_REQUEST, "what was sent did not arrive whole")
+            return self._refuse(HTTPStatus.BAD_REQUEST, "the request body is incomplete")
         self.close_connection = is_last
         self._answer(lambda: self._act(edits, name, body))
 
     def _action(self) -> str:
-        """The name of the question, the last part of the address."""
+        """Return the name of the action, the last part of the address."""
         return self.path.partition("?")[0].removeprefix("/api/")
 
-    def _refusal_of_sent(self) -> tuple[HTTPStatus, str] | None:
-        """Why what was sent with POST is not even read; None where it is."""
-        if not self._is_ours() or not self._is_own_page():
+    def _refusal_of_post(self) -> tuple[HTTPStatus, str] | None:
+        """Return the reason to refuse a POST request before its body is read, or None."""
+        if not self._is_for_this_host() or not self._is_own_page():
             return HTTPStatus.FORBIDDEN, "this server answers its own page only"
         if not self._has_key():
             return HTTPStatus.FORBIDDEN, _NO_KEY
         name = self._action()
         if not self.path.startswith("/api/") or (name not in _ACTIONS and name != "upload"):
-            return HTTPStatus.NOT_FOUND, "there is nothing here"
+            return HTTPStatus.NOT_FOUND, "there is no such action"
         kind = _UPLOADED if name == "upload" else _JSON
         if self.headers.get("Content-Type") != kind:
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"this is to be sent as {kind}"
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type must be {kind}"
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or re.fullmatch(r"[0-9]{1,15}", length) is None:
-            return HTTPStatus.LENGTH_REQUIRED, "the length of what is sent is missing"
-        if name != "upload" and int(length) > _MOST_SENT:
-            reason = f"this has {int(length):,} bytes; no more than {_MOST_SENT:,} are taken"
+            return HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing"
+        if name != "upload" and int(length) > _MAX_BODY_BYTES:
+            reason = f"the request body has {int(length):,} bytes; the limit is {_MAX_BODY_BYTES:,}"
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
         return None
 
@@ -338,23 +338,23 @@ class Handler(BaseHTTPRequestHandler):
         try:
             sent = json.loads(body)
         except (ValueError, RecursionError):
-            raise _QuestionError("what was sent is not JSON") from None
+            raise _QuestionError("the request body is not JSON") from None
         types = _ACTIONS[name]
         if type(sent) is not dict or sent.keys() != types.keys():
-            raise _QuestionError(f"an object with {', '.join(types)} is wanted")
+            raise _QuestionError(f"expected an object with {', '.join(types)}")
         for key, kinds in types.items():
-            # Python takes true for a number.
+            # Not isinstance: bool is a subclass of int.
             if type(sent[key]) not in kinds:
-                raise _QuestionError(f"{key} is of another type")
+                raise _QuestionError(f"{key} has the wrong type")
         if name == "change":
             return edits.change(**sent)
         if name == "extract" and not all(type(value) is str for value in sent["values"]):
-            raise _QuestionError("values is a list of names")
+            raise _QuestionError("values must be a list of names")
         answer: dict[str, Any] = getattr(edits, name)(**sent)
         return answer
 
-    def _keep_drop(self, edits: Edits, length: int, is_last: bool) -> dict[str, Any]:
-        """Keep a file that was dropped on the page; is_last: whether the connection ends with it."""
+    def _store_upload(self, edits: Edits, length: int, is_last: bool) -> dict[str, Any]:
+        """Store an uploaded file. is_last: whether to close the connection afterwards."""
         names = parse_qs(urlsplit(self.path).query).get("name", [])
         if len(names) != 1:
             raise _QuestionError("the file has no name")
@@ -364,16 +364,16 @@ class Handler(BaseHTTPRequestHandler):
 
     @staticmethod
     def _arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
-        """The arguments of a question; method: answers it."""
+        """Parse the arguments of a question for the method that answers it."""
         parsers = _QUESTIONS.get(name, {})
         arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
         for key, parameter in signature(method).parameters.items():
             if key in parsers and parameter.default is Parameter.empty and key not in arguments:
-                raise _QuestionError(f"the question lacks a {key}")
+                raise _QuestionError(f"the argument {key} is missing")
         return arguments
 
     def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Send what a function gives, or what it was refused for."""
+        """Send the result of a function, or its error."""
         try:
             self._refuse_changed()
             answer = make()
@@ -382,54 +382,54 @@ class Handler(BaseHTTPRequestHandler):
         except PathError as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
         except EditError as error:
-            # What it is about stands in the form that sent it.
+            # The form that sent the change shows its path.
             self._refuse(HTTPStatus.BAD_REQUEST, error.reason)
         except (Error, _QuestionError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
-            self._refuse(HTTPStatus.INSUFFICIENT_STORAGE, "there is too little memory for this")
+            self._refuse(HTTPStatus.INSUFFICIENT_STORAGE, "there is not enough memory for this answer")
         except Exception:
-            # The text of any other error is about the program, not about the question.
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "there is no answer to this question")
+            # The text of an unexpected error may contain details of the program.
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "an internal error prevented the answer")
         else:
             self._send_json(HTTPStatus.OK, answer)
 
     def _refuse_changed(self) -> None:
-        """Raise _QuestionError if the file was written to: its values are others, or would end the process."""
+        """Raise _QuestionError if the file was written to: its values changed, and reading them may raise SIGBUS."""
         document = self.server.queries.message._document
         try:
             document.check_unchanged()
         except SourceError:
-            reason = f"{document.name} was written to since it was opened; start `onnxwire view` again"
+            reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
             raise _QuestionError(reason) from None
 
     def _has_body(self) -> bool:
-        """Whether something follows the request that belongs to it; a short body is read."""
+        """Return whether the request has a body; read it if it is short."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" not in self.headers and length == "0":
             return False
-        # A connection that is closed with bytes unread may lose the answer.
+        # Closing a connection with unread bytes may lose the answer.
         if length.isascii() and length.isdecimal() and len(length) < 6:
             self.rfile.read(int(length))
         return True
 
-    def _is_ours(self) -> bool:
-        """Whether the request is for this machine by name: a foreign name that leads here is DNS rebinding."""
+    def _is_for_this_host(self) -> bool:
+        """Return whether the Host header names this machine; any other name is DNS rebinding."""
         host = self.headers.get("Host", "")
         return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
 
     def _is_own_page(self) -> bool:
-        """Whether a request comes from this server's page, as far as the browser says where it comes from.
+        """Return whether a request comes from this server's page, as far as the browser reports its origin.
 
-        No other page can send it, as it lacks the key; this refuses it even to one that got hold of that.
+        Other pages lack the key; this check also refuses a page that has obtained it.
         """
-        # The port need not be the server's own: it may be forwarded.
+        # The port may differ from the server's, since it may be forwarded.
         own = f"http://{self.headers.get('Host', '')}"
         return self.headers.get("Origin", own) == own and self.headers.get("Sec-Fetch-Site") in (None, "same-origin")
 
     def _has_key(self) -> bool:
-        """Whether the request has the key; then its answer may take as long as it takes."""
-        self._was_known = self.server.knows(self.headers.get(HEADER, ""))
+        """Return whether the request has the key; if so, the answer has no time limit."""
+        self._was_known = self.server.knows(self.headers.get(KEY_HEADER, ""))
         if self._was_known:
             self.server.expect(self.connection, math.inf)
         return self._was_known
@@ -439,7 +439,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send_json(self, status: HTTPStatus, answer: dict[str, Any]) -> None:
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        # A name may hold what is not text.
+        # Names may contain lone surrogates.
         self._send(status, "application/json; charset=utf-8", text.encode("utf-8", "replace"))
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
@@ -447,8 +447,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         if self.server.edits is not None:
-            # So that every answer tells a tab whether another one changed the model.
-            self.send_header(REVISION, str(self.server.edits.revision))
+            # So that every answer informs a tab about changes by other tabs.
+            self.send_header(REVISION_HEADER, str(self.server.edits.revision))
         if self.close_connection:
             self.send_header("Connection", "close")
         self.send_header("Content-Type", kind)
@@ -457,15 +457,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse other methods, and what is not HTTP; the text is not what was sent."""
+        """Refuse other methods and malformed HTTP, without repeating the request's text."""
         self.close_connection = True
-        # The base class answers a method that it has no function for with 501.
+        # The base class answers unknown methods with 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
         self._refuse(status, status.phrase)
 
     def version_string(self) -> str:
-        """Tell nobody what this is."""
+        """Return a Server header without versions."""
         return "onnxwire"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the terminal is for errors."""
+        """Log no requests: the terminal shows errors only."""

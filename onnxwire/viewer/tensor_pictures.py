@@ -1,4 +1,4 @@
-"""Histograms and heat maps of tensors: what is drawn of them is read, and no more."""
+"""Histograms and heat maps of tensors, read only as far as they are drawn."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-BUDGET = 1 << 23  # bytes that a picture may touch
-_PAGE = 4096
-_BLOCK = 1 << 15  # elements of a sample
-_SAMPLES = 64  # blocks of a big tensor that a histogram is made of
+MAX_READ_BYTES = 1 << 23  # of one picture, in whole pages
+_PAGE_BYTES = 4096
+_BLOCK_ELEMENTS = 1 << 15
+_BLOCK_COUNT = 64  # blocks that represent a big tensor in a histogram
 
 
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
-    """Count how often values occur.
+    """Compute a histogram of the values of a tensor.
 
     tensor: of numbers; complex ones count by magnitude. bins: of the histogram, as for `measure`. whole: read all
-    elements; without it, of a tensor of more than 2,097,152 elements 64 blocks at equal distances are read.
-    Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as `measure` has them,
-    and how many elements were read of how many. What there is not one of, because nothing is finite, is None.
-    Raises TensorError for strings and for a tensor whose parts do not fit together.
+    elements; otherwise only 64 blocks at equal distances of a tensor with more than 2,097,152 elements are read.
+    Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as in `measure`,
+    read (the number of elements read) and elements (of all). Values that are undefined without finite elements are
+    None. Raises TensorError for strings and for a tensor with an inconsistent description.
     """
     import numpy as np
 
     sample, read = tensor, None
     if not whole:
         values = _Values(tensor)
-        if values.count > _BLOCK * _SAMPLES:
-            # Strangers to the file, so that only they are read.
+        if values.count > _BLOCK_ELEMENTS * _BLOCK_COUNT:
+            # A new tensor, so that only the samples are read.
             sample = from_array(np.concatenate(values.samples()))
-            read = _BLOCK * _SAMPLES
+            read = _BLOCK_ELEMENTS * _BLOCK_COUNT
     found = measure(sample, bins=bins)
     spread = found.histogram
     return {
@@ -72,20 +72,20 @@ def heat_map(
 ) -> dict[str, Any]:
     """Draw two axes of a tensor as a picture of cells, each the mean of a block of elements.
 
-    axes: that of the rows and that of the columns, by default the last two; a vector is one row. at: for each axis the
-    index at which the others are cut, by default 0. window: top, left, bottom and right, the part that is drawn, by
-    default all. size: the most rows and columns of cells. extreme: instead of the mean, the value farthest from
-    0. Where all of the window would be more than 8 MiB to touch, some lines of each block stand for it.
-    Returns values (row by row, None where nothing is finite), height and width in cells, shape of the slice, window,
-    axes, at, low and high (the least and the greatest cell, None where there is none), nonfinite (how many elements
-    are NaN or infinite), and how many elements were read of how many.
-    Raises TensorError for strings, for axes that are not there, and as `numpy` of the tensor does.
+    axes: of the rows and of the columns, by default the last two; a vector is one row. at: for each axis the index of
+    the slice, by default 0. window: top, left, bottom and right of the drawn part, by default all. size: the maximum
+    number of rows and columns of cells. extreme: use the value farthest from 0 instead of the mean. If the window
+    occupies more than 8 MiB, each block is represented by some of its lines.
+    Returns values (row by row, None for a cell without finite elements), height and width in cells, shape of the
+    slice, window, axes, at, low and high (the least and the greatest cell, None if there is none), nonfinite (the
+    number of NaN and infinite elements), read (the number of elements read) and elements (of the window).
+    Raises TensorError for strings and for axes that do not exist, and the exceptions of `TensorProto.numpy`.
     """
     import numpy as np
 
     values = _Values(tensor)
     rank = len(values.shape)
-    # What is not there is an axis of length 1, before the others.
+    # Scalars and vectors get leading axes of length 1.
     shape = (1,) * (2 - rank) + values.shape
     added = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
@@ -94,7 +94,7 @@ def heat_map(
     indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if axis not in (rows, columns) and not 0 <= index < max(length, 1):
-            raise tensor_error(tensor, f"index {index} is not on axis {axis}, which has {length}")
+            raise tensor_error(tensor, f"index {index} is out of range for axis {axis} of length {length}")
     top, left, bottom, right = window or (0, 0, shape[rows], shape[columns])
     top, left = max(top, 0), max(left, 0)
     bottom, right = min(bottom, shape[rows]), min(right, shape[columns])
@@ -108,13 +108,13 @@ def heat_map(
     if not result["elements"] or 0 in shape:
         empty = {"height": 0, "width": 0, "values": [], "low": None, "high": None, "nonfinite": 0, "read": 0}
         return result | empty
-    # In the order of the file the outer axis comes first, whichever of the two the rows are.
+    # The outer axis of the two in the file is read line by line, whether it is the rows or the columns.
     is_turned = rows > columns
     spans = [(top, bottom), (left, right)]
     outer_axis, inner_axis = (columns, rows) if is_turned else (rows, columns)
     (first, last), (start, end) = spans[::-1] if is_turned else spans
     cells = (min(size[is_turned], last - first), min(size[not is_turned], end - start))
-    step = max(values.kind_bits * _product(shape[inner_axis + 1 :]) // 8, 1)
+    step = max(values.kind_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
     outer, inner = _picks(last - first, end - start, cells, step)
     picture = np.full(cells, np.nan)
     nonfinite = read = 0
@@ -129,7 +129,7 @@ def heat_map(
             lowest = np.minimum.reduceat(np.where(sound, block, np.inf).min(0), inner.starts)
             line = np.where(highest >= -lowest, highest, lowest)
         else:
-            # A sum of the greatest float64s is infinite, and has no color.
+            # A sum of huge float64 values is infinite: that cell has no color.
             with np.errstate(over="ignore"):
                 sums = np.add.reduceat(np.where(sound, block, 0).sum(0), inner.starts)
             line = sums / np.maximum(counts, 1)
@@ -149,7 +149,7 @@ def heat_map(
 
 
 class _Inner:
-    """Which elements of a line are read: all of them one after another, and where those of each cell begin."""
+    """The elements of a line that are read. starts: the first index of each cell in `indices`."""
 
     def __init__(self, indices: Array, starts: Array) -> None:
         self.indices = indices
@@ -157,22 +157,21 @@ class _Inner:
 
 
 def _picks(outer: int, inner: int, cells: tuple[int, int], step: int) -> tuple[list[Array], _Inner]:
-    """The lines of each row of cells, and the elements on them, that are read.
+    """Choose the lines of each row of cells, and the elements of a line, within MAX_READ_BYTES.
 
-    outer, inner: the lengths of the two axes; step: bytes from one element of a line to the next. Together they touch
-    some BUDGET bytes at most.
+    outer, inner: the lengths of the two axes; step: bytes from one element of a line to the next.
     """
     import numpy as np
 
-    line = inner * min(step, _PAGE)
+    line = inner * min(step, _PAGE_BYTES)
     ends = np.linspace(0, outer, cells[0] + 1).astype(np.int64)
-    most = max(BUDGET // max(line * cells[0], 1), 1)
+    most = max(MAX_READ_BYTES // max(line * cells[0], 1), 1)
     lines = [_spread(int(a), int(b), most) for a, b in pairwise(ends)]
     edges = np.linspace(0, inner, cells[1] + 1).astype(np.int64)
-    if line * cells[0] <= BUDGET:
+    if line * cells[0] <= MAX_READ_BYTES:
         return lines, _Inner(np.arange(inner), edges[:-1])
-    # Even one line a row is too much: of each cell a run of neighbours, which lie on few pages.
-    run = max(BUDGET // (cells[0] * cells[1] * min(step, _PAGE)), 1)
+    # Even one line per row of cells is too much: read a run of neighbours per cell, which are on few pages.
+    run = max(MAX_READ_BYTES // (cells[0] * cells[1] * min(step, _PAGE_BYTES)), 1)
     runs = []
     for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         middle = max(a, (a + b - run) // 2)
@@ -182,7 +181,7 @@ def _picks(outer: int, inner: int, cells: tuple[int, int], step: int) -> tuple[l
 
 
 def _spread(start: int, end: int, most: int) -> Array:
-    """Up to a number of indices between two, at equal distances."""
+    """Return up to `most` indices from start to end, at equal distances."""
     import numpy as np
 
     count = min(most, end - start)
@@ -199,19 +198,19 @@ class _Values:
         self.kind_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # As they stand in the file, or decoded once; elements of less than a byte are decoded where they are drawn.
+        # Read from the file where possible, else decode once. Packed sub-byte elements are decoded as they are drawn.
         in_place = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
         if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_unmapped)):
             self.array = self.storage.array()[0]
 
     def samples(self) -> list[Array]:
-        """Blocks of elements at equal distances, of the tensor's dtype; the first and the last are the ends."""
-        starts = [(self.count - _BLOCK) * i // (_SAMPLES - 1) for i in range(_SAMPLES)]
+        """Return blocks of elements at equal distances, from the first to the last, in the tensor's dtype."""
+        starts = [(self.count - _BLOCK_ELEMENTS) * i // (_BLOCK_COUNT - 1) for i in range(_BLOCK_COUNT)]
         if self.array is not None:
             flat = self.array.reshape(-1)
-            return [flat[start : start + _BLOCK] for start in starts]
-        return [self.storage.elements(start, _BLOCK) for start in starts]
+            return [flat[start : start + _BLOCK_ELEMENTS] for start in starts]
+        return [self.storage.elements(start, _BLOCK_ELEMENTS) for start in starts]
 
     def read(
         self,
@@ -225,11 +224,11 @@ class _Values:
         end: int,
         picked: Array,
     ) -> Array:
-        """Some elements of some lines; float64, shape (lines, picked).
+        """Read some elements of some lines; float64, shape (lines, picked).
 
-        shape: of the tensor with the `added` axes before its own. indices: at which the other axes are cut. outer: the
-        axis of the lines, which comes before `inner`, the axis along them. start, end: the part of the line that
-        `picked` counts from and lies in.
+        shape: of the tensor with the `added` leading axes. indices: of the slice on the other axes. outer: the
+        axis across lines; inner: the axis along a line, after `outer`. start, end: the part of each line that
+        `picked` indexes.
         """
         import numpy as np
 
@@ -238,7 +237,7 @@ class _Values:
         if self.array is not None:
             selection[outer] = slice(None)
             table = self.array.reshape(shape)[tuple(selection)]
-            # Many lines at once, but never the whole of them as floats.
+            # Index before converting, so that only the picked elements become floats.
             return _floats(table[lines[:, None], picked[None, :]])
         rows = []
         for line in lines.tolist():
@@ -248,15 +247,8 @@ class _Values:
 
 
 def _floats(array: Array) -> Array:
-    """Elements as float64: complex ones by magnitude."""
+    """Convert elements to float64: complex ones to their magnitude."""
     import numpy as np
 
     floats: Array = np.abs(array) if array.dtype.kind == "c" else array
     return floats.astype(np.float64)
-
-
-def _product(lengths: tuple[int, ...]) -> int:
-    product = 1
-    for length in lengths:
-        product *= length
-    return product

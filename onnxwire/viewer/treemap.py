@@ -1,4 +1,4 @@
-"""Rectangles whose areas are sizes, in one rectangle."""
+"""Treemap layout: divide a rectangle in proportion to sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Rectangle(NamedTuple):
-    """Where a rectangle lies in a picture, in its units."""
+    """A rectangle by its upper left corner and its size, in units of the picture."""
 
     x: float
     y: float
@@ -16,9 +16,9 @@ class Rectangle(NamedTuple):
 
 
 def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectangle]:
-    """Divide a rectangle in proportion to sizes, into pieces that are as square as can be.
+    """Divide a rectangle in proportion to sizes, into pieces that are as square as possible.
 
-    sizes: 0 or more, from the largest to the smallest. Returns one rectangle a size, in their order.
+    sizes: nonnegative, from the largest to the smallest. Returns one rectangle per size, in their order.
     Source: Bruls, Huizing, van Wijk: Squarified Treemaps (2000).
     """
     rectangles: list[Rectangle] = []
@@ -35,7 +35,7 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
             if not area:
                 end = len(sizes) if not row else end
                 break
-            # The longest of a row is its first, the smallest its last.
+            # The first size of a row is the largest, the last the smallest.
             longer = _worst(sizes[start] * scale, area, row + area, side)
             if longer > worst:
                 break
@@ -58,5 +58,5 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
 
 
 def _worst(largest: float, smallest: float, row: float, side: float) -> float:
-    """The greatest ratio of sides in a row of rectangles along a side."""
+    """Return the greatest aspect ratio in a row of rectangles along a side."""
     return max(side * side * largest / (row * row), row * row / (side * side * smallest)) if side else float("inf")

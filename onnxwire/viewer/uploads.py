@@ -1,4 +1,4 @@
-"""Files that were dropped on the page: kept in a folder that goes when the page ends, and that nobody else can read."""
+"""Files uploaded to the page: stored in a private temporary folder, which is removed when the page ends."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from onnxwire.bridges.npy import read_npy
 from onnxwire.bridges.safetensors import list_tensors
 from onnxwire.errors import EditError, Error
 
-LARGEST = 1 << 36
-"""Bytes of one dropped file."""
-MOST = 256
-"""Dropped files of one page."""
-_STEP = 1 << 20
-_LISTED = 1000  # tensors of a file that are listed
-_FORMS = ("npy", "safetensors")
+MAX_UPLOAD_BYTES = 1 << 36
+"""Bytes of one uploaded file."""
+MAX_UPLOADS = 256
+_CHUNK_BYTES = 1 << 20
+_MAX_LISTED = 1000  # tensors of one file
+_FORMATS = ("npy", "safetensors")
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A dropped file. name: as the visitor knows it; path: where it is kept; form: "npy" or "safetensors".
+    """An uploaded file. name: the user's file name; path: of the stored copy; form: "npy" or "safetensors".
 
-    tensors: of a .safetensors file, its tensors by name, each as a text such as float[3, 4].
+    tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
     """
 
     id: str
@@ -40,20 +39,20 @@ class Upload:
 
     @property
     def only_name(self) -> str:
-        """The name of the one tensor, "" where there are more."""
+        """The name of the only tensor, "" if there are several."""
         return next(iter(self.tensors)) if len(self.tensors) == 1 else ""
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Have errors call the file as the visitor does."""
+        """Replace the path in errors by the user's file name."""
         try:
             yield
         except (Error, OSError) as error:
             raise EditError(str(error).replace(self.path, self.name)) from None
 
     def describe(self) -> dict[str, Any]:
-        """The row that the page is told: id, name, form, and the first thousand tensors."""
-        names = list(self.tensors)[:_LISTED]
+        """Return the file for the page: id, name, form, and the first 1,000 tensors."""
+        names = list(self.tensors)[:_MAX_LISTED]
         return {
             "id": self.id,
             "name": self.name,
@@ -64,7 +63,7 @@ class Upload:
 
 
 class Uploads:
-    """The dropped files of a page."""
+    """The uploaded files of a page."""
 
     def __init__(self) -> None:
         self._uploads: dict[str, Upload] = {}
@@ -72,26 +71,26 @@ class Uploads:
         self._lock = threading.Lock()
 
     def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Upload:
-        """Keep a file. name: with its ending; length: in bytes; read: gives the next bytes of it, up to so many.
+        """Store a file. name: with its extension; length: in bytes; read: as the method of that name of a file.
 
-        Raises EditError for another format, for too many or too large files, and where the disk has no room.
+        Raises EditError for other formats, too many or too large files, and a full disk.
         """
         name = os.path.basename(name.replace("\\", "/"))
         form = os.path.splitext(name)[1][1:].lower()
-        if form not in _FORMS:
+        if form not in _FORMATS:
             raise EditError(f"{name!r} is neither an .npy nor a .safetensors file")
-        if len(self._uploads) >= MOST:
-            raise EditError(f"{MOST} files were dropped; save, and start `onnxwire view` again for more")
-        if length > LARGEST:
-            raise EditError(f"{name} has {length:,} bytes; more than {LARGEST:,} are not taken")
+        if len(self._uploads) >= MAX_UPLOADS:
+            raise EditError(f"{MAX_UPLOADS} files were uploaded; save, and start `onnxwire view` again for more")
+        if length > MAX_UPLOAD_BYTES:
+            raise EditError(f"{name} has {length:,} bytes; the limit is {MAX_UPLOAD_BYTES:,}")
         with self._lock:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # of mode 0700
         free = shutil.disk_usage(self._folder.name).free
         if length > free:
             raise EditError(
-                f"{name} has {length:,} bytes, and {free:,} are free for temporary files; "
-                "set TMPDIR to a folder with more room, and start `onnxwire view` again"
+                f"{name} has {length:,} bytes, but only {free:,} are free for temporary files; "
+                "set TMPDIR to a folder with more space, and start `onnxwire view` again"
             )
         id = secrets.token_urlsafe(12)
         path = os.path.join(self._folder.name, f"{id}.{form}")
@@ -99,9 +98,9 @@ class Uploads:
             with open(path, "xb") as file:
                 left = length
                 while left:
-                    piece = read(min(left, _STEP))
+                    piece = read(min(left, _CHUNK_BYTES))
                     if not piece:
-                        raise EditError(f"{name} did not arrive whole; upload it again")
+                        raise EditError(f"the upload of {name} is incomplete; upload it again")
                     file.write(piece)
                     left -= len(piece)
             upload = Upload(id, name, path, form, {})
@@ -118,19 +117,19 @@ class Uploads:
             if os.path.exists(path):
                 os.unlink(path)
             if isinstance(error, OSError):
-                raise EditError(f"{name} could not be kept: {error.strerror or error}") from None
+                raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
             raise
         self._uploads[id] = upload
         return upload
 
     def get(self, id: str) -> Upload:
-        """A file that was dropped; EditError where there is not one of that id."""
+        """Return the file of an id. Raises EditError if there is none."""
         if id not in self._uploads:
-            raise EditError("this file is not there any more; upload it again")
+            raise EditError("this upload no longer exists; upload the file again")
         return self._uploads[id]
 
     def close(self) -> None:
-        """Remove all of them."""
+        """Remove all files."""
         self._uploads.clear()
         if self._folder is not None:
             self._folder.cleanup()

@@ -1,4 +1,4 @@
-"""Values of fields as texts: short ones to be looked at, and whole ones to be edited."""
+"""Values of fields as texts: truncated for display, and whole for editing."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from onnxwire.tensor.dtypes import name_of
 from onnxwire.text.text_writer import to_text
 from onnxwire.transforms.assign import VALUES
 
-LONGEST = 1 << 16
-"""Letters of a text, and elements of a list, that can be edited in the page."""
-_SHOWN = 200  # letters of a value in a row
-_BYTES = 24  # bytes of one
+MAX_EDITABLE = 1 << 16
+"""Characters of a text, or elements of a list, that can be edited in the page."""
+_MAX_CHARS = 200  # of a value in a row
+_MAX_BYTES = 24  # of a field of bytes in a row
 
 
-def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, longest: int = _SHOWN) -> str:
-    """A value of a field for a row, cut to what can be seen. value: of a repeated field, the element or its payload."""
+def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, longest: int = _MAX_CHARS) -> str:
+    """Return a value of a field as truncated text. value: the element of a repeated field, or its payload."""
     if value is None:
         value = message._payload(field.name) if field.is_span else getattr(message, field.name)
-    longest = min(longest, _BYTES) if field.type == field.TYPE_BYTES else longest
+    longest = min(longest, _MAX_BYTES) if field.type == field.TYPE_BYTES else longest
     return describe_value(field, value, longest, with_codes=True)
 
 
 def read_value(root: Message, path: str) -> dict[str, Any]:
-    """The whole of what a path leads to, as a text that `set` takes.
+    """Return the value at a path in the notation of `onnxwire set`.
 
-    Returns path, text, form and choices. form: "text", "lines" (a text that may have several), "hex" (bytes, as digits
+    Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
-    is its dims, and elem_type its data type), or "none": too long to be edited here, or nothing that a text could
-    stand for; then reason says what to do. choices: the values of an enum or bool.
-    Raises PathError where the path leads nowhere.
+    holds its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then reason
+    says what to do). choices: the possible values of an enum or bool.
+    Raises PathError if the path leads nowhere.
     """
     found = resolve(root, path)
     value, field = found.value, found.field
@@ -75,17 +75,15 @@ def _of_field(
     assert field is not None
     assert parent is not None
     if isinstance(value, Message):
-        if value.ByteSize() > LONGEST:
-            return _refused(
-                answer, f"it has {value.ByteSize():,} bytes, too many to be edited as text; edit its fields"
-            )
+        if value.ByteSize() > MAX_EDITABLE:
+            return _refused(answer, f"it has {value.ByteSize():,} bytes, too many to edit as text; edit its fields")
         return answer | {"form": "message", "text": f"{{\n{to_text(value)}}}"}
     if isinstance(value, Repeated) and element_index is None:
         return _list(answer, field, value)
     size = len(value) if field.is_span else 0
-    if size > LONGEST:
+    if size > MAX_EDITABLE:
         return _refused(
-            answer, f"it has {size:,} letters or bytes, too many to be edited here; `onnxwire set` has @FILE"
+            answer, f"it has {size:,} characters or bytes, too many to edit here; use `onnxwire set` with @FILE"
         )
     if field.type == field.TYPE_BYTES:
         data = bytes(value)
@@ -100,7 +98,7 @@ def _of_field(
         try:
             value.encode()
         except UnicodeEncodeError:
-            return _refused(answer, "it is not valid UTF-8; clear it, and add it anew")
+            return _refused(answer, "it is not valid UTF-8; clear it, then add it again")
         return answer | {"form": "lines" if field.name == "doc_string" or "\n" in value else "text", "text": value}
     if field.enum_type is not None:
         names = [one.name for one in field.enum_type.values]
@@ -115,9 +113,9 @@ def _of_field(
 def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
     count = len(values)
     if field.message_type is not None:
-        return _refused(answer, "it is several messages; edit each")
-    if count > LONGEST or (field.is_span and sum(map(len, values)) > LONGEST):
-        return _refused(answer, f"it has {count:,} elements, too many to be edited here; edit one of them")
+        return _refused(answer, "it holds several messages; edit each of them")
+    if count > MAX_EDITABLE or (field.is_span and sum(map(len, values)) > MAX_EDITABLE):
+        return _refused(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
     if not field.is_span:
         return answer | {"form": "list", "text": describe_numbers(field, values[:])}
     try:

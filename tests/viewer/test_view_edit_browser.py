@@ -101,7 +101,7 @@ def page(open_page, path):
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     # What was refused on purpose is an answer of 4xx, and a server that was ended answers nothing.
-    expected = ("status of 4", "ERR_CONNECTION_REFUSED", "The server is gone")
+    expected = ("status of 4", "ERR_CONNECTION_REFUSED", "The server does not answer")
     assert [entry for entry in errors if not any(text in entry["message"] for text in expected)] == []
 
 

@@ -18,7 +18,7 @@ from view_process import answer_to
 import onnxwire
 from onnxwire.viewer.edits import Edits
 from onnxwire.viewer.queries import Queries
-from onnxwire.viewer.server import HEADER, REVISION, Server
+from onnxwire.viewer.server import KEY_HEADER, REVISION_HEADER, Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 JSON = {"Content-Type": "application/json"}
@@ -66,12 +66,12 @@ def key(server):
 
 
 def key_of(server):
-    return request(server, "/api/session", {HEADER: server.token})[2]["key"]
+    return request(server, "/api/session", {KEY_HEADER: server.token})[2]["key"]
 
 
 def post(server, key, action, values, **headers):
     body = values if isinstance(values, bytes) else json.dumps(values).encode()
-    status, _, answer = request(server, f"/api/{action}", {HEADER: key} | JSON | headers, "POST", body)
+    status, _, answer = request(server, f"/api/{action}", {KEY_HEADER: key} | JSON | headers, "POST", body)
     return status, answer
 
 
@@ -86,16 +86,16 @@ def is_untouched(server):
 def test_a_change_is_made_and_answers_are_about_it(server, key):
     status, state = post(server, key, "change", setting())
     assert (status, state["revision"], state["done"], state["is_saved"]) == (200, 1, 1, False)
-    status, headers, summary = request(server, "/api/summary", {HEADER: key})
-    assert (summary["producer_name"], headers[REVISION]) == ("me", "1")
+    status, headers, summary = request(server, "/api/summary", {KEY_HEADER: key})
+    assert (summary["producer_name"], headers[REVISION_HEADER]) == ("me", "1")
     assert post(server, key, "undo", {"revision": 1})[1]["done"] == 0
-    assert request(server, "/api/summary", {HEADER: key})[2]["producer_name"] == "pytorch"
+    assert request(server, "/api/summary", {KEY_HEADER: key})[2]["producer_name"] == "pytorch"
     assert post(server, key, "redo", {"revision": 2})[1]["done"] == 1
     status, saved = post(server, key, "save", {"revision": 3, "path": "out.onnx", "replace": False, "words": ""})
     assert (status, saved["is_saved"]) == (200, True)
     assert onnxwire.load(saved["path"]).producer_name == "me"
-    assert request(server, "/api/problems", {HEADER: key})[2]["total"] == 0
-    assert request(server, "/api/differences", {HEADER: key})[2]["rows"][0]["new"] == "me"
+    assert request(server, "/api/problems", {KEY_HEADER: key})[2]["total"] == 0
+    assert request(server, "/api/differences", {KEY_HEADER: key})[2]["rows"][0]["new"] == "me"
 
 
 def test_without_edit_nothing_can_be_changed():
@@ -103,16 +103,16 @@ def test_without_edit_nothing_can_be_changed():
         key = key_of(server)
         for action in ("change", "undo", "redo", "save", "extract", "upload"):
             assert post(server, key, action, setting())[0] == 405
-        assert request(server, "/api/edits", {HEADER: key})[2] == {"is_editable": False}
+        assert request(server, "/api/edits", {KEY_HEADER: key})[2] == {"is_editable": False}
         for question in ("problems", "differences"):
-            assert request(server, f"/api/{question}", {HEADER: key})[0] == 404
+            assert request(server, f"/api/{question}", {KEY_HEADER: key})[0] == 404
 
 
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({HEADER: ""}, 403),
-        ({HEADER: "x"}, 403),
+        ({KEY_HEADER: ""}, 403),
+        ({KEY_HEADER: "x"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://127.0.0.1:1"}, 403),
@@ -136,15 +136,17 @@ def test_the_token_is_no_key(server):
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
 def test_other_methods_are_refused(server, key, method):
-    status, headers, _ = request(server, "/api/change", {HEADER: key} | JSON, method, json.dumps(setting()).encode())
+    status, headers, _ = request(
+        server, "/api/change", {KEY_HEADER: key} | JSON, method, json.dumps(setting()).encode()
+    )
     assert status == 405
     assert "Access-Control-Allow-Origin" not in headers
     assert is_untouched(server)
 
 
 def test_a_question_changes_nothing(server, key):
-    assert request(server, f"/api/change?{quote(json.dumps(setting()))}", {HEADER: key})[0] == 404
-    assert request(server, "/api/undo?revision=0", {HEADER: key})[0] == 404
+    assert request(server, f"/api/change?{quote(json.dumps(setting()))}", {KEY_HEADER: key})[0] == 404
+    assert request(server, "/api/undo?revision=0", {KEY_HEADER: key})[0] == 404
     assert is_untouched(server)
 
 
@@ -183,7 +185,7 @@ def test_what_is_sent_is_bounded(server, key):
         ("change", "application/json", "9" * 400, 411),
         ("change", "application/json\r\nTransfer-Encoding: chunked", "0", 411),
     ):
-        head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n"
+        head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n"
         answer = answer_to(server.server_port, f"{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n")
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (length, answer[:100])
         assert answer.count(b"HTTP/1.1") == 1
@@ -192,7 +194,7 @@ def test_what_is_sent_is_bounded(server, key):
 
 def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
     body = json.dumps(setting()).encode()
-    head = f"POST /api/change HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\nContent-Type: application/json\r\n"
+    head = f"POST /api/change HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=100) as connection:
         connection.sendall(f"{head}Content-Length: {len(body) + 5}\r\n\r\n".encode() + body)
         connection.shutdown(socket.SHUT_WR)
@@ -206,7 +208,7 @@ def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
 def test_a_connection_ends_where_the_browser_says(server, key, action):
     headers, body = (FILE, npy_bytes()) if action != "change" else (JSON, json.dumps(setting()).encode())
     for wish, ends in (({}, None), ({"Connection": "close"}, "close")):
-        status, answered, _ = request(server, f"/api/{action}", {HEADER: key} | headers | wish, "POST", body)
+        status, answered, _ = request(server, f"/api/{action}", {KEY_HEADER: key} | headers | wish, "POST", body)
         assert (status in (200, 409), answered["Connection"]) == (True, ends)
 
 
@@ -228,7 +230,7 @@ def test_a_dropped_file_is_used(server, key):
     buffer = io.BytesIO()
     array = np.arange(4.0)
     np.save(buffer, array)
-    headers = {HEADER: key} | FILE
+    headers = {KEY_HEADER: key} | FILE
     status, _, upload = request(server, "/api/upload?name=w.npy", headers, "POST", buffer.getvalue())
     assert (status, upload["form"], upload["name"]) == (200, "npy", "w.npy")
     change = {"path": "graph.initializer[0]", "upload": upload["id"], "name": ""}
@@ -246,7 +248,7 @@ def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
         raise RuntimeError("/secret/file.py")
 
     monkeypatch.setattr(server.edits, "undo", fail)
-    assert post(server, key, "undo", {"revision": 0}) == (500, {"error": "there is no answer to this question"})
+    assert post(server, key, "undo", {"revision": 0}) == (500, {"error": "an internal error prevented the answer"})
 
 
 def test_a_refused_change_says_what_to_do(server, key):

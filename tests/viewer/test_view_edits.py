@@ -212,7 +212,7 @@ def test_a_file_of_another_format_is_refused_by_the_name_that_the_visitor_knows(
 def test_a_file_that_does_not_arrive_whole_is_refused(edits):
     with pytest.raises(EditError, match="upload it again"):
         edits.uploads.add("x.npy", 100, lambda count: b"")
-    with pytest.raises(EditError, match="not taken"):
+    with pytest.raises(EditError, match="the limit is"):
         edits.uploads.add("x.npy", 1 << 60, lambda count: b"")
 
 
@@ -220,7 +220,7 @@ def test_a_disk_that_is_full_meanwhile_is_told(edits):
     def read(count):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(EditError, match=r"x\.npy could not be kept: No space left"):
+    with pytest.raises(EditError, match=r"x\.npy could not be stored: No space left"):
         edits.uploads.add("x.npy", 100, read)
 
 
@@ -288,7 +288,7 @@ def test_what_holds_no_model_refuses_what_is_for_models(path, tmp_path):
             ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
         for kind, arguments in of_models:
-            with pytest.raises(EditError, match="this is for a model, and the file holds a GraphProto"):
+            with pytest.raises(EditError, match="this change needs a model, and the file holds a GraphProto"):
                 make(edits, kind, **arguments)
         make(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
@@ -344,10 +344,10 @@ def test_of_changes_at_once_one_is_made(edits):
 
 def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
     texts = [edits.message.SerializeToString()]
-    for i in range(3 * edits_module.KEPT):
+    for i in range(3 * edits_module.MAX_STATES):
         make(edits, "set", path=f"graph.node[{i % 17}].doc_string", value=f"note {i}")
         texts.append(edits.message.SerializeToString())
-    assert len(edits._states) <= edits_module.KEPT + 1
+    assert len(edits._states) <= edits_module.MAX_STATES + 1
     for text in texts[-2::-1]:
         edits.undo(edits.revision)
         assert edits.message.SerializeToString() == text

@@ -106,7 +106,7 @@ def test_metadata_of_pytorch_tells_scopes_where_names_do_not():
 def test_equal_blocks_are_folded_and_opened_one_by_one_or_all():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
     folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["label"], folded["times"]) == ("fold", "layers.0", 12)
+    assert (folded["kind"], folded["label"], folded["times"]) == ("repeat", "layers.0", 12)
     assert folded["nodes"] == 12 * 8
     assert [label for _, label, _ in drawn(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
     for member in (0, 11):
@@ -128,7 +128,7 @@ def test_blocks_that_differ_are_not_folded(change):
         weight.CopyFrom(helper.make_tensor(weight.name, TensorProto.FLOAT, [4, 1], [0.0] * 4))
     queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
     kinds = [
-        (one["label"], one.get("times")) for one in queries.map("graph")["boxes"] if one["kind"] in ("fold", "scope")
+        (one["label"], one.get("times")) for one in queries.map("graph")["boxes"] if one["kind"] in ("repeat", "scope")
     ]
     assert kinds[0] == ("layers.0", 5)
     assert kinds[1] == ("layers.5", None)
@@ -139,7 +139,7 @@ def test_blocks_without_names_are_found_by_their_period():
     nodes = [helper.make_node(operators[i % 5], [f"x{i}"], [f"x{i + 1}"]) for i in range(100)]
     queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
     folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("fold", "block", 20, 100)
+    assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("repeat", "block", 20, 100)
     inside = [one["op_type"] for one in queries.map("graph/1*7")["boxes"] if one["kind"] == "node"]
     assert inside == operators
 

@@ -41,7 +41,7 @@ class Map(Page):
 
     def tells(self, text):
         """Wait until the map tells this of what is chosen."""
-        return self.wait(lambda: text in self.one("#map-told").get_attribute("textContent"))
+        return self.wait(lambda: text in self.one("#map-status").get_attribute("textContent"))
 
     def boxes(self):
         """How many boxes are on the map."""

@@ -133,7 +133,7 @@ def test_axes_and_places_that_are_not_there_are_refused():
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("shape", [(4000, 1000), (8, 500_000), (500_000, 8)])
 def test_of_a_big_slice_little_is_read(monkeypatch, axes, shape):
-    monkeypatch.setattr(tensor_pictures, "BUDGET", 1 << 18)  # else the arrays would be 32 times as big
+    monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # else the arrays would be 32 times as big
     array = np.broadcast_to(np.arange(shape[0], dtype=np.float32)[:, None], shape)
     found = heat_map(tensor_of(array), axes, size=(16, 16))
     assert found["read"] * 4 <= 1 << 19

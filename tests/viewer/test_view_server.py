@@ -17,7 +17,7 @@ from view_process import answer_to
 
 import onnxwire
 from onnxwire.viewer.queries import Queries
-from onnxwire.viewer.server import HEADER, MAX_CONNECTIONS, Server
+from onnxwire.viewer.server import KEY_HEADER, MAX_CONNECTIONS, Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
@@ -49,13 +49,13 @@ def token_of(server):
 
 @pytest.fixture
 def key(server):
-    status, _, body = get(server, "/api/session", {HEADER: token_of(server)})
+    status, _, body = get(server, "/api/session", {KEY_HEADER: token_of(server)})
     assert status == 200
     return json.loads(body)["key"]
 
 
 def ask(server, key, question):
-    status, _, body = get(server, f"/api/{question}", {HEADER: key})
+    status, _, body = get(server, f"/api/{question}", {KEY_HEADER: key})
     return status, json.loads(body)
 
 
@@ -87,38 +87,38 @@ def test_pages_ask_nobody_else():
 
 def test_the_token_works_once(server):
     token = token_of(server)
-    assert get(server, "/api/session", {HEADER: token})[0] == 200
-    status, _, body = get(server, "/api/session", {HEADER: token})
+    assert get(server, "/api/session", {KEY_HEADER: token})[0] == 200
+    status, _, body = get(server, "/api/session", {KEY_HEADER: token})
     assert status == 403
     assert "start `onnxwire view` again" in json.loads(body)["error"]
 
 
 @pytest.mark.parametrize("token", ["", "None", "x" * 32, "é"])
 def test_another_token_gives_no_key(server, token):
-    assert get(server, "/api/session", {HEADER: token.encode("utf-8")})[0] == 403
-    assert get(server, "/api/session", {HEADER: token_of(server)})[0] == 200
+    assert get(server, "/api/session", {KEY_HEADER: token.encode("utf-8")})[0] == 403
+    assert get(server, "/api/session", {KEY_HEADER: token_of(server)})[0] == 200
 
 
 def test_questions_need_the_key(server, key):
-    for headers in ({}, {HEADER: "x"}, {HEADER: token_of(server)}, {"Cookie": f"key={key}"}):
+    for headers in ({}, {KEY_HEADER: "x"}, {KEY_HEADER: token_of(server)}, {"Cookie": f"key={key}"}):
         assert get(server, "/api/summary", headers)[0] == 403
     assert ask(server, key, "summary")[1]["nodes"]["count"] == 17
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example:80", "", "0.0.0.0:80"])
 def test_a_foreign_name_is_refused(server, key, host):
-    assert get(server, "/api/summary", {HEADER: key, "Host": host})[0] == 403
+    assert get(server, "/api/summary", {KEY_HEADER: key, "Host": host})[0] == 403
     assert get(server, "/", {"Host": host})[0] == 403
 
 
 def test_this_machine_has_two_names(server, key):
     for host in ("localhost", f"localhost:{server.server_port}", "127.0.0.1:9"):
-        assert get(server, "/api/summary", {HEADER: key, "Host": host})[0] == 200
+        assert get(server, "/api/summary", {KEY_HEADER: key, "Host": host})[0] == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "NONE"])
 def test_only_get_is_answered(server, key, method):
-    assert get(server, "/api/summary", {HEADER: key}, method)[0] == 405
+    assert get(server, "/api/summary", {KEY_HEADER: key}, method)[0] == 405
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_only_get_is_answered(server, key, method):
     ],
 )  # fmt: skip
 def test_there_is_nothing_else(server, key, path):
-    assert get(server, path, {HEADER: key})[0] == 404
+    assert get(server, path, {KEY_HEADER: key})[0] == 404
 
 
 def test_questions_are_answered(server, key):
@@ -177,7 +177,7 @@ def test_no_answer_is_longer_than_a_page(server, key, question):
 
 
 def test_a_question_with_a_body_is_refused_once(server, key):
-    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n\r\n"
+    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for head, body in (
         (f"Content-Length: {len(hidden)}", hidden),
         ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden),
@@ -189,7 +189,7 @@ def test_a_question_with_a_body_is_refused_once(server, key):
 
 
 def test_a_request_that_ends_in_two_places_is_refused(server, key):
-    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{HEADER}: {key}\r\n\r\n"
+    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for lengths in ((0, len(hidden)), (len(hidden), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
         answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden}")
@@ -213,14 +213,14 @@ def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, mon
 def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
     for question in ("node", "raw", "records", "heat_map"):
         status, answer = ask(server, key, question)
-        assert (status, answer) == (400, {"error": "the question lacks a path"})
+        assert (status, answer) == (400, {"error": "the argument path is missing"})
 
     def fail(**_):
         raise ValueError("/secret/inside.py")
 
     monkeypatch.setattr(server.queries, "summary", fail, raising=False)
     status, answer = ask(server, key, "summary")
-    assert (status, answer) == (500, {"error": "there is no answer to this question"})
+    assert (status, answer) == (500, {"error": "an internal error prevented the answer"})
 
 
 def test_what_is_no_http_ends_the_connection_only(server, key):
@@ -245,7 +245,7 @@ def test_a_file_that_was_cut_is_not_touched(tmp_path):
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            key = json.loads(get(server, "/api/session", {HEADER: token_of(server)})[2])["key"]
+            key = json.loads(get(server, "/api/session", {KEY_HEADER: token_of(server)})[2])["key"]
             with open(path, "r+b") as file:
                 file.truncate(100)
             status, answer = ask(server, key, "histogram?path=graph.initializer[0]")
@@ -331,7 +331,7 @@ def test_a_connection_with_the_key_stays_open_between_requests(server, key, monk
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     ports = set()
     for _ in range(3):
-        connection.request("GET", "/api/about", headers={HEADER: key})
+        connection.request("GET", "/api/about", headers={KEY_HEADER: key})
         ports.add(connection.sock.getsockname()[1])
         assert connection.getresponse().read()
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)

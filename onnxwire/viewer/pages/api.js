@@ -1,51 +1,51 @@
-// Questions to the server, and what pages are made of.
+// Requests to the server, and functions that build elements and format values.
 
-const HEADER = "X-Onnxwire-Key";
-const REVISION = "X-Onnxwire-Revision";
-const KEPT = "onnxwire key";
-let revision = -1; // of the model, as far as this tab knows; it only grows
+const KEY_HEADER = "X-Onnxwire-Key";
+const REVISION_HEADER = "X-Onnxwire-Revision";
+const STORAGE_KEY = "onnxwire key";
+let revision = -1; // the newest revision of the model in any answer
 
 async function request(path, key, sent = {}) {
-  const headers = { [HEADER]: key, ...sent.headers };
+  const headers = { [KEY_HEADER]: key, ...sent.headers };
   const response = await fetch(path, { ...sent, headers }).catch(() => {
-    throw new Error("The server is gone: onnxwire view was ended. Start it again, and open the address that it prints.");
+    throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
   });
   const answer = await response.json();
-  const told = Number(response.headers.get(REVISION) ?? -1);
-  const isNews = revision >= 0 && told > revision;
-  revision = Math.max(revision, told);
-  // What this tab changed itself, it shows itself.
-  if (isNews && (sent.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
+  const received = Number(response.headers.get(REVISION_HEADER) ?? -1);
+  const isNewer = revision >= 0 && received > revision;
+  revision = Math.max(revision, received);
+  // The tab already shows its own changes.
+  if (isNewer && (sent.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
   if (!response.ok) throw Object.assign(new Error(answer.error), { isStale: response.status === 409 });
   return answer;
 }
 
-/** The revision of the model that the page shows; a change says which one it is meant for. */
+/** The newest known revision of the model. */
 export const revisionNow = () => revision;
 
-/** Have the server do something; the answer is its state afterwards. */
+/** Send an action to the server; the answer is the state after it. */
 export function send(action, values) {
   const headers = { "Content-Type": "application/json" };
-  return request(`api/${action}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
+  return request(`api/${action}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
 }
 
-/** Give the server a file. */
+/** Upload a file. */
 export function sendFile(file) {
   const headers = { "Content-Type": "application/octet-stream" };
   const query = new URLSearchParams({ name: file.name });
-  return request(`api/upload?${query}`, sessionStorage.getItem(KEPT) ?? "", { method: "POST", headers, body: file });
+  return request(`api/upload?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: file });
 }
 
-/** Exchange the token of the address for the key, which only this tab keeps; a reload finds it again. */
+/** Exchange the token in the address for the key, which this tab stores until it is closed. */
 export async function begin() {
   const token = /^#token=(.+)$/.exec(location.hash)?.[1];
   if (!token) return;
   history.replaceState(null, "", location.pathname);
   const { key } = await request("api/session", token);
-  sessionStorage.setItem(KEPT, key);
+  sessionStorage.setItem(STORAGE_KEY, key);
 }
 
-/** A part of the address as text. One that is not percent-encoded UTF-8 is taken as it is, and will not be found. */
+/** Decode a part of the address; malformed percent-encoding is returned unchanged, and leads to no element. */
 export function decodePart(code) {
   try {
     return decodeURIComponent(code);
@@ -54,11 +54,11 @@ export function decodePart(code) {
   }
 }
 
-/** Ask the server; values are the arguments, of which null ones are left out. */
+/** Send a question to the server. values: the arguments; null ones are omitted. */
 export function ask(question, values = {}) {
   const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)]));
-  return request(`api/${question}?${query}`, sessionStorage.getItem(KEPT) ?? "");
+  return request(`api/${question}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }
 
 function fill(element, attributes, children) {
@@ -71,9 +71,9 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** An HTML element; text of the model goes in as text, never as markup. */
+/** Make an HTML element; strings become text nodes, never markup. */
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-/** Put other children into an element; what is null or false is left out. */
+/** Replace the children of an element; null and false are skipped. */
 export const replace = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
@@ -108,13 +108,13 @@ const FAMILIES = {
   move: /Reshape|Transpose|squeeze|Concat|Split|Slice|Gather|Scatter|Shape|Cast|Expand|Identity|Constant|Flatten|Pad|Tile|Range|Where|Trilu|ZipMap/i,
 };
 
-/** The color class of an operator: what it is for, by its name. */
+/** The color class of an operator, by its name. */
 export const familyOf = (op) => Object.keys(FAMILIES).find((family) => FAMILIES[family].test(op)) ?? "other";
 
-/** A name that may be broken where its parts end. */
+/** A name with line break opportunities between its parts. */
 export const nameParts = (name) => name.split(/(?<=[./_])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 
-/** A button that leads to a node, tensor, graph or bytes. */
+/** A button that opens a node, tensor, graph or field. */
 export function link(kind, path, text, attributes = {}) {
   const go = () => {
     location.hash = `${kind}=${encodeURIComponent(path)}`;

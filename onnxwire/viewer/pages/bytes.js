@@ -1,12 +1,12 @@
-// The bytes of a message: its records with their offsets, and a page of any of them in hexadecimal digits.
+// The bytes of a message: its records with their offsets, and pages of hexadecimal digits.
 
 import { ask, countText, html, nounText, sizeText } from "./api.js";
 
-const LINE = 16; // bytes of a line
+const LINE = 16; // bytes
 const PAGE = 32 * LINE;
-const ROWS = 50; // records that are listed at once
+const ROWS = 50; // records of one page
 
-/** A closed card, which asks for nothing before it is opened. */
+/** A closed card, which loads the bytes when it is opened. */
 export async function bytesCard(path, payloadOf = null) {
   const body = html("div");
   const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
@@ -15,7 +15,7 @@ export async function bytesCard(path, payloadOf = null) {
     toggle.setAttribute("aria-expanded", String(isOpen));
     toggle.textContent = isOpen ? "Hide" : "Show";
     body.replaceChildren();
-    // Such as that what was edited stands in no file yet.
+    // For example, edited fields have no bytes in the file.
     if (isOpen) await open(body, path, payloadOf).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
   });
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
@@ -55,7 +55,7 @@ function pager(start, total, step, text, go) {
   if (total <= step) return "";
   return html("div", { class: "group" },
     html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => go(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
-    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => go(start + step), "aria-label": "On" }, "→"),
+    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => go(start + step), "aria-label": "Next" }, "→"),
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 

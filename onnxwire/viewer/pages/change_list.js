@@ -1,16 +1,16 @@
-// The bar with undo, redo and saving; the list of changes, new problems, and the differences from the file.
+// The toolbar with undo, redo and save; the list of changes, new problems, and the differences from the file.
 
 import { ask, countText, decodePart, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
-import { change, changesText, marks, newText, openDialog, problemLine, revisionShown, session, step, told } from "./edit_mode.js";
+import { change, changesText, marks, newText, openDialog, problemLine, reportError, revisionShown, session, step } from "./edit_mode.js";
 
 /** Put the bar into the header. */
 export function addBar(header) {
   if (!session.is_editable) return;
   const button = (id, text, title, go) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: go }, text);
   const bar = html("div", { id: "bar", role: "toolbar", "aria-label": "Edits" },
-    button("undo", "Undo", "Take the last change back (Ctrl+Z)", () => step("undo").catch(told)),
-    button("redo", "Redo", "Make it again (Ctrl+Shift+Z)", () => step("redo").catch(told)),
-    button("show-changes", "", "What was changed", () => { location.hash = "changes"; }),
+    button("undo", "Undo", "Undo the last change (Ctrl+Z)", () => step("undo").catch(reportError)),
+    button("redo", "Redo", "Redo the undone change (Ctrl+Shift+Z)", () => step("redo").catch(reportError)),
+    button("show-changes", "", "List the changes", () => { location.hash = "changes"; }),
     button("extract", "", "Save the marked nodes as a model", extractMarked),
     button("save", "Save as…", "Write a file (Ctrl+S)", saveAs));
   header.insertBefore(bar, header.querySelector(".keys"));
@@ -33,7 +33,7 @@ export function paintBar() {
 
 const stem = () => session.name.replace(/\.[^.]*$/, "");
 const ending = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
-const where = () => `A name in ${session.folder}, or a whole path that begins with /.`;
+const where = () => `A file name in ${session.folder}, or an absolute path.`;
 
 function saveAs() {
   const revision = revisionShown();
@@ -42,8 +42,8 @@ function saveAs() {
     action: "Save",
     fields: [
       { name: "path", label: "file", value: `${stem()}-edited${ending()}`, hint: where() },
-      { name: "replace", label: "replace a file that is there", form: "check" },
-      { name: "words", label: `${session.name} is the file that is open; to write over it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
+      { name: "replace", label: "replace an existing file", form: "check" },
+      { name: "words", label: `${session.name} is the opened file; to overwrite it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
     ],
     adapt: (form) => {
       const isOpen = [session.name, `${session.folder}/${session.name}`].includes(form.elements.path.value.trim());
@@ -64,10 +64,10 @@ function extractMarked() {
   openDialog({
     title: `Extract ${nounText(marks.size, "node")}`,
     action: "Extract",
-    note: `What is between the values that ${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} take and give becomes a model of its own; this one stays as it is.`,
+    note: `${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} become a new model with their inputs and outputs; this model stays unchanged.`,
     fields: [
       { name: "path", label: "file", value: `${stem()}-part${ending()}`, hint: where() },
-      { name: "replace", label: "replace a file that is there", form: "check" },
+      { name: "replace", label: "replace an existing file", form: "check" },
     ],
     run: async (values) => {
       const part = await send("extract", { revision, values: [...marks.keys()], ...values });
@@ -78,7 +78,7 @@ function extractMarked() {
   });
 }
 
-/** Tell what was done, until it is clicked away. */
+/** Show a message until it is closed. */
 function notice(text, warnings = []) {
   document.getElementById("notice")?.remove();
   const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((one) => html("p", { class: "note" }, one)));
@@ -86,17 +86,17 @@ function notice(text, warnings = []) {
   document.body.append(box);
 }
 
-// Files that are dropped
+// Dropped files
 
 async function dropped(event) {
   event.preventDefault();
   const file = event.dataTransfer?.files[0];
-  if (file) await takeFile(file).catch(told);
+  if (file) await takeFile(file).catch(reportError);
 }
 
-/** Give what is shown, a tensor or else the model, what is in a file. */
+/** Replace the shown tensor, or else the model's initializers, by the contents of a file. */
 export async function takeFile(file) {
-  if (file.size > session.largest_drop) throw new Error(`${file.name} has ${sizeText(file.size)}; more than ${sizeText(session.largest_drop)} are not taken.`);
+  if (file.size > session.max_upload_bytes) throw new Error(`${file.name} has ${sizeText(file.size)}; the limit is ${sizeText(session.max_upload_bytes)}.`);
   const revision = revisionShown();
   const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
   document.body.classList.add("busy");
@@ -116,17 +116,17 @@ export async function takeFile(file) {
   });
 }
 
-/** A card that takes a file for a tensor. */
+/** A card that accepts a file for a tensor. */
 export function dropCard() {
   if (!session.is_editable) return null;
   const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
-  input.addEventListener("change", () => input.files[0] && takeFile(input.files[0]).catch(told));
+  input.addEventListener("change", () => input.files[0] && takeFile(input.files[0]).catch(reportError));
   return html("section", { class: "card drop", "aria-label": "Replace the tensor" },
     html("button", { type: "button", class: "step", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,
-    html("span", { class: "note" }, "or drop an .npy or .safetensors file here: elements, type and shape become those of the file."));
+    html("span", { class: "note" }, "or drop an .npy or .safetensors file here; it replaces the elements, type and shape."));
 }
 
-// What is shown in the details
+// Pages of the details
 
 export async function showChanges(details, isCurrent) {
   const state = await ask("edits");
@@ -142,22 +142,22 @@ export async function showChanges(details, isCurrent) {
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
         ...(session.is_model ? [html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")] : [])),
-      rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "What you change is listed here. Nothing is written before you save.")),
+      rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "Your changes are listed here. No file is written before you save.")),
     html("section", { class: "card", id: "new-problems" }),
   );
   paintNew();
 }
 
-/** List the new problems, where they are shown. */
+/** List the new problems, if their card is shown. */
 function paintNew() {
   const card = document.getElementById("new-problems");
   if (!card) return;
   const found = session.problems;
-  const text = !session.done ? "Nothing is changed, so nothing is new." : !found ? "checking…" : found.total ? "" : "None that the file does not have.";
+  const text = !session.done ? "There are no changes." : !found ? "checking…" : found.total ? "" : "The changes cause no problems.";
   card.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
     ...(found?.rows ?? []).map((one) => html("div", { class: "problem-row" }, problemLine(one), whereTo(one.path))),
     found && found.total > found.rows.length ? html("p", { class: "note" }, `and ${nounText(found.total - found.rows.length, "more problem")}`) : "",
-    found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} gone.`) : "");
+    found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} fixed.`) : "");
 }
 
 document.addEventListener("problems", paintNew);
@@ -185,7 +185,7 @@ export async function showDifference(details, isCurrent) {
   replace(details,
     html("div", { class: "head" }, html("h1", {}, "Compared with the file"), html("span", { class: "sub" }, answer.is_whole ? nounText(rows.length, "difference") : `the first ${nounText(rows.length, "difference")}`)),
     html("section", { class: "card" }, rows.length
-      ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "what"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)
+      ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "element"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)
       : html("p", { class: "note" }, "There is no difference.")),
   );
 }

@@ -1,8 +1,8 @@
-// Edits: what the page may change, the forms for it, undo and redo, marks.
+// Editing: the state of the edits, forms, undo and redo, marks.
 
 import { ask, countText, html, nounText, revisionNow, send, svg } from "./api.js";
 
-/** What the server tells of the edits; `is_editable` alone says whether there may be any. */
+/** The state of the edits on the server; `is_editable` is false for a read-only page. */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
 const ICONS = {
@@ -11,40 +11,40 @@ const ICONS = {
   plus: "M8 3v10 M3 8h10",
 };
 let refresh = async () => {};
-let shown = -1; // the revision that is on the screen, which changes are meant for: another tab may have made a newer one
-let focusKey = ""; // of the control that has the focus again after a change
+let shown = -1; // the displayed revision, which changes apply to: another tab may have made a newer one
+let focusKey = ""; // of the control to focus after a change
 
-/** A small button with a drawing in it. */
+/** A small button with an icon. */
 export function iconButton(icon, label, go, attributes = {}) {
   return html("button", { type: "button", class: "icon", "aria-label": label, title: label, "data-key": label, onclick: go, ...attributes },
     svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS[icon] })));
 }
 
-/** A button for an action on what is shown; nothing where the page may change nothing. */
+/** A button for an action on the shown element; null on a read-only page. */
 export function actionButton(text, go, attributes = {}) {
   return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: go, ...attributes }, text) : null;
 }
 
-/** Make a change; where: the address to go to afterwards, if another one. */
+/** Make a change. where: the address to open afterwards, or null. */
 export async function change(kind, values, { revision = shown, where = null, key = "" } = {}) {
-  await take(await send("change", { revision, kind, arguments: values }), { where, key });
+  await showState(await send("change", { revision, kind, arguments: values }), { where, key });
 }
 
-/** The revision that is on the screen. */
+/** The displayed revision. */
 export const revisionShown = () => shown;
 
-/** Show everything anew, as it is now. */
+/** Reload the page's contents. */
 async function update() {
   shown = revisionNow();
   await refresh();
 }
 
-/** Show what another tab did, unless a form is open; that is refused when it is sent. */
+/** Show changes of another tab, unless a form is open; the server refuses that form when it is sent. */
 async function catchUp() {
   if (shown !== revisionNow() && !document.querySelector("form.editing")) await update();
 }
 
-async function take(state, { where = null, key = "" } = {}) {
+async function showState(state, { where = null, key = "" } = {}) {
   Object.assign(session, state);
   session.problems = null;
   focusKey = key;
@@ -57,10 +57,10 @@ async function take(state, { where = null, key = "" } = {}) {
 /** Undo or redo. */
 export async function step(action) {
   if (action === "undo" ? !session.done : session.done === session.total) return;
-  await take(await send(action, { revision: shown }), { key: action });
+  await showState(await send(action, { revision: shown }), { key: action });
 }
 
-/** Have the model checked, and all tell of it who show problems. */
+/** Check the model, and notify everything that shows problems. */
 async function check() {
   const revision = revisionNow();
   const answer = await ask("problems");
@@ -73,7 +73,7 @@ async function check() {
 
 let count = 0;
 
-/** A labelled control. of: name, label, value, and choices of a select, or lines of a text area. */
+/** A labelled control. choices: makes it a select. form: "lines", "message" and "list" make it a text area. */
 function control({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
   count += 1;
   const id = `field-${count}`;
@@ -93,8 +93,8 @@ function control({ name, label, value = "", choices = null, form = "text", place
 const valuesOf = (form) => Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === "checkbox" ? one.checked : one.value]));
 
 /**
- * A form. fields: as of `control`; run(values): what it does, which may fail; close(): it is no longer wanted.
- * adapt(form): shows and hides controls when what is typed changes.
+ * A form. fields: arguments of `control`; run(values): the action, whose error the form shows; close(): called on cancel.
+ * adapt(form): shows and hides controls after each input.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const problem = html("p", { role: "alert", class: "problem", hidden: true });
@@ -137,7 +137,7 @@ function focusIn(form) {
   first?.select?.();
 }
 
-/** Ask for something in a dialog. */
+/** Open a form in a dialog. */
 export function openDialog(options) {
   const box = html("dialog", { "aria-label": options.title }, html("h2", {}, options.title));
   const close = () => box.close();
@@ -149,20 +149,20 @@ export function openDialog(options) {
   box.append(form);
   box.addEventListener("close", () => {
     box.remove();
-    catchUp().catch(told);
+    catchUp().catch(reportError);
   });
   document.body.append(box);
   box.showModal();
   focusIn(form);
 }
 
-/** Put a form in the place of an element for as long as it is open. */
+/** Replace an element by a form until the form is closed. */
 export function openInline(element, options) {
   const opener = document.activeElement;
   const close = () => {
     form.replaceWith(element);
     opener?.focus();
-    catchUp().catch(told);
+    catchUp().catch(reportError);
   };
   const form = makeForm({ ...options, close });
   element.replaceWith(form);
@@ -170,8 +170,8 @@ export function openInline(element, options) {
 }
 
 /**
- * What is shown of a value, with a button that opens a form for it.
- * label: what the value is; path: where; toChange(values): [kind, arguments], by default to set it.
+ * A displayed value with a button that opens a form for it.
+ * label: the name of the value; path: of the value; toChange(values): [kind, arguments], by default of "set".
  */
 export function editable(shown, { label, path, toChange = null, value = null, removal = null }) {
   const children = [shown].flat();
@@ -180,18 +180,18 @@ export function editable(shown, { label, path, toChange = null, value = null, re
   const icons = html("span", { class: "icons" });
   const box = html("span", { class: "editable" }, ...children, icons);
   icons.append(iconButton("pencil", `Edit ${label}`, () => openEditor(box, { label, path, toChange, value, key }), { "data-key": key }));
-  if (removal) icons.append(iconButton("cross", `Remove ${label}`, () => change("remove", { path: removal }).catch(told)));
+  if (removal) icons.append(iconButton("cross", `Remove ${label}`, () => change("remove", { path: removal }).catch(reportError)));
   return box;
 }
 
 async function openEditor(box, { label, path, toChange, value, key }) {
   const revision = shown;
   const known = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
-  if (known.form === "none") return told(new Error(known.reason));
+  if (known.form === "none") return reportError(new Error(known.reason));
   const fields = known.form === "shape"
     ? [
         { name: "elem_type", label: "type", value: known.elem_type, choices: known.choices },
-        { name: "shape", label: "shape", value: known.text, hint: "Numbers, names, or ? for a dim that is not known: [1, batch, ?]. Nothing for a shape that is not known." },
+        { name: "shape", label: "shape", value: known.text, hint: "Numbers, names, or ? for an unknown dim: [1, batch, ?]. Empty for an unknown shape." },
       ]
     : [{ name: "value", label: known.form === "hex" ? `${label}, in hexadecimal digits` : label, value: known.text, choices: known.choices, form: known.form }];
   const kinds = { shape: (values) => ["set_shape", { path, ...values }], hex: (values) => ["set_bytes", { path, digits: values.value }] };
@@ -199,7 +199,7 @@ async function openEditor(box, { label, path, toChange, value, key }) {
   return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...make(values), { revision, key }) });
 }
 
-/** A button that opens a form below it. */
+/** A button that opens a form in its place. */
 export function adder(text, { title = text, fields, action = "Add", toChange }) {
   if (!session.is_editable) return null;
   const button = html("button", { type: "button", class: "step add", "data-key": title });
@@ -217,9 +217,9 @@ export const metadataAdder = (path) => adder("Add metadata", {
   toChange: (values) => ["add_metadata", { path, ...values }],
 });
 
-export const told = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
+export const reportError = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
 
-/** The new problems of what is at a path, as a card that fills when the check is done. */
+/** A card with the new problems at a path, filled when the check is done. */
 export function problemsCard(path) {
   const card = html("section", { class: "card problems", "data-problems": path, hidden: true, "aria-label": "New problems" });
   paintProblems(card);
@@ -240,13 +240,13 @@ export function problemLine(problem) {
 
 document.addEventListener("problems", () => document.querySelectorAll("[data-problems]").forEach(paintProblems));
 
-/** The mark of a row of a list that has a new problem, or one in it. */
+/** The mark of a row in a list whose element has a new problem. */
 export function problemMark(path) {
   const isBad = session.problems?.rows.some((one) => one.path === path || one.path.startsWith(`${path}.`));
   return isBad ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
 }
 
-// Marks: the nodes of the main graph that are to be extracted, by a value that each makes.
+// Marks: the nodes of the main graph to extract, by one of their outputs.
 
 export const marks = new Map();
 
@@ -267,7 +267,7 @@ export function markButton(node) {
   return button;
 }
 
-/** Ask what may be edited. show(): shows everything anew. */
+/** Load the state of the edits. show(): reloads the page's contents. */
 export async function beginEdits(show) {
   refresh = show;
   Object.assign(session, await ask("edits"));
@@ -277,16 +277,16 @@ export async function beginEdits(show) {
   addEventListener("beforeunload", (event) => {
     if (!session.is_saved) event.preventDefault();
   });
-  document.addEventListener("foreign-change", () => reload().catch(told));
-  addEventListener("hashchange", () => shown !== revisionNow() && update().catch(told));
-  document.addEventListener("visibilitychange", () => document.hidden || ask("edits").catch(told));
+  document.addEventListener("foreign-change", () => reload().catch(reportError));
+  addEventListener("hashchange", () => shown !== revisionNow() && update().catch(reportError));
+  document.addEventListener("visibilitychange", () => document.hidden || ask("edits").catch(reportError));
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
     const key = event.key.toLowerCase();
     if (isTyping || document.querySelector("dialog[open]")) return;
     if (event.ctrlKey || event.metaKey) {
-      if (key === "z") step(event.shiftKey ? "redo" : "undo").catch(told);
-      else if (key === "y") step("redo").catch(told);
+      if (key === "z") step(event.shiftKey ? "redo" : "undo").catch(reportError);
+      else if (key === "y") step("redo").catch(reportError);
       else if (key === "s") document.getElementById("save")?.click();
       else return;
     } else if (event.altKey) return;
@@ -295,17 +295,17 @@ export async function beginEdits(show) {
     else return;
     event.preventDefault();
   });
-  if (session.done) check().catch(told);
+  if (session.done) check().catch(reportError);
 }
 
-/** Tell that another tab changed the model, and show it as it is now. */
+/** Report that another tab changed the model, and show the new state. */
 async function reload() {
   Object.assign(session, await ask("edits"));
   session.problems = null;
-  const changed = session.changes[session.done - session.first - 1]?.text ?? "nothing is changed any more";
-  told(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
+  const changed = session.changes[session.done - session.first - 1]?.text ?? "it undid all changes";
+  reportError(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
   await catchUp();
-  check().catch(told);
+  check().catch(reportError);
 }
 
 export const changesText = () => (session.done ? nounText(session.done, "change") : "No changes");

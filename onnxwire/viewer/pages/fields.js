@@ -1,11 +1,11 @@
-// A message as a tree of its fields: types, values, offsets, bytes; of a model too. Children are asked for when opened.
+// A message as a tree of its fields with types, values, offsets and bytes. Children are loaded when a row is opened.
 
 import { ask, countText, html, link, replace } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { adder, change, editable, iconButton, openInline, session, told } from "./edit_mode.js";
+import { adder, change, editable, iconButton, openInline, reportError, session } from "./edit_mode.js";
 
-const ROWS = 100; // that are asked for at once
-let opened = new Set(); // paths of rows that stay open when the tree is drawn anew
+const ROWS = 100; // of one request
+let opened = new Set(); // paths of rows that stay open when the tree is redrawn
 
 export async function showFields(path, details, isCurrent) {
   const answer = await ask("fields", { path, start: 0, count: ROWS });
@@ -13,7 +13,7 @@ export async function showFields(path, details, isCurrent) {
   const body = html("div", { class: "tree", role: "tree", "aria-label": "Fields" });
   const bytes = html("div");
   replace(details,
-    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, crumbs(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of what still stands in the file") : ""),
+    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, crumbs(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of unchanged fields in the file") : ""),
     goTo(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),
     bytes,
@@ -25,13 +25,13 @@ export async function showFields(path, details, isCurrent) {
   bytes.append(await bytesCard(path));
 }
 
-/** The way from the root, each part a link. */
+/** The path from the root, each part a link. */
 function crumbs(path) {
   const parts = path.match(/\.?[^.[]+|\[\d+\]/g) ?? [];
-  let way = "";
+  let prefix = "";
   return html("span", {}, link("fields", "", session.name || "file", { "aria-label": "The whole file" }), ...parts.map((part) => {
-    way += part;
-    return html("span", {}, part.startsWith("[") ? "" : " › ", link("fields", way, part.replace(/^\./, "")));
+    prefix += part;
+    return html("span", {}, part.startsWith("[") ? "" : " › ", link("fields", prefix, part.replace(/^\./, "")));
   }));
 }
 
@@ -45,7 +45,7 @@ function goTo(path, example) {
   return form;
 }
 
-/** Put rows of a message, or of a repeated field, into a group, and what adds to them. */
+/** Add rows of a message, or of a repeated field, to a group, and a button that adds to the field. */
 function fillChildren(tree, group, answer, level, start) {
   if (!start) group.replaceChildren();
   const last = group.querySelector(":scope > .adder");
@@ -82,11 +82,11 @@ function drawRow(tree, row, level) {
   else if (row.kind === "value") value.append(editable(html("span", { class: "mono" }, row.text), { label: row.name, path: row.path, removal: row.path }));
   else value.append(html("span", { class: "mono" }, row.text));
   if (isOpenable && session.is_editable) {
-    // Several messages are edited one by one; their types, unlike those of numbers and texts, begin with a capital.
+    // A list of messages is not edited as text; types of messages, unlike those of numbers and texts, are capitalized.
     if (row.kind === "message" || !/^[A-Z]/.test(row.type)) icons.append(textButton(value, row));
     icons.append(iconButton("cross", `Remove ${row.name}`, (event) => {
       event.stopPropagation();
-      change("remove", { path: row.path }).catch(told);
+      change("remove", { path: row.path }).catch(reportError);
     }, { "data-key": `remove ${row.path}` }));
     value.append(icons);
   }
@@ -107,7 +107,7 @@ function drawRow(tree, row, level) {
       try {
         fillChildren(tree, group, await ask("fields", { path: row.path, start: 0, count: ROWS }), level + 1, 0);
       } catch (error) {
-        told(error);
+        reportError(error);
       }
     }
   };
@@ -121,7 +121,7 @@ function drawRow(tree, row, level) {
   return item;
 }
 
-/** The offset, which leads to the bytes. */
+/** The offset, as a button that shows the bytes. */
 function bytesLink(tree, row) {
   if (row.path === null) return countText(row.offset);
   return html("button", { type: "button", class: "link", title: "Show the bytes", onclick: async () => {
@@ -131,12 +131,12 @@ function bytesLink(tree, row) {
   } }, countText(row.offset));
 }
 
-/** A button that has a message or list edited as text. */
+/** A button that opens a form for a message or list as text. */
 function textButton(value, row) {
   return iconButton("pencil", `Edit ${row.name} as text`, async (event) => {
     event.stopPropagation();
     const known = await ask("value", { path: row.path }).catch((error) => ({ form: "none", reason: error.message }));
-    if (known.form === "none") return told(new Error(known.reason));
+    if (known.form === "none") return reportError(new Error(known.reason));
     const fields = known.form === "shape"
       ? [{ name: "elem_type", label: "type", value: known.elem_type, choices: known.choices }, { name: "shape", label: "shape", value: known.text }]
       : [{ name: "value", label: row.name, value: known.text, form: known.form, choices: known.choices }];
@@ -150,7 +150,7 @@ const blank = (text) => (text === "" ? null : text);
 function elementAdder(answer) {
   return adder("Add an element", {
     title: `Add to ${answer.path}`,
-    fields: [{ name: "value", label: `${answer.type}, or nothing for an empty one`, hint: /^[A-Z]/.test(answer.type) ? "A message as text format in braces: { name: \"x\" }" : "" }],
+    fields: [{ name: "value", label: `${answer.type}, or empty for a default element`, hint: /^[A-Z]/.test(answer.type) ? "A message as text format in braces: { name: \"x\" }" : "" }],
     toChange: ({ value }) => ["add", { path: answer.path, value: blank(value) }],
   });
 }
@@ -162,13 +162,13 @@ function fieldAdder(answer) {
     title: `Add to ${answer.path || answer.type}`,
     fields: [
       { name: "name", label: "field", value: names[0], choices: names },
-      { name: "value", label: "value, or nothing for an empty one" },
+      { name: "value", label: "value, or empty for the default" },
     ],
     toChange: ({ name, value }) => ["add", { path: answer.path ? `${answer.path}.${name}` : name, value: blank(value) }],
   });
 }
 
-/** Move in the tree with the keys that trees have. */
+/** Move in the tree by keys. Source: WAI-ARIA Authoring Practices, Tree View Pattern. */
 function move(event, body) {
   const here = document.activeElement;
   if (here?.getAttribute("role") !== "treeitem") return;
@@ -193,5 +193,5 @@ function move(event, body) {
   next.focus();
 }
 
-/** A button that leads to the fields of what is shown. */
+/** A button that opens the fields of a message. */
 export const fieldsButton = (path) => html("button", { type: "button", class: "step", onclick: () => { location.hash = `fields=${encodeURIComponent(path)}`; } }, "Fields");

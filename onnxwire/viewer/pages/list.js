@@ -1,15 +1,15 @@
-// A list of any length, of which only the rows on the screen exist.
+// A virtual list: only the visible rows exist as elements.
 
 import { html } from "./api.js";
 
 const HEIGHT = 42; // of a row, as in page.css
-const PAGE = 100; // rows that are asked for at once
-const TALLEST = 15_000_000; // pixels that every browser can scroll
+const PAGE = 100; // rows of one request
+const MAX_HEIGHT = 15_000_000; // pixels that every browser can scroll
 
 export class VirtualList {
   /**
-   * box, rows: the scrolling element, and the one in it that is as high as all rows.
-   * fetch(start, count): gives {total, rows}. draw(row): the children of a row. choose(row): it was chosen.
+   * box, rows: the scrolling element, and the element in it that is as high as all rows together.
+   * fetch(start, count): returns {total, rows}. draw(row): returns the children of a row. choose(row): called on selection.
    */
   constructor(box, rows, { fetch, draw, choose, counted, trouble }) {
     Object.assign(this, { box, rows, fetch, draw, choose, counted, trouble });
@@ -22,7 +22,7 @@ export class VirtualList {
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
-  /** Begin anew, with other rows; the index is that of the active one, or -1. */
+  /** Reload the rows. index: of the active row, or -1. */
   async reset(index = -1) {
     this.generation += 1;
     this.pages.clear();
@@ -33,7 +33,7 @@ export class VirtualList {
     if (generation !== this.generation || !answer) return;
     this.total = answer.total;
     this.counted(this.total);
-    this.rows.style.height = `${Math.min(this.total * HEIGHT, TALLEST)}px`;
+    this.rows.style.height = `${Math.min(this.total * HEIGHT, MAX_HEIGHT)}px`;
     if (index >= 0) this.reveal(index);
     else this.box.scrollTop = 0;
     this.paint();
@@ -47,7 +47,7 @@ export class VirtualList {
       const answer = await this.fetch(page * PAGE, PAGE);
       if (generation !== this.generation) return null;
       this.pages.set(page, answer.rows);
-      // Far pages are forgotten, so that scrolling through everything does not keep everything.
+      // Drop the oldest page, so that scrolling through the list does not cache all of it.
       if (this.pages.size > 60) this.pages.delete(this.pages.keys().next().value);
       return answer;
     } catch (error) {
@@ -60,18 +60,18 @@ export class VirtualList {
     return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE];
   }
 
-  /** The first row on the screen; with more rows than pixels can be scrolled, by proportion. */
+  /** The first visible row; proportional to the scroll position if there are more rows than scrollable pixels. */
   first() {
     const span = this.total * HEIGHT;
-    if (span <= TALLEST) return Math.floor(this.box.scrollTop / HEIGHT);
-    const share = this.box.scrollTop / Math.max(TALLEST - this.box.clientHeight, 1);
+    if (span <= MAX_HEIGHT) return Math.floor(this.box.scrollTop / HEIGHT);
+    const share = this.box.scrollTop / Math.max(MAX_HEIGHT - this.box.clientHeight, 1);
     return Math.floor(share * Math.max(this.total - this.box.clientHeight / HEIGHT, 0));
   }
 
   paint() {
     const first = this.first();
     const last = Math.min(first + Math.ceil(this.box.clientHeight / HEIGHT) + 2, this.total);
-    const isScaled = this.total * HEIGHT > TALLEST;
+    const isScaled = this.total * HEIGHT > MAX_HEIGHT;
     const shown = [];
     for (let index = first; index < last; index += 1) {
       const row = this.row(index);
@@ -99,8 +99,8 @@ export class VirtualList {
   }
 
   reveal(index) {
-    if (this.total * HEIGHT > TALLEST) {
-      this.box.scrollTop = (index / this.total) * (TALLEST - this.box.clientHeight);
+    if (this.total * HEIGHT > MAX_HEIGHT) {
+      this.box.scrollTop = (index / this.total) * (MAX_HEIGHT - this.box.clientHeight);
       return;
     }
     const top = index * HEIGHT;
@@ -110,7 +110,7 @@ export class VirtualList {
     }
   }
 
-  /** Make a row the active one, and choose it when it is there. */
+  /** Make a row the active one, and choose it when it is loaded. */
   async go(index) {
     this.active = index;
     this.reveal(index);

@@ -1,4 +1,4 @@
-// The map: pan, zoom, open and close groups, by mouse and by keys.
+// The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
 import { canOpen, describe, describePath, kindText } from "./map_card.js";
@@ -6,15 +6,15 @@ import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
 
-const STEP = 180; // milliseconds of a movement
-const [SMALLEST, LARGEST] = [0.01, 3];
-const MOST_PIXELS = 64e6; // of a picture
-const still = matchMedia("(prefers-reduced-motion: reduce)");
+const ANIMATION_MS = 180;
+const [MIN_SCALE, MAX_SCALE] = [0.01, 3];
+const MAX_PIXELS = 64e6; // of a saved picture
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const ease = (t) => t * (2 - t);
 const mix = (a, b, t) => a + (b - a) * t;
 
 export class MapView {
-  /** element: that the map is in. go(hash): leads elsewhere on the page; trouble(error): tells what went wrong. */
+  /** element: the container of the map. go(hash): changes the address; trouble(error): shows an error. */
   constructor(element, { go, trouble }) {
     Object.assign(this, { element, go, trouble });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
@@ -23,17 +23,17 @@ export class MapView {
       this.camera.y = y - this.height / 2 / this.camera.scale;
       this.redraw();
     });
-    this.card = html("aside", { id: "map-card", "aria-label": "What is chosen on the map" });
-    this.told = html("p", { id: "map-told", class: "unseen", role: "status" });
+    this.card = html("aside", { id: "map-card", "aria-label": "Selection on the map" });
+    this.status = html("p", { id: "map-status", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
     const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
-      button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "See all (0)", () => this.fit()),
+      button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
       button("Close all", "Close all groups (c)", () => this.closeAll()),
-      button("SVG", "Save what is open as SVG", () => this.save("svg")), button("PNG", "Save what is open as PNG", () => this.save("png")));
-    element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.told,
-      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys choose a box, Enter opens or closes it, Escape chooses the group around it, + and - zoom, 0 shows all, F shows what is chosen, [ and ] go through equal blocks, A opens them all, P begins or ends a path, C closes all."));
+      button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
+    element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
+      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
     this.camera = { x: 0, y: 0, scale: 1 };
     this.root = null;
@@ -42,7 +42,7 @@ export class MapView {
     this.start = null; // of a path: {name, path, label}
     this.route = null; // a path: {start, end, nodes}
     this.turn = 0;
-    this.frames = 0; // drawn so far
+    this.frames = 0; // the number of drawn frames, for tests
     this.listen();
   }
 
@@ -52,7 +52,7 @@ export class MapView {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
-      // A trackpad pans with two fingers, and zooms with them apart, which browsers tell as Ctrl.
+      // Browsers report the pinch gesture of a trackpad as wheel events with Ctrl.
       const unit = event.deltaMode === 1 ? 16 : 1;
       if (event.shiftKey) this.pan(-(event.deltaX || event.deltaY) * unit, 0);
       else this.zoom(Math.exp(-Math.max(Math.min(event.deltaY * unit, 240), -240) * (event.ctrlKey ? 0.01 : 0.0018)), event.offsetX, event.offsetY);
@@ -92,12 +92,12 @@ export class MapView {
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Show a graph, with a node or group of it chosen: what must be open is opened. */
+  /** Show a graph, a group or a node: open the groups around it, and select it. */
   async show(target) {
     this.turn += 1;
     const mine = this.turn;
     const isNode = /\.node\[\d+\]$/.test(target);
-    const found = isNode ? await ask("locate", { path: target }) : waysTo(target || "graph");
+    const found = isNode ? await ask("locate", { path: target }) : groupsAround(target || "graph");
     const root = found.opened[0];
     if (mine !== this.turn) return;
     const isNew = this.root?.name !== root;
@@ -121,7 +121,7 @@ export class MapView {
     this.resize();
   }
 
-  /** Ask for everything anew when it is next shown, because the model was changed. */
+  /** Reload the map when it is shown next, because the model was changed. */
   forget() {
     this.root = this.route = this.start = null;
   }
@@ -131,7 +131,7 @@ export class MapView {
     return new Frame(name, await ask("map", values));
   }
 
-  /** As long as there is one group alone, what is in it is what one wants to see. */
+  /** Open a group that is alone in its frame, and so on inward. */
   async openOnly(frame) {
     for (let depth = 0, inner = frame; depth < 8; depth += 1) {
       const groups = inner.answer.boxes.filter((box) => box.number !== null);
@@ -164,7 +164,7 @@ export class MapView {
     return [null, -1];
   }
 
-  /** Work out where everything is; keep: the name of the box whose top stays where it is on the screen. */
+  /** Compute the positions of all boxes. keep: the name of the box whose top stays at its place on the screen. */
   layout(keep = "", isCalm = false) {
     const before = this.scene;
     const old = before && new Map(before.boxes.map((one) => [one.name, one]));
@@ -187,17 +187,17 @@ export class MapView {
     this.colors ??= readColors();
     this.overview.draw(this.scene, this.colors);
     this.camera = to;
-    if (!old || isCalm || still.matches) return this.redraw();
+    if (!old || isCalm || reducedMotion.matches) return this.redraw();
     this.move(from, to, before, old);
   }
 
-  /** Go from one camera to another, and boxes from where they were. */
+  /** Animate the camera, and the boxes from their old positions. */
   move(from, to, before = null, old = null) {
     const begin = performance.now();
     const scene = this.scene;
     const moving = (this.moving = (now) => {
       if (this.moving !== moving) return;
-      const t = ease(Math.min(Math.max((now - begin) / STEP, 0), 1));
+      const t = ease(Math.min(Math.max((now - begin) / ANIMATION_MS, 0), 1));
       this.camera = { x: mix(from.x, to.x, t), y: mix(from.y, to.y, t), scale: mix(from.scale, to.scale, t) };
       this.draw(t < 1 && old ? between(scene, before, old, t) : scene, t < 1 && old ? (name) => (old.has(name) ? 1 : t) : null);
       if (t < 1) requestAnimationFrame(moving);
@@ -267,30 +267,32 @@ export class MapView {
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     this.moving = null;
     const { camera } = this;
-    const scale = Math.min(Math.max(camera.scale * factor, SMALLEST), LARGEST);
+    const scale = Math.min(Math.max(camera.scale * factor, MIN_SCALE), MAX_SCALE);
     camera.x += x / camera.scale - x / scale;
     camera.y += y / camera.scale - y / scale;
     camera.scale = scale;
     this.redraw();
   }
 
-  /** See all of the map, or a box. */
+  /** Show all of the map, or a box. */
   fit(isMoving = true, box = null) {
     if (!this.width || !this.scene) return;
     const { left, top, width, height } = box ? { left: box.x, top: box.y, width: box.width, height: box.height } : this.scene.bounds;
-    const scale = Math.min(Math.max(Math.min((this.width - 48) / width, (this.height - 72) / height), SMALLEST), 1.15);
-    // A long graph is seen from its beginning, at a size that can be read.
+    const scale = Math.min(Math.max(Math.min((this.width - 48) / width, (this.height - 72) / height), MIN_SCALE), 1.15);
+    // A long graph is shown from its beginning, at a legible scale.
     const isLong = !box && height * scale > 0 && scale < 0.3 && width * 0.3 < this.width;
     const readable = isLong ? Math.min((this.width - 48) / width, 0.75) : scale;
     const to = { scale: readable, x: left + width / 2 - this.width / 2 / readable, y: isLong ? top - 40 / readable : top + height / 2 - (this.height / 2 + 12) / readable };
-    if (isMoving && !still.matches) this.move({ ...this.camera }, to);
-    else {
-      this.camera = to;
-      this.redraw();
-    }
+    this.goTo(to, isMoving);
   }
 
-  /** Move so that a box is seen; an open group at its title. */
+  goTo(camera, isMoving) {
+    if (isMoving && !reducedMotion.matches) return this.move({ ...this.camera }, camera);
+    this.camera = camera;
+    return this.redraw();
+  }
+
+  /** Move so that a box is visible; of an open group its title. */
   reveal(name, isMoving = true) {
     const one = this.byName.get(name);
     if (!one || !this.width) return;
@@ -300,20 +302,16 @@ export class MapView {
     const [x, y] = [one.x + one.width / 2, one.y + height / 2];
     const view = this.view();
     const margin = 30;
-    // The card lies over the lower left.
+    // The card covers the lower left.
     view.bottom -= Math.min(190, this.height / 3) / to.scale;
     const isSeen = to.scale === this.camera.scale && one.x > view.left + margin && one.x + one.width < view.right - margin && one.y > view.top + margin && one.y + height < view.bottom - margin;
     if (isSeen) return this.redraw();
     to.x = x - this.width / 2 / to.scale;
     to.y = y - (this.height * 0.4) / to.scale;
-    if (isMoving && !still.matches) this.move({ ...this.camera }, to);
-    else {
-      this.camera = to;
-      this.redraw();
-    }
+    return this.goTo(to, isMoving);
   }
 
-  /** The innermost box at a point of the canvas; of an open group its title. */
+  /** The innermost box at a point of the canvas; an open group only at its title. */
   at(px, py) {
     if (!this.scene) return null;
     const { x, y, scale } = this.camera;
@@ -342,7 +340,7 @@ export class MapView {
     return null;
   }
 
-  /** Open or close a group; a node's details, or what is in it. */
+  /** Open or close a group, or show the details of a node. */
   enter(one) {
     if (canOpen(one.box)) this.toggle(one);
     else if (one.box.path) this.go(`node=${encodeURIComponent(one.box.path)}`);
@@ -368,7 +366,7 @@ export class MapView {
     return null;
   }
 
-  /** Show another of equal blocks in place of the one that is open. */
+  /** Show the next or previous one of equal blocks in place of the open one. */
   async step(one, by) {
     const member = (one.member + by + one.box.times) % one.box.times;
     await this.openBox(one.frame, one.index, `${one.name}*${member}`);
@@ -376,7 +374,7 @@ export class MapView {
     this.choose(one.name);
   }
 
-  /** Show all of some equal blocks, closed. */
+  /** Show all of some equal blocks, each closed. */
   async spread(one) {
     await this.openBox(one.frame, one.index, one.name);
     this.layout(one.name);
@@ -390,15 +388,15 @@ export class MapView {
     this.fit();
   }
 
-  choose(name, isTold = true) {
+  choose(name, isAddressed = true) {
     this.selected = this.byName?.has(name) ? name : "";
     const one = this.byName?.get(this.selected);
     this.showCard(one);
     if (one) {
       const state = canOpen(one.box) ? (one.inner ? ", open" : ", closed") : "";
-      this.told.textContent = `${kindText(one.box)} ${titleOf(one.box)}${one.box.kind === "node" ? ` ${one.box.label}` : ""}${state}`;
-    } else this.told.textContent = "";
-    if (isTold) this.go(`map=${encodeURIComponent(one?.box.path && one.box.kind === "node" ? one.box.path : this.selected || this.root.name)}`, true);
+      this.status.textContent = `${kindText(one.box)} ${titleOf(one.box)}${one.box.kind === "node" ? ` ${one.box.label}` : ""}${state}`;
+    } else this.status.textContent = "";
+    if (isAddressed) this.go(`map=${encodeURIComponent(one?.box.path && one.box.kind === "node" ? one.box.path : this.selected || this.root.name)}`, true);
     this.redraw();
   }
 
@@ -435,7 +433,7 @@ export class MapView {
     this.reveal(one.name);
   }
 
-  /** Choose the nearest box in a direction; from a title down into its group. */
+  /** Select the nearest box in a direction; from a title down into its group. */
   walk(one, [dx, dy]) {
     const boxes = this.scene.boxes;
     if (!one) return this.select(boxes[0]);
@@ -449,7 +447,7 @@ export class MapView {
       const far = along + 2 * Math.abs(ox * dy + oy * dx);
       if (along > 8 && far < least) [best, least] = [other, far];
     }
-    // Beyond the last of a group is what is beyond the group.
+    // At the border of a group, continue outside of it.
     const around = boxes.find((other) => other.inner === one.frame);
     if (best) this.select(best);
     else if (around && dy < 0) this.select(around);
@@ -470,7 +468,7 @@ export class MapView {
     this.redraw();
   }
 
-  /** Light the path between two nodes, in all that is open. */
+  /** Highlight the path between two nodes in all open groups; null for none. */
   async light(route) {
     try {
       const nodes = route && (await ask("route", route)).nodes;
@@ -493,7 +491,7 @@ export class MapView {
     this.card.hidden = !children.length;
   }
 
-  /** Save what is open, all of it, as a picture. */
+  /** Save the whole map as a picture. */
   async save(kind) {
     const { bounds } = this.scene;
     const margin = 24;
@@ -506,7 +504,7 @@ export class MapView {
       blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
     } else {
       const canvas = document.createElement("canvas");
-      const scale = Math.min(2, Math.sqrt(MOST_PIXELS / (frame.width * frame.height)), 16_000 / Math.max(frame.width, frame.height));
+      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), 16_000 / Math.max(frame.width, frame.height));
       [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
       const context = canvas.getContext("2d");
       context.fillStyle = this.colors.ground;
@@ -521,8 +519,8 @@ export class MapView {
   }
 }
 
-/** The groups on the way to one by its name: graph, graph/3*7, … and the box that it is. */
-function waysTo(name) {
+/** The groups to open for a group by its name: graph, graph/3*7, …, and the name of its box. */
+function groupsAround(name) {
   const steps = name.split("/");
   const opened = steps.map((_, i) => steps.slice(0, i + 1).join("/"));
   const last = opened[opened.length - 1];
@@ -531,7 +529,7 @@ function waysTo(name) {
   return { opened, name: last.replace(/\*\d+$/, "") };
 }
 
-/** A scene on its way from another one: what was there moves, what is new is where it belongs. */
+/** A scene between two others, for the animation: common boxes move, new ones are at their final positions. */
 function between(scene, before, old, t) {
   const boxes = scene.boxes.map((one) => {
     const was = old.get(one.name);

@@ -1,4 +1,4 @@
-// The card of what is chosen on the map: its facts, and what can be done with it.
+// The card of the selected box on the map: its facts and actions.
 
 import { countText, html, link, nounText, sizeText } from "./api.js";
 import { operatorsOf, titleOf } from "./map_paint.js";
@@ -10,7 +10,7 @@ export function kindText(box) {
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 
-/** The groups around a box: what is chosen may be far below their titles. */
+/** The titles of the groups around a box, which may be out of sight. */
 function trailOf(scene, one) {
   const names = [];
   for (let frame = one.frame; frame !== scene.root; ) {
@@ -24,14 +24,14 @@ function trailOf(scene, one) {
 const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
 const row = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
 
-/** What the card shows of a box on the map; the actions are methods of the map. */
+/** The contents of the card for a box; its actions are methods of the map. */
 export function describe(map, one) {
   const { box } = one;
   const ends = map.scene.edges.get(one.frame);
   const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
   const act = html("p", { class: "group" });
   if (canOpen(box)) act.append(button(one.inner ? "Close" : box.times ? "Open one" : "Open", () => map.toggle(one), "Enter"));
-  if (box.times && one.inner?.name !== one.name) act.append(button(`Open all ${countText(box.times)}`, () => map.spread(one), "A"));
+  if (box.times && one.inner?.name !== one.name) act.append(button(`Show all ${countText(box.times)}`, () => map.spread(one), "A"));
   if (one.member !== undefined) act.append(button("‹", () => map.step(one, -1), "["), button("›", () => map.step(one, 1), "]"));
   if (box.kind === "node") {
     act.append(link("node", box.path, "Details"));
@@ -48,16 +48,16 @@ export function describe(map, one) {
       ...(box.type ? row("type", box.type) : []),
       ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
       ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
-      ...row("takes", types(ends.filter((edge) => edge.to === one.name))),
-      ...row("gives", types(ends.filter((edge) => edge.from === one.name)))),
+      ...row("inputs", types(ends.filter((edge) => edge.to === one.name))),
+      ...row("outputs", types(ends.filter((edge) => edge.from === one.name)))),
     act,
   ];
 }
 
-/** What the card says of the path that is lit, or that begins somewhere. */
+/** The card's lines about the highlighted path, or the start of a path. */
 export function describePath(map) {
   const parts = [];
-  if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: choose where it ends.`));
-  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Put out", () => map.light(null))));
+  if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));
+  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Clear", () => map.light(null))));
   return parts;
 }

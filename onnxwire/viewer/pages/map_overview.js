@@ -1,11 +1,11 @@
-// The whole map, small in its corner, and the part of it that is seen.
+// The overview: the whole map, small in a corner, with a frame around the visible part.
 
 import { html } from "./api.js";
 
 const SIZE = [190, 140];
 
 export class Overview {
-  /** go(x, y): shows what is around a point of the map. */
+  /** go(x, y): moves the map to a point. */
   constructor(go) {
     this.element = html("canvas", { id: "map-overview", "aria-hidden": "true" });
     const follow = (event) => {
@@ -18,7 +18,7 @@ export class Overview {
     this.element.addEventListener("pointermove", follow);
   }
 
-  /** Draw the boxes of a scene, once a change. */
+  /** Draw the boxes of a scene; called once after each change of the scene. */
   draw(scene, colors) {
     const { bounds, boxes } = scene;
     const scale = Math.min(SIZE[0] / bounds.width, SIZE[1] / bounds.height);
@@ -36,7 +36,7 @@ export class Overview {
     Object.assign(this, { scene, scale, left, top, picture });
   }
 
-  /** Draw what is seen over it; nothing where all is seen, or where there is no room. */
+  /** Draw the frame of the visible part; hide the overview if all is visible, or if there is no room. */
   drawView(view, colors, hasRoom) {
     const { bounds } = this.scene;
     const { element, scale, left, top } = this;

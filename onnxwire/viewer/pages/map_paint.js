@@ -1,14 +1,14 @@
-// Draws the map, on a canvas or as SVG, by the same strokes.
+// Draw the map on a canvas or as SVG by the same code.
 
 import { countText, familyOf, sizeText } from "./api.js";
 import { TITLE } from "./map_scene.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
-const LEGIBLE = 5; // pixels of letters below which none are drawn
-const FEW = 40; // edges of a group that tell their types all the time
+const MIN_FONT_PIXELS = 5; // smaller text is not drawn
+const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
 const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other"];
 
-/** The colors of the page as they are now: light or dark. */
+/** The current colors of the page, light or dark. */
 export function readColors() {
   const style = getComputedStyle(document.documentElement);
   return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
@@ -27,7 +27,7 @@ export const titleOf = (box) => {
   return box.label || box.kind;
 };
 
-/** What a group is made of, in one line. */
+/** The size of a group, in one line. */
 export function factsOf(box) {
   const facts = [box.nodes === 1 ? "1 node" : `${countText(box.nodes)} nodes`];
   if (box.parameters) facts.push(`${shortCount(box.parameters)} params`, sizeText(box.bytes));
@@ -36,7 +36,7 @@ export function factsOf(box) {
 
 export const operatorsOf = (box) => box.operators.map(([name, count]) => (count > 1 ? `${name} ${countText(count)}` : name)).join(", ");
 
-/** Cut a text to a width at a letter's usual one; a name at its beginning, since names differ at their ends. */
+/** Truncate a text to a width, given the usual width of a letter. atStart: omit the start, since names differ at their ends. */
 function cut(text, width, letter, atStart = false) {
   const letters = Math.max(Math.floor(width / letter), 1);
   if (text.length <= letters) return text;
@@ -84,7 +84,7 @@ export class CanvasPen {
   text(text, x, y, size, color, { bold = false, anchor = "start" } = {}) {
     const { context } = this;
     const font = `${bold ? 600 : 400} ${size}px ${FONT}`;
-    // To set it costs more than to draw a letter.
+    // Setting the font costs more than drawing a letter.
     if (this.font !== font) context.font = this.font = font;
     context.textAlign = anchor === "middle" ? "center" : anchor;
     context.fillStyle = color;
@@ -120,14 +120,14 @@ export class SvgPen {
     this.parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${size}"${bold ? ' font-weight="600"' : ""} text-anchor="${anchor}" fill="${color}">${escapeText(text)}</text>`);
   }
 
-  /** The whole picture, with a ground of its own. */
+  /** The whole picture with a background. */
   document({ left, top, width, height }, ground) {
     const box = [left, top, width, height].map(round).join(" ");
     return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${round(width)}" height="${round(height)}" font-family='${FONT}'><rect x="${round(left)}" y="${round(top)}" width="${round(width)}" height="${round(height)}" fill="${ground}"/>${this.parts.join("\n")}</svg>\n`;
   }
 }
 
-/** Down from point to point, with bends between them. */
+/** Draw a line from point to point that is vertical at each point. */
 function trace(points, move, line, bend) {
   move(...points[0]);
   for (let i = 1; i < points.length; i += 1) {
@@ -139,8 +139,8 @@ function trace(points, move, line, bend) {
 }
 
 /**
- * Draw a scene of `flatten`. view: left, top, right, bottom of what is seen, and scale. states: selected (a name), hovered,
- * and alpha (a function of a name, of what is just coming).
+ * Draw a scene of `flatten`. view: left, top, right, bottom of the visible part, and scale. selected, start: names of
+ * boxes. alpha: a function from a name to an opacity, for boxes that appear.
  */
 export function paint(pen, scene, view, colors, { selected, start, alpha } = {}) {
   const sees = (x, y, width, height) => x < view.right && x + width > view.left && y < view.bottom && y + height > view.top;
@@ -168,13 +168,13 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
         pen.polygon([[last[0] - 3.5, last[1] - 6 * down], [last[0] + 3.5, last[1] - 6 * down], [last[0], last[1]]], color);
       }
       const [x, y] = one.middle;
-      if (edge.types.length && (isNear || edges.length <= FEW) && 10 * view.scale >= LEGIBLE + 1 && sees(x, y - 6, 140, 12)) {
+      if (edge.types.length && (isNear || edges.length <= MAX_TYPED_EDGES) && 10 * view.scale >= MIN_FONT_PIXELS + 1 && sees(x, y - 6, 140, 12)) {
         const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
         pen.text(cut(edge.types[0], 150, 5.4) + more, x + 5, y + 3, 10, isNear ? colors.accent : colors.soft);
       }
     }
   };
-  // Each frame under its edges, and these under its boxes.
+  // Each frame below its edges, and these below its boxes.
   drawEdges(scene.root);
   for (const one of scene.boxes) {
     if (!sees(one.x - 12, one.y - 12, one.width + 24, one.height + 24)) continue;
@@ -191,8 +191,8 @@ function drawFrame(pen, one, view, colors, isSelected, thin) {
   const { x, y, width, height, box, depth } = one;
   pen.rect(x, y, width, height, 9, depth % 2 ? colors.panel : colors.ground, isSelected ? colors.accent : box.lit ? colors.accent : colors.line, (isSelected ? 2.2 : 1.4) * thin);
   const size = 13;
-  if (size * view.scale < LEGIBLE) return;
-  // The title stays in sight as long as some of its group is.
+  if (size * view.scale < MIN_FONT_PIXELS) return;
+  // The title stays visible as long as a part of its group is.
   const left = pen.context ? Math.max(x, Math.min(view.left, x + width - 280)) : x;
   pen.text("▾", left + 12, y + 21, 13, colors.soft);
   const title = one.title ?? titleOf(box);
@@ -220,15 +220,15 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
   }
   pen.rect(x, y, width, height, radius, fill, stroke, line);
   const family = isNode ? colors[familyOf(box.op_type)] : colors.accent;
-  if (13 * view.scale < LEGIBLE) {
-    // Too small to read: what it is can be seen by its color.
+  if (13 * view.scale < MIN_FONT_PIXELS) {
+    // Too small for text: the color shows the kind.
     if (!isValue) pen.rect(x, y, Math.min(width, 26), height, 0, family);
     return;
   }
   const middle = x + width / 2;
   if (isNode) {
     pen.text(cut(box.op_type || "(no operator)", width - 16, 7.6), middle, y + 18, 13, family, { bold: true, anchor: "middle" });
-    if (11 * view.scale >= LEGIBLE) pen.text(cut(box.label, width - 14, 6.1, true), middle, y + 33, 11, colors.soft, { anchor: "middle" });
+    if (11 * view.scale >= MIN_FONT_PIXELS) pen.text(cut(box.label, width - 14, 6.1, true), middle, y + 33, 11, colors.soft, { anchor: "middle" });
     if (box.opens) pen.text("▸", x + width - 15, y + 18, 12, colors.soft);
   } else if (isValue) {
     pen.text(cut(box.label || box.kind, width - 20, 6.6, true), middle, y + height / 2 + 4, 12, colors.text, { anchor: "middle" });
@@ -237,7 +237,7 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
     pen.text("▸", x + 11, y + 20, 12, colors.soft);
     pen.text(cut(titleOf(box), width - 40 - times.length * 8, 7.2), x + 25, y + 20, 13, colors.text, { bold: true });
     if (times) pen.text(times, x + width - 10, y + 20, 13, colors.accent, { bold: true, anchor: "end" });
-    if (11 * view.scale >= LEGIBLE) {
+    if (11 * view.scale >= MIN_FONT_PIXELS) {
       pen.text(cut(factsOf(box), width - 20, 5.9), x + 12, y + 37, 11, colors.text);
       pen.text(cut(operatorsOf(box), width - 22, 6), x + 12, y + 52, 11, colors.soft);
     }

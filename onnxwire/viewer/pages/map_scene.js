@@ -1,10 +1,10 @@
-// What is open on the map, and where it is drawn.
+// The open groups of the map, and the coordinates of everything in them.
 
 export const TITLE = 34; // height of the title of an open group
 const PADDING = 20; // within an open group
-const NARROWEST = 300; // open group, for its title
+const MIN_WIDTH = 300; // of an open group, for its title
 
-/** An open group: what the server says is in it, where that is when all in it is closed, and which of it is open. */
+/** An open group: the server's answer, which is laid out with all boxes closed, and the open boxes. */
 export class Frame {
   constructor(name, answer) {
     Object.assign(this, { name, answer });
@@ -25,9 +25,9 @@ export class Frame {
 }
 
 /**
- * Where everything in a frame is while some of it is open: rows become higher, and move what is below down; in a row
- * the others move aside. What was laid out is never laid out again, so all else stays where it was.
- * Gives the frame's size, and fills frame.at (middles and sizes) and frame.lines (points of edges), around (0, top).
+ * Compute the coordinates in a frame with open boxes: their rows become higher and move the rows below down; other boxes
+ * of the row move aside. The layout is never computed again, so all other boxes keep their places.
+ * Sets the frame's size, frame.at (centers and sizes of boxes) and frame.lines (points of edges), relative to the top center.
  */
 export function measure(frame) {
   const { boxes, edges } = frame.answer;
@@ -39,7 +39,7 @@ export function measure(frame) {
     const wide = row.members.reduce((sum, i) => sum + sizes[i].width - boxes[i].width, 0);
     row.extra = Math.max(0, ...row.members.map((i) => sizes[i].height - boxes[i].height));
     row.shift = shift;
-    row.steps = []; // [middle in the layout, how far what is left of it moves]
+    row.steps = []; // [center in the layout, the shift of everything to the left of it]
     let passed = -wide / 2;
     for (const i of row.members) {
       const more = sizes[i].width - boxes[i].width;
@@ -54,7 +54,7 @@ export function measure(frame) {
   }
   for (const edge of edges) for (const x of edge.bends) half = Math.max(half, Math.abs(x - frame.middle));
   frame.at = at;
-  frame.width = Math.max(2 * (half + PADDING), NARROWEST);
+  frame.width = Math.max(2 * (half + PADDING), MIN_WIDTH);
   frame.height = (frame.rows.at(-1)?.bottom ?? 20) + shift + TITLE + PADDING;
   frame.lines = edges.map((edge) => lineOf(frame, edge));
   return frame;
@@ -64,14 +64,14 @@ function lineOf(frame, edge) {
   const { boxes } = frame.answer;
   const [from, to] = [frame.at[edge.from], frame.at[edge.to]];
   const down = boxes[edge.to].row >= boxes[edge.from].row ? 1 : -1;
-  // From outside an edge comes in below the title, and goes out at the bottom.
+  // An edge from outside begins below the title; an edge to outside ends at the bottom.
   const line = [boxes[edge.from].kind === "entry" ? [0, -4] : [from.x, from.y + (down * from.height) / 2]];
   edge.bends.forEach((x, i) => line.push(...passing(frame, frame.rows[boxes[edge.from].row + down * (i + 1)], x, down)));
   line.push(boxes[edge.to].kind === "exit" ? [0, frame.height - TITLE - 2] : [to.x, to.y - (down * to.height) / 2]);
   return line;
 }
 
-/** Where an edge passes a row, straight from one side to the other. */
+/** The two points where an edge passes a row vertically. */
 function passing(frame, row, x, down) {
   const step = row.steps.find(([middle]) => x < middle);
   const now = x + (step ? step[1] : row.last) - frame.middle;
@@ -91,8 +91,8 @@ function middleOf(points) {
 }
 
 /**
- * All boxes and edges on the map, with the coordinates that they have there, those around others first.
- * A box: name, box (what the server says), frame (the one that it is in), inner (its own frame, where it is open), depth,
+ * All boxes and edges on the map with their coordinates, outer boxes before inner ones.
+ * A box: name, box (of the server's answer), frame (around it), inner (its own frame, if it is open), depth,
  * x, y (left, top), width, height. Edges are listed by frame: edge, points, middle, from and to (names of boxes).
  */
 export function flatten(root) {

@@ -6,7 +6,7 @@ import { actionButton, adder, change, editable, markButton, metadataAdder, openD
 import { fieldsButton } from "./fields.js";
 
 let hops = 2;
-const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that a text can stand for
+const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
@@ -48,7 +48,7 @@ export async function showNode(path, details, isCurrent) {
   return node;
 }
 
-/** What is shown of a value's name, with a way to rename it wherever it is used. */
+/** A value's name with a form that renames the value wherever it is used. */
 function renamable(shown, name, node, what) {
   if (!name) return shown;
   return editable(shown, { label: `${what} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
@@ -63,7 +63,7 @@ function deleteNode(node) {
     action: "Delete",
     fields: [{
       name: "input",
-      label: output ? `what takes ${output} takes instead` : "its inputs",
+      label: output ? `consumers of ${output} use instead` : "its inputs",
       value: inputs[0] ?? none,
       choices: [...inputs, none],
       hint: "An output of the graph keeps its name.",
@@ -122,7 +122,7 @@ function about(node) {
     metadataAdder(node.path));
 }
 
-/** Cut a text to what fits, at its beginning: the ends of names tell them apart. */
+/** Truncate a text at its start, since names differ at their ends. */
 function fit(text, letters) {
   return text.length <= letters ? text : `…${text.slice(text.length - letters + 1)}`;
 }
@@ -145,7 +145,7 @@ function draw(drawing) {
   const groups = drawing.boxes.map((box, i) => drawBox(box, i === drawing.focus));
   const order = [...drawing.boxes.keys()].sort((a, b) => drawing.boxes[a].y - drawing.boxes[b].y || drawing.boxes[a].x - drawing.boxes[b].x);
   const [width, height] = [drawing.width + 2 * margin, drawing.height + 2 * margin];
-  // A wide drawing is made smaller, as long as it can be read.
+  // A wide drawing is scaled down, but stays legible.
   const scale = Math.min(Math.max((document.getElementById("details").clientWidth - 84) / width, 0.7), 1);
   const picture = svg(
     "svg",

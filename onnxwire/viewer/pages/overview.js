@@ -1,4 +1,4 @@
-// The model as a whole, or one of its graphs.
+// The overview of the model, or of one of its graphs.
 
 import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
@@ -41,7 +41,7 @@ function opsets(imports) {
     return [i ? ", " : "", editable(shown, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
   });
   const add = adder("Import an operator set", {
-    fields: [{ name: "domain", label: "domain", hint: "Nothing for ai.onnx." }, { name: "version", label: "version" }],
+    fields: [{ name: "domain", label: "domain", hint: "Empty for ai.onnx." }, { name: "version", label: "version" }],
     toChange: ({ domain, version }) => ["add_opset", { domain, version: Number(version) }],
   });
   return [...(list.length ? list : ["–"]), add];
@@ -71,7 +71,7 @@ function largest(rows) {
     html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), meter(row.bytes / most)))));
 }
 
-/** A graph or function that was chosen in the outline. */
+/** Show a graph or function of the outline. */
 export async function showGraph(row, details) {
   replace(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),

@@ -1,4 +1,4 @@
-// What is where, what is chosen, and the keys.
+// The page: the address, the outline, the list, and the keys.
 
 import { ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
@@ -14,7 +14,7 @@ const find = (id) => document.getElementById(id);
 const details = find("details");
 const search = find("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
-let turn = 0; // of what is shown: an answer that comes late is dropped
+let turn = 0; // of what is shown; late answers to earlier turns are dropped
 let wait = 0;
 
 function trouble(error) {
@@ -24,7 +24,7 @@ function trouble(error) {
 
 const map = new MapView(find("map"), {
   go: (hash, isSame = false) => {
-    // What is chosen on the map is told by the address, but no step of its history.
+    // A selection on the map changes the address, but adds nothing to the history.
     if (isSame) {
       history.replaceState(null, "", `#${hash}`);
       state.node = nodeOf(hash);
@@ -50,7 +50,7 @@ const list = new VirtualList(find("list"), find("rows"), {
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
     const wanted = `#${kind}=${encodeURIComponent(row.path)}`;
-    // While a key is held, only where it stops is shown.
+    // While a key is held, only the last row is shown.
     clearTimeout(wait);
     wait = setTimeout(() => {
       if (location.hash !== wanted) location.hash = wanted;
@@ -108,7 +108,7 @@ function setView(view) {
   find("see-details").setAttribute("aria-pressed", String(view !== "map"));
 }
 
-/** Go between the map and the details of the same node. */
+/** Switch between the map and the details of the same node. */
 function swap(view) {
   if (view === state.view) return;
   const kind = view === "map" ? "map" : "node";
@@ -116,13 +116,13 @@ function swap(view) {
   else location.hash = view === "map" ? `map=${encodeURIComponent(state.scope)}` : state.scope === "graph" ? "model" : `graph=${encodeURIComponent(state.scope)}`;
 }
 
-/** Mark a node in the list, unless something else is listed. */
+/** Mark a node in the list, if the list shows its graph. */
 function markRow(path) {
   const scope = path.replace(/\.node\[\d+\]$/, "");
   if (state.kind === "nodes" && scope === state.scope) follow("nodes", scope, path);
 }
 
-/** Show what the address says. */
+/** Show the element that the address names. */
 async function show() {
   turn += 1;
   const mine = turn;
@@ -147,7 +147,7 @@ async function show() {
       const scope = path.replace(/\.node\[\d+\]$/, "");
       await follow("nodes", scope, path);
       await showNode(path, details, isCurrent);
-      // Whoever walks through the drawing with the keys goes on from there.
+      // Keep the focus in the drawing, for keyboard navigation.
       if (hadFocus && isCurrent()) details.querySelector(".box.focus")?.focus();
     } else if (kind === "tensor") {
       const scope = /^(.*)\.initializer\[\d+\]$/.exec(path)?.[1];
@@ -170,14 +170,14 @@ async function show() {
   }
 }
 
-/** Have the list show what is chosen, unless it was chosen there. */
+/** Show the selected element in the list, unless it was selected there. */
 async function follow(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
-  if (index === undefined) return; // the server's answer says what is wrong with it
+  if (index === undefined) return; // the server's answer reports the malformed path
   if (kind === state.kind && scope === state.scope && list.row(list.active)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
-  // What was searched for stays, though the chosen one may not be among it.
+  // Keep the search, even if the selected element is no match.
   if (search.value.trim()) {
     list.active = -1;
     list.paint();
@@ -244,7 +244,7 @@ addEventListener("unhandledrejection", (event) => trouble(event.reason));
 document.addEventListener("trouble", (event) => trouble(event.detail));
 document.addEventListener("problems", () => list.paint());
 
-/** Tell of the file or model above everything, and list its graphs. */
+/** Show the name of the file in the header, and list the model's graphs. */
 async function describe() {
   const about = await ask("about");
   session.name = about.file.split(/[\\/]/).pop();
@@ -265,7 +265,7 @@ async function describe() {
   if (outline.left_off) find("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
 }
 
-/** Show everything anew after a change, at the same places. */
+/** Reload everything after a change, at the same scroll positions. */
 async function refresh() {
   const [top, scrolled] = [find("list").scrollTop, details.scrollTop];
   await describe();
@@ -282,7 +282,7 @@ async function refresh() {
 try {
   await begin();
   session.is_model = (await ask("about")).is_model;
-  // The first that is seen of a model is its map; it does not wait for what stands around it.
+  // A model opens with its map, which does not wait for the rest of the page.
   if (session.is_model && location.hash.length <= 1) history.replaceState(null, "", "#map=graph");
   const shown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
   await describe();

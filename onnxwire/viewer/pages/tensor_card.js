@@ -1,4 +1,4 @@
-// A tensor: what it is, how its values are spread, a picture of a slice of it, its bytes.
+// A tensor: its facts, histogram, heat map of a slice, and bytes.
 
 import { ask, countText, html, link, nounText, numberText, replace, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
@@ -28,7 +28,7 @@ export async function showTensor(path, details, isCurrent) {
       await showHistogram(spread, tensor, false);
       if (isCurrent()) await new HeatMap(picture, tensor).show();
     } catch (error) {
-      // Such as that of external data that is missing: it is said once, where the pictures would be.
+      // For example, missing external data: show the error once, in place of both pictures.
       picture.remove();
       spread.replaceChildren(html("h2", {}, "Values"), html("p", { role: "alert" }, error.message));
     }
@@ -36,7 +36,7 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
-/** The name, which an initializer can have changed wherever it is used. */
+/** The name; of an initializer with a form that renames it wherever it is used. */
 function renamable(tensor) {
   const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
@@ -51,7 +51,7 @@ function facts(tensor) {
   const rows = [
     ["elements", `${countText(elements)} (${sizeText(tensor.bytes)})`],
     ["stored", where],
-    ["taken by", users.length ? [...users, more] : "no node"],
+    ["used by", users.length ? [...users, more] : "no node"],
     ["doc", tensor.doc_string || session.is_editable ? editable(tensor.doc_string || "–", { label: "doc", path: `${tensor.path}.doc_string` }) : ""],
   ].filter(([, value]) => value);
   return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
@@ -95,9 +95,9 @@ class HeatMap {
   constructor(card, tensor) {
     this.card = card;
     this.tensor = tensor;
-    // What is not there is an axis of length 1, before the others.
+    // Scalars and vectors get leading axes of length 1.
     this.shape = [...Array(Math.max(2 - tensor.shape.length, 0)).fill(1), ...tensor.shape];
-    // The two longest: of the kernels of a convolution one alone would be a few cells.
+    // The two longest axes: one kernel of a convolution would be a few cells only.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
     this.axes = longest.slice(0, 2).sort((a, b) => a - b);
     this.at = this.shape.map(() => 0);
@@ -108,7 +108,7 @@ class HeatMap {
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
     this.canvas.addEventListener("click", (event) => { this.point(event); this.zoom(); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.told = html("p", { class: "note mono", role: "status", id: "cell" });
+    this.status = html("p", { class: "note mono", role: "status", id: "cell" });
     this.bar = html("div", { class: "bar" });
     this.legend = html("div", { class: "scale" });
     card.replaceChildren(html("h2", {}, "Heat map"), html("p", { class: "note" }, "reading…"));
@@ -126,11 +126,11 @@ class HeatMap {
       return;
     }
     const focused = document.activeElement === this.canvas;
-    this.card.replaceChildren(this.bar, this.canvas, this.legend, this.told, html("p", { class: "note" },
+    this.card.replaceChildren(this.bar, this.canvas, this.legend, this.status, html("p", { class: "note" },
       `${height} by ${width} cells of ${countText(elements)} elements`,
       read < elements ? `, from ${countText(read)} of them` : "",
       nonfinite ? `; ${countText(nonfinite)} NaN or infinite` : "",
-      ". Click, or Enter, to look closer; Esc to step back."));
+      ". Click or Enter zooms in, Esc zooms out."));
     if (focused) this.canvas.focus();
     this.paint();
     this.tell();
@@ -158,8 +158,8 @@ class HeatMap {
       });
       return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
     });
-    const back = html("button", { type: "button", class: "step", onclick: () => this.back(), disabled: !this.windows.length }, "Step back");
-    const extreme = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "In each cell the value farthest from 0, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
+    const back = html("button", { type: "button", class: "step", onclick: () => this.back(), disabled: !this.windows.length }, "Zoom out");
+    const extreme = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
     this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...others, extreme, back);
   }
 
@@ -182,7 +182,7 @@ class HeatMap {
       canvas.getContext("2d").putImageData(pixels, 0, 0);
     };
     fill(this.canvas, width, height, values);
-    // Long thin slices get cells that are not squares, but can be seen.
+    // Long thin slices get cells that are visible, but not square.
     this.canvas.style.height = `${Math.round(Math.min(Math.max((this.canvas.clientWidth * height) / width, 28), 320))}px`;
     const strip = html("canvas", { "aria-hidden": "true" });
     fill(strip, 101, 1, Array.from({ length: 101 }, (_, i) => ((i - 50) / 50) * far));
@@ -197,7 +197,7 @@ class HeatMap {
     this.tell();
   }
 
-  /** The part of the window that a cell stands for: top, left, bottom, right. */
+  /** The part of the window that a cell represents: top, left, bottom, right. */
   block() {
     const { window: [top, left, bottom, right], height, width } = this.answer;
     const edge = (start, end, count, i) => start + Math.floor(((end - start) * i) / count);
@@ -211,7 +211,7 @@ class HeatMap {
     const value = this.answer.values[this.cell[0] * this.answer.width + this.cell[1]];
     const isOne = bottom - top === 1 && right - left === 1;
     const what = isOne ? "" : this.isExtreme ? "farthest from 0 " : "mean ";
-    this.told.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${what}${value === null ? "not finite" : numberText(value)}`;
+    this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${what}${value === null ? "not finite" : numberText(value)}`;
   }
 
   zoom() {
