@@ -66,7 +66,7 @@ def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     assert memory < 400
 
 
-def test_nobody_else_is_asked(page):
+def test_the_page_contacts_no_other_host(page):
     page.one(".row", "Conv").click()
     page.title("Conv")
     requests = page.requests()
@@ -79,7 +79,7 @@ def test_nobody_else_is_asked(page):
     assert token not in page.driver.current_url
 
 
-def test_a_reload_goes_on_where_it_was(page):
+def test_a_reload_shows_the_same_element(page):
     page.one(".row", "Relu").click()
     page.title("Relu")
     page.driver.refresh()
@@ -87,7 +87,7 @@ def test_a_reload_goes_on_where_it_was(page):
 
 
 @pytest.mark.parametrize("address", ["model", "graph=graph", "node=graph.node[5]", "tensor=graph.initializer[4]"])
-def test_what_is_not_there_is_not_shown(page, address):
+def test_absent_values_are_not_shown_as_null_or_undefined(page, address):
     page.driver.execute_script("location.hash = arguments[0]", address)
     page.one("#details .card")
     lines = page.one("#details").text.splitlines()
@@ -114,7 +114,7 @@ def test_clicking_a_neighbour_goes_there_and_back_comes_back(page):
     page.title("node_conv2d_1")
 
 
-def test_keys_are_enough(page):
+def test_the_keyboard_is_sufficient(page):
     page.search("gemm")
     page.press(from_keys("ENTER"))
     page.title("node_linear")
@@ -139,7 +139,7 @@ def test_keys_are_enough(page):
     assert page.focused.get_attribute("id") == "list"
 
 
-def test_the_heat_map_is_looked_at_closer_by_keys(page):
+def test_the_heat_map_zooms_by_keys(page):
     page.driver.execute_script("location.hash = 'tensor=graph.initializer[8]'")
     page.one("#cell", "row 0, column 0\u20134: mean")
     page.driver.execute_script("document.getElementById('heat').focus()")
@@ -176,7 +176,7 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     assert 5 < len(page.all(".row")) < 60
 
 
-def test_names_of_the_model_are_no_markup(open_page, tmp_path):
+def test_names_of_the_model_are_escaped(open_page, tmp_path):
     evil = "<img src=x onerror='document.title=1'>"
     path = tmp_path / "m.onnx"
     onnx.save(
@@ -252,7 +252,7 @@ def test_no_address_is_an_uncaught_error(open_page):
     assert [entry["message"] for entry in page.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
 
-def test_an_address_that_can_not_be_decoded_is_told(open_page):
+def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     page = open_page(DIGITS)
     page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
     page.wait(lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), is_calm=False)

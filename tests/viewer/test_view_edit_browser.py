@@ -128,7 +128,7 @@ def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_pa
     assert path.read_bytes() == DIGITS.read_bytes()
 
 
-def test_keys_are_enough_for_an_edit(page):
+def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.search("node_relu")
     page.press(from_keys("ENTER"))
     page.title("node_relu")
@@ -155,7 +155,7 @@ def test_keys_are_enough_for_an_edit(page):
     assert page.done == 1
 
 
-def test_a_wrong_value_is_told_in_the_form_and_changes_nothing(page):
+def test_a_form_shows_the_error_of_a_wrong_value_and_changes_nothing(page):
     page.go("node=graph.node[2]", "Conv")
     page.click("[data-key='group graph.node[2].attribute[0]']")
     page.fill(value="many")
@@ -248,7 +248,7 @@ def test_closing_with_unsaved_changes_warns(page):
     assert not warns()
 
 
-def test_ending_with_unsaved_changes_is_told_on_the_terminal(page):
+def test_unsaved_changes_are_reported_on_the_terminal(page):
     page.edit("producer producer_name", value="me")
     page.process.send_signal(signal.SIGINT)
     line = page.process.stderr.readline()
@@ -270,7 +270,7 @@ def test_two_tabs_see_each_other_or_are_refused(page):
     second = page.wait(lambda: [one for one in page.driver.window_handles if one != first])[0]
     page.driver.switch_to.window(second)
     page.title("Relu")
-    # A form that is open stays, and what is sent with it is refused.
+    # An open form stays, and the server refuses its change.
     page.click("[data-key='name graph.node[4]']")
     page.one("form.editing")
     page.driver.switch_to.window(first)
@@ -455,7 +455,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.edit("op_type node[1].op_type", value="Identity")
     # The tree is open where it was.
     page.one("[data-path='node[1].op_type']", "Identity")
-    # What was not edited tells where it stands in the file; what was edited stands nowhere yet.
+    # Unedited fields show their offsets in the file; edited ones have none.
     page.go("fields=node[0]", "NodeProto")
     offset = page.one("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link").text
     assert int(offset.replace(",", "")) == path.read_bytes().index(

@@ -124,7 +124,7 @@ def test_without_edit_nothing_can_be_changed():
         ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
     ],
 )
-def test_a_change_from_elsewhere_is_refused(server, key, headers, status):
+def test_a_change_from_another_origin_is_refused(server, key, headers, status):
     assert post(server, key, "change", setting(), **headers)[0] == status
     assert is_untouched(server)
 
@@ -168,13 +168,13 @@ def test_a_question_changes_nothing(server, key):
         setting("\ud800"),
     ],
 )  # fmt: skip
-def test_what_is_no_change_is_refused(server, key, body):
+def test_an_unknown_change_is_refused(server, key, body):
     status, answer = post(server, key, "change", body)
     assert (status, list(answer)) == (400, ["error"])
     assert is_untouched(server)
 
 
-def test_what_is_sent_is_bounded(server, key):
+def test_request_bodies_are_bounded(server, key):
     # Only the head is sent: a server that wanted the rest would wait for it.
     for action, kind, length, status in (
         ("change", "application/json", str(1 << 40), 413),
@@ -192,7 +192,7 @@ def test_what_is_sent_is_bounded(server, key):
     assert is_untouched(server)
 
 
-def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
+def test_an_incomplete_change_is_not_made(server, key):
     body = json.dumps(setting()).encode()
     head = f"POST /api/change HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=100) as connection:
@@ -200,12 +200,12 @@ def test_a_change_that_does_not_arrive_whole_is_not_made(server, key):
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(4096):
             pass
-    # As it stands it would be JSON; what is cut need not be what was meant.
+    # The truncated body is valid JSON too, but not what the client meant.
     assert is_untouched(server)
 
 
 @pytest.mark.parametrize("action", ["change", "upload?name=x.npy"])
-def test_a_connection_ends_where_the_browser_says(server, key, action):
+def test_a_connection_closes_when_the_browser_asks(server, key, action):
     headers, body = (FILE, npy_bytes()) if action != "change" else (JSON, json.dumps(setting()).encode())
     for wish, ends in (({}, None), ({"Connection": "close"}, "close")):
         status, answered, _ = request(server, f"/api/{action}", {KEY_HEADER: key} | headers | wish, "POST", body)
@@ -243,7 +243,7 @@ def test_a_dropped_file_is_used(server, key):
     assert request(server, "/api/upload", headers, "POST", b"")[0] == 400
 
 
-def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
+def test_internal_errors_reveal_no_details(server, key, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("/secret/file.py")
 

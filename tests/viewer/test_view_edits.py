@@ -118,7 +118,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_is_what_the_functions_do(edits, path, case):
+def test_a_change_has_the_effect_of_the_public_function(edits, path, case):
     kind, arguments, by_function = CASES[case]
     before = edits.message.SerializeToString()
     state = make(edits, kind, **arguments)
@@ -132,7 +132,7 @@ def test_a_change_is_what_the_functions_do(edits, path, case):
     assert path.read_bytes() == DIGITS.read_bytes()
 
 
-def test_an_array_takes_the_place_of_a_tensor(edits, tmp_path):
+def test_a_tensor_is_replaced_by_an_npy_file(edits, tmp_path):
     array = np.arange(6, dtype=np.int16).reshape(2, 3)
     np.save(tmp_path / "weights.npy", array)
     file = upload(edits, tmp_path / "weights.npy")
@@ -143,7 +143,7 @@ def test_an_array_takes_the_place_of_a_tensor(edits, tmp_path):
     np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
 
 
-def test_tensors_of_a_safetensors_file_take_the_place_of_those_of_their_names(edits, path, tmp_path):
+def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path, tmp_path):
     other = onnxwire.load(path)
     wanted = {tensor.name: tensor.numpy() + 1 for tensor in other.graph.initializer if tensor.dtype == np.float32}
     part = onnxwire.ModelProto()
@@ -164,7 +164,7 @@ def test_tensors_of_a_safetensors_file_take_the_place_of_those_of_their_names(ed
     np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), wanted[second])
 
 
-def test_a_dropped_file_is_copied_though_it_is_kept_below_the_model(edits, tmp_path, monkeypatch):
+def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
     part = onnxwire.ModelProto()
     name = edits.message.graph.initializer[0].name
     part.graph.initializer.append(onnxwire.from_array(np.ones(3, np.float32), name))
@@ -202,21 +202,21 @@ def npy(header):
         ("../../x", b"", "neither"),
     ],
 )
-def test_a_file_of_another_format_is_refused_by_the_name_that_the_visitor_knows(edits, tmp_path, name, data, reason):
+def test_a_file_of_another_format_is_refused_by_the_users_name(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
     with open(tmp_path / "d", "rb") as opened, pytest.raises(EditError, match=reason) as caught:
         edits.uploads.add(name, len(data), opened.read)
     assert "/onnxwire-" not in str(caught.value)
 
 
-def test_a_file_that_does_not_arrive_whole_is_refused(edits):
+def test_an_incomplete_upload_is_refused(edits):
     with pytest.raises(EditError, match="upload it again"):
         edits.uploads.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="the limit is"):
         edits.uploads.add("x.npy", 1 << 60, lambda count: b"")
 
 
-def test_a_disk_that_is_full_meanwhile_is_told(edits):
+def test_a_full_disk_during_an_upload_is_reported(edits):
     def read(count):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -269,7 +269,7 @@ def test_a_change_that_fails_changes_nothing(edits):
     assert edits.message is message
 
 
-def test_a_node_is_renamed_by_any_path_that_leads_to_it(edits):
+def test_a_node_is_renamed_by_any_of_its_paths(edits):
     name = edits.message.graph.node[2].name
     make(edits, "rename_node", path=f"node:{name}", name="other")
     assert edits.message.graph.node[2].name == "other"
@@ -277,7 +277,7 @@ def test_a_node_is_renamed_by_any_path_that_leads_to_it(edits):
         make(edits, "rename_node", path="node:other", name=edits.message.graph.node[0].name)
 
 
-def test_what_holds_no_model_refuses_what_is_for_models(path, tmp_path):
+def test_changes_of_models_are_refused_for_other_messages(path, tmp_path):
     file = tmp_path / "w.safetensors"
     onnxwire.to_safetensors(onnxwire.load(path), file)
     edits = Edits(onnxwire.load(path).graph, str(path))
@@ -322,7 +322,7 @@ def test_a_change_for_an_older_state_is_refused(edits):
     assert edits.revision > old
 
 
-def test_of_changes_at_once_one_is_made(edits):
+def test_of_simultaneous_changes_one_is_made(edits):
     revision, outcomes = edits.revision, []
 
     def change(name):
@@ -372,7 +372,7 @@ def test_a_change_after_an_undo_forgets_what_was_undone(edits):
     assert not edits.is_saved
 
 
-def test_only_problems_that_the_file_does_not_have_are_told(tmp_path):
+def test_only_problems_that_the_file_does_not_have_are_reported(tmp_path):
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="first", nonsense=1),
@@ -407,7 +407,7 @@ def test_differences_are_those_of_diff(edits, path):
     assert [(row["change"], row["kind"], row["name"], row["part"]) for row in rows] == expected
 
 
-def test_nothing_is_written_that_was_not_asked_for_in_words(edits, path, tmp_path):
+def test_files_are_replaced_only_with_explicit_permission(edits, path, tmp_path):
     make(edits, "set", path="producer_name", value="me")
     (tmp_path / "there.onnx").write_bytes(b"precious")
     (tmp_path / "link.onnx").symlink_to(path)
@@ -447,7 +447,7 @@ def test_saving_warns_of_weights_that_are_left_behind(tmp_path):
     assert edits.save(edits.revision, "n.onnx")["warnings"] == []
 
 
-def test_a_value_is_renamed_where_it_is_seen():
+def test_a_value_is_renamed_in_its_defining_graph():
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"])], "then", [], [value])
     other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])

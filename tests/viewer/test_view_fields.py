@@ -1,4 +1,4 @@
-"""The fields of any message as rows, with offsets, and values as texts that `set` takes back."""
+"""The fields of any message as rows, with offsets, and values as texts that `set` accepts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_fields_have_types_values_and_offsets(path):
     assert rows["point"]["count"] == 250
 
 
-def test_elements_come_some_at_a_time_with_their_offsets(path):
+def test_elements_come_in_pages_with_their_offsets(path):
     queries = FieldQueries(path)
     answer = queries.fields("point", 240, 100)
     assert (answer["total"], len(answer["rows"])) == (250, 10)
@@ -111,13 +111,13 @@ def test_elements_come_some_at_a_time_with_their_offsets(path):
     assert queries.fields("point", -5, -1)["rows"] == []
 
 
-def test_values_and_nothing_have_no_fields(path):
+def test_values_and_absent_messages_have_no_fields(path):
     for place in ("name", "weights[0]", "nothing", "point[999]"):
         with pytest.raises(PathError):
             FieldQueries(path).fields(place)
 
 
-def test_what_was_edited_has_no_offset(path, schema):
+def test_edited_fields_have_no_offset(path, schema):
     copy = schema.Path()
     copy.CopyFrom(path)
     copy.point[1].x = 7
@@ -128,7 +128,7 @@ def test_what_was_edited_has_no_offset(path, schema):
     assert (answer["is_edited"], rows_of(answer)["point[1].x"]["text"]) == (True, "7")
 
 
-def test_the_offsets_of_a_message_of_very_many_records_are_not_looked_for(path, schema):
+def test_a_message_with_too_many_records_has_no_offsets(path, schema):
     crowded = schema.Path.FromString(b"\x0a\x00" * (1 << 16) + path.SerializeToString())
     rows = rows_of(FieldQueries(crowded).fields())
     assert (rows["name"]["text"], rows["name"]["offset"]) == ("way", None)
@@ -147,7 +147,7 @@ def test_the_offsets_of_a_message_of_very_many_records_are_not_looked_for(path, 
         ("point[2].tag[0]", "text", "a"),
     ],
 )
-def test_a_value_is_a_text_that_set_takes_back(path, schema, place, form, text):
+def test_a_value_as_text_is_accepted_by_set(path, schema, place, form, text):
     answer = FieldQueries(path).value(place)
     assert (answer["form"], answer["text"]) == (form, text)
     if form != "hex":
@@ -172,7 +172,7 @@ def test_a_value_is_a_text_that_set_takes_back(path, schema, place, form, text):
         ("graph.input[0].type.tensor_type.shape.dim[0]", "text"),
     ],
 )
-def test_what_a_model_has_is_a_text_that_set_takes_back(place, form):
+def test_every_value_of_a_model_as_text_is_accepted_by_set(place, form):
     model = onnxwire.load(DIGITS)
     answer = FieldQueries(model).value(place)
     assert answer["form"] == form
@@ -190,7 +190,7 @@ def test_lists_of_texts_keep_commas_quotes_and_brackets():
         assert list(other.input) == texts
 
 
-def test_what_is_too_long_or_no_text_is_not_edited_in_the_page():
+def test_long_and_binary_values_are_not_edited_in_the_page():
     node = onnxwire.NodeProto(doc_string="x" * (1 << 17), input=["y" * (1 << 17)])
     tensor = onnxwire.TensorProto(int64_data=range(1 << 17), string_data=[b"\xff"])
     graph = onnxwire.GraphProto(node=[node])
@@ -203,7 +203,7 @@ def test_what_is_too_long_or_no_text_is_not_edited_in_the_page():
         assert len(answer["text"]) == 0
 
 
-def test_rows_of_long_values_are_short():
+def test_rows_truncate_long_values():
     node = onnxwire.NodeProto(doc_string="ü" * 100_000, input=["é" * 100_000])
     tensor = onnxwire.TensorProto(raw_data=bytes(1 << 20))
     assert len(rows_of(FieldQueries(node).fields())["doc_string"]["text"]) < 300

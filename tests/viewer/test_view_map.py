@@ -27,7 +27,7 @@ def queries_of(nodes, **more):
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
 
 
-def test_values_without_a_name_are_nothing_of_others():
+def test_values_without_a_name_are_not_connected():
     nameless = helper.make_tensor_value_info("", TensorProto.FLOAT, [3])
     nameless.ClearField("name")
     named = helper.make_tensor_value_info("x", TensorProto.INT64, [1])
@@ -79,17 +79,17 @@ def test_nodes_are_grouped_by_the_scopes_in_their_names():
 
 
 @pytest.mark.parametrize("name", ["a.b.c", "a::b::c", "a/b/c", "/a/b/c"])
-def test_scopes_are_parted_by_slashes_colons_or_dots(name):
+def test_scopes_are_separated_by_slashes_colons_or_dots(name):
     queries = queries_of(chain([name, name[:-1] + "d", "other"]))
     assert drawn(queries)[0] == ("scope", "a", 2)
 
 
-def test_numbers_stay_with_what_they_count():
+def test_indices_stay_with_the_name_before_them():
     queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
     assert drawn(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
 
 
-def test_metadata_of_pytorch_tells_scopes_where_names_do_not():
+def test_metadata_of_pytorch_gives_scopes_if_names_do_not():
     # The example was exported by torch.onnx; its nodes are called node_conv2d.
     queries = Queries(onnxwire.load(DIGITS))
     labels = [label for kind, label, _ in drawn(queries) if kind == "scope"]
@@ -103,7 +103,7 @@ def test_metadata_of_pytorch_tells_scopes_where_names_do_not():
     assert sum(one.get("parameters", 0) for one in features) == sum(sizes)
 
 
-def test_equal_blocks_are_folded_and_opened_one_by_one_or_all():
+def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
     folded = queries.map("graph")["boxes"][1]
     assert (folded["kind"], folded["label"], folded["times"]) == ("repeat", "layers.0", 12)
@@ -116,7 +116,7 @@ def test_equal_blocks_are_folded_and_opened_one_by_one_or_all():
 
 
 @pytest.mark.parametrize("change", ["operator", "wiring", "shape"])
-def test_blocks_that_differ_are_not_folded(change):
+def test_different_blocks_are_not_a_repeat(change):
     model = layered_model(layers=8, width=6)
     node = next(node for node in model.graph.node if node.name.startswith("/layers.5/"))
     if change == "operator":
@@ -144,7 +144,7 @@ def test_blocks_without_names_are_found_by_their_period():
     assert inside == operators
 
 
-def test_what_is_too_much_for_one_picture_is_parted_where_few_values_cross():
+def test_a_long_sequence_is_divided_where_few_values_cross():
     nodes = []
     # 40 blocks of 15 nodes, no two of them equal, each of which takes the one value that the block before it makes.
     for block in range(40):
@@ -183,7 +183,7 @@ def test_subgraphs_and_functions_are_groups():
     }
 
 
-def test_every_node_is_where_locate_says():
+def test_locate_finds_every_node():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=30, width=40).SerializeToString()))
     count = queries.summary()["nodes"]["count"]
     for index in range(0, count, 97):
@@ -194,7 +194,7 @@ def test_every_node_is_where_locate_says():
         assert queries.map(group)["boxes"][int(number)]["path"] == path
 
 
-def test_a_path_is_lit_in_all_groups():
+def test_a_path_is_highlighted_in_all_groups():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=6, width=4).SerializeToString()))
     ends = {"start": "graph.node[0]", "end": "graph.node[25]"}
     assert queries.route(**ends)["nodes"] == 26
@@ -205,7 +205,7 @@ def test_a_path_is_lit_in_all_groups():
     assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
 
 
-def test_edges_tell_types():
+def test_edges_list_types():
     queries = Queries(onnxwire.load(DIGITS))
     types = {edge["value"]: edge["types"] for edge in queries.map("graph")["edges"]}
     assert types["image"] == ["float[batch, 1, 8, 8]"]
@@ -227,14 +227,14 @@ def test_edges_tell_types():
         lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
     ],
 )
-def test_what_is_not_there_is_a_path_error(ask):
+def test_an_absent_element_is_a_path_error(ask):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
         ask(queries)
 
 
 @pytest.mark.parametrize("has_mask", [False, True])
-def test_parts_end_where_residual_blocks_do_though_all_of_them_take_one_more_value(has_mask):
+def test_parts_end_with_residual_blocks_despite_a_shared_value(has_mask):
     # Without the mask each block's end is an articulation point of the graph; with it next to none is.
     nodes = [helper.make_node("Mask", ["h0"], ["mask"])] if has_mask else []
     ends = set()
@@ -366,7 +366,7 @@ def test_a_drawing_without_crossings_is_found():
     assert len(set(left)) == 1
 
 
-def test_chains_hang_right_above_what_takes_them_and_right_below_what_gives_them():
+def test_chains_are_next_to_their_consumers_and_producers():
     # A long chain; a short one that joins it far down, and one that leaves it far up.
     chain = [(i, i + 1) for i in range(9)]
     joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])

@@ -1,4 +1,4 @@
-"""The map of a model, in a real browser, by its keys and by what it tells of what is chosen."""
+"""The map of a model, in a real browser, by its keys and the announced selection."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Map(Page):
         self.driver.execute_script("document.getElementById('map-canvas').focus()")
         self.press(*(from_keys(key) if len(key) > 1 else key for key in keys))
 
-    def tells(self, text):
-        """Wait until the map tells this of what is chosen."""
+    def announces(self, text):
+        """Wait until the map announces this about the selection."""
         return self.wait(lambda: text in self.one("#map-status").get_attribute("textContent"))
 
     def boxes(self):
@@ -88,7 +88,7 @@ def layers(tmp_path_factory):
     return path
 
 
-def test_the_map_is_what_is_seen_first(digits):
+def test_the_map_is_shown_first(digits):
     assert digits.one("#see-map").get_attribute("aria-pressed") == "true"
     assert digits.boxes() == 6
     assert not digits.one("#details").is_displayed()
@@ -97,68 +97,68 @@ def test_the_map_is_what_is_seen_first(digits):
     assert [request for request in digits.requests() if not request.startswith((own, "data:"))] == []
 
 
-def test_keys_are_enough(digits):
+def test_the_keyboard_is_sufficient(digits):
     digits.choose("ARROW_DOWN")
-    digits.tells("node Shape node_Shape_0")
+    digits.announces("node Shape node_Shape_0")
     digits.go("map=graph/2")
-    digits.tells("group features, closed")
+    digits.announces("group features, closed")
     digits.choose("ENTER")
-    digits.tells("group features, open")
+    digits.announces("group features, open")
     assert digits.boxes() == 6 + 7
     digits.choose("ARROW_DOWN")
-    digits.tells("node Conv node_conv2d")
+    digits.announces("node Conv node_conv2d")
     digits.choose("ARROW_DOWN", "ARROW_DOWN")
-    digits.tells("node Relu node_relu")
+    digits.announces("node Relu node_relu")
     assert digits.address_now == "#map=graph.node[4]"
     digits.choose("ESCAPE")
-    digits.tells("group features, open")
+    digits.announces("group features, open")
     digits.choose("ENTER")
-    digits.tells("group features, closed")
+    digits.announces("group features, closed")
     assert digits.boxes() == 6
 
 
-def test_a_node_leads_to_its_details_and_back(digits):
+def test_a_node_on_the_map_links_to_its_details_and_back(digits):
     digits.go("map=graph.node[5]")
-    digits.tells("node Conv node_conv2d_1")
+    digits.announces("node Conv node_conv2d_1")
     digits.choose("ENTER")
     digits.title("Conv")
     assert digits.address_now == "#node=graph.node[5]"
     digits.press("v")
     digits.wait(lambda: digits.one("#map-canvas").is_displayed())
-    digits.tells("node Conv node_conv2d_1")
+    digits.announces("node Conv node_conv2d_1")
 
 
 def test_a_link_survives_a_reload(digits):
     digits.go("map=graph.node[14]")
-    digits.tells("node Gemm node_linear")
+    digits.announces("node Gemm node_linear")
     digits.driver.refresh()
-    digits.tells("node Gemm node_linear")
+    digits.announces("node Gemm node_linear")
     digits.one("#map-card", "node_linear")
     digits.one(".row[aria-selected=true]", "node_linear")
 
 
-def test_search_leads_to_the_node_and_opens_what_must_be(digits):
+def test_search_selects_the_node_and_opens_its_groups(digits):
     digits.search_for("linear", "node_linear_1")
-    digits.tells("node Gemm node_linear_1")
+    digits.announces("node Gemm node_linear_1")
     assert digits.boxes() == 6 + 4
 
 
-def test_a_path_between_two_nodes_is_lit(digits):
+def test_a_path_between_two_nodes_is_highlighted(digits):
     digits.go("map=graph.node[2]")
-    digits.tells("node_conv2d")
+    digits.announces("node_conv2d")
     digits.choose("p")
     digits.one("#map-card", "A path begins at node_conv2d")
     digits.go("map=graph.node[16]")
-    digits.tells("node_linear_1")
+    digits.announces("node_linear_1")
     digits.choose("p")
     digits.one("#map-card", "Path of 11 nodes")
     digits.choose("ESCAPE")
     digits.wait(lambda: "Path of" not in digits.one("#map-card").text)
 
 
-def test_what_is_shown_is_saved_as_svg_and_png(digits, saved):
+def test_the_map_is_saved_as_svg_and_png(digits, saved):
     digits.go("map=graph/3")
-    digits.tells("group classifier")
+    digits.announces("group classifier")
     for kind in ("SVG", "PNG"):
         digits.one("#map-bar .step", kind).click()
     files = [saved / "map.svg", saved / "map.png"]
@@ -170,7 +170,7 @@ def test_what_is_shown_is_saved_as_svg_and_png(digits, saved):
     assert abs(width / height - float(picture.get("width")) / float(picture.get("height"))) < 0.01
 
 
-def test_names_are_no_markup(open_map, tmp_path, saved):
+def test_names_are_escaped(open_map, tmp_path, saved):
     evil = "<img src=x onerror='document.title=1'>&\x08\"/a"
     path = tmp_path / "m.onnx"
     nodes = [helper.make_node(evil, [evil], ["y"], name=evil), helper.make_node("Relu", ["y"], ["z"], name=evil + "b")]
@@ -189,7 +189,7 @@ def test_names_are_no_markup(open_map, tmp_path, saved):
 
 def test_every_control_has_a_name(digits):
     digits.go("map=graph.node[5]")
-    digits.tells("node_conv2d_1")
+    digits.announces("node_conv2d_1")
     nameless = digits.driver.execute_script("""
         return [...document.querySelectorAll('#map button, #map canvas[tabindex], header button')]
           .filter((one) => one.checkVisibility() && !one.getAttribute('aria-label') && !one.textContent.trim())
@@ -202,7 +202,7 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page = open_map(layers)
     page.one("#about", "100,002 nodes")
     page.go("map=graph/1")
-    page.tells("100 equal blocks layers.0")
+    page.announces("100 equal blocks layers.0")
     page.one("#map-card", "100,000")
     first = page.boxes()
     assert first == 5
@@ -215,7 +215,7 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.wait(lambda: page.boxes() == first + 100)
     # One layer of all.
     page.go("map=graph/1/41")
-    page.tells("group layers.41")
+    page.announces("group layers.41")
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first + 100)
     # Search leads into a layer.
@@ -230,7 +230,7 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     page = open_map(big_model)
     page.one("#about", "4.26 GiB, 700 nodes")
     page.go("map=graph/0/4")
-    page.tells("10 equal blocks layers.0")
+    page.announces("10 equal blocks layers.0")
     page.one("#map-card", "2,023,833,800 (3.77 GiB)")
     first = page.boxes()
     page.choose("ENTER")
@@ -238,7 +238,7 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     page.choose("[")
     page.one("#map-card", "of which layers.9 is open")
     page.search_for("layers.9 down_proj", "MatMul")
-    page.tells("node MatMul /model/layers.9/mlp/down_proj/MatMul")
+    page.announces("node MatMul /model/layers.9/mlp/down_proj/MatMul")
     page.one("#map-card", "in model \u203a layers.9 \u203a mlp")
     _, anonymous = page.memory()
     assert anonymous < 120
@@ -253,10 +253,10 @@ TOP = """
 """
 
 
-def test_what_is_elsewhere_stays_where_it_was(open_map, layers):
+def test_other_boxes_keep_their_places(open_map, layers):
     page = open_map(layers)
     page.go("map=graph/1")
-    page.tells("equal blocks")
+    page.announces("equal blocks")
     time.sleep(0.5)  # what moves has ended
     above, first = page.driver.execute_script(TOP), page.boxes()
     page.choose("ENTER")

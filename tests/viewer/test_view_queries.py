@@ -57,14 +57,14 @@ def test_outline_lists_graphs_subgraphs_and_functions(nested):
     assert {row["of"] for row in rows} == {"", "If branch"}
 
 
-def test_nodes_come_some_at_a_time(digits):
+def test_nodes_come_in_pages(digits):
     answer = digits.nodes(start=3, count=2)
     assert answer["total"] == len(MODEL.graph.node)
     assert [row["name"] for row in answer["rows"]] == [node.name for node in MODEL.graph.node[3:5]]
     assert digits.nodes(start=1000)["rows"] == []
 
 
-def test_search_looks_at_names_operators_and_values(digits):
+def test_search_matches_names_operators_and_values(digits):
     def found(search):
         return [row["index"] for row in digits.nodes(search=search)["rows"]]
 
@@ -88,7 +88,7 @@ def test_tensors_are_listed_and_searched(digits):
     assert rows[0]["shape"] == list(MODEL.graph.initializer[rows[0]["index"]].dims)
 
 
-def test_a_node_tells_where_its_inputs_come_from(digits):
+def test_a_node_lists_the_origins_of_its_inputs(digits):
     index = next(i for i, node in enumerate(MODEL.graph.node) if node.op_type == "Conv")
     node = digits.node(f"graph.node[{index}]")
     assert (node["op_type"], node["name"]) == ("Conv", MODEL.graph.node[index].name)
@@ -99,7 +99,7 @@ def test_a_node_tells_where_its_inputs_come_from(digits):
     assert kernel["text"] == "[1, 1]"
 
 
-def test_a_value_from_outside_a_subgraph_is_followed(nested):
+def test_a_captured_value_links_to_its_outer_producer(nested):
     node = nested.node("graph.node[1].attribute[0].g.node[0]")
     assert node["inputs"][0] == {"name": "x1", "type": "", "kind": "node", "path": "graph.node[0]"}
     # And the If is shown as one that takes it.
@@ -149,7 +149,7 @@ def test_boxes_never_overlap():
         assert boxes[edge["from"]]["y"] < boxes[edge["to"]]["y"]
 
 
-def test_what_is_not_drawn_of_a_node_is_counted():
+def test_omitted_connections_of_a_node_are_counted():
     nodes = [helper.make_node("Relu", ["x"], ["y"]), *[helper.make_node("Neg", ["y"], [f"n{i}"]) for i in range(500)]]
     drawing = queries_of(nodes).around("graph.node[0]", 1)
     drawn = sum(box["op_type"] == "Neg" for box in drawing["boxes"])
@@ -157,7 +157,7 @@ def test_what_is_not_drawn_of_a_node_is_counted():
     assert drawing["boxes"][drawing["focus"]]["hidden"] == 500 - drawn
 
 
-def test_a_cycle_is_drawn_without_the_way_back():
+def test_a_cycle_is_drawn_without_the_edge_back():
     queries = queries_of([helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])])
     drawing = queries.around("graph.node[0]", 3)
     assert [edge["value"] for edge in drawing["edges"]] == ["a"]
@@ -181,7 +181,7 @@ def test_weights_inputs_and_outputs_are_drawn():
     }
 
 
-def test_a_tensor_tells_where_it_is_and_who_takes_it(digits):
+def test_a_tensor_lists_its_location_and_consumers(digits):
     tensor = digits.tensor("graph.initializer[0]")
     official = MODEL.graph.initializer[0]
     data = DIGITS.read_bytes()[tensor["offset"] : tensor["offset"] + tensor["bytes"]]
@@ -189,7 +189,7 @@ def test_a_tensor_tells_where_it_is_and_who_takes_it(digits):
     assert tensor["count"] == sum(official.name in node.input for node in MODEL.graph.node)
 
 
-def test_raw_gives_the_bytes_of_any_field(digits):
+def test_raw_returns_the_bytes_of_any_field(digits):
     file = DIGITS.read_bytes()
     for path, wanted in [
         ("", file),
@@ -205,13 +205,13 @@ def test_raw_gives_the_bytes_of_any_field(digits):
         assert file[answer["offset"] : answer["offset"] + min(64, len(wanted))] == wanted[:64]
 
 
-def test_raw_gives_a_page_from_the_middle(digits):
+def test_raw_returns_a_page_from_the_middle(digits):
     answer = digits.raw("graph.initializer[0].raw_data", 100, 10)
     assert bytes.fromhex(answer["bytes"]) == MODEL.graph.initializer[0].raw_data[100:110]
     assert digits.raw("graph.initializer[0].raw_data", 1 << 40)["bytes"] == ""
 
 
-def test_raw_gives_the_elements_in_another_file(tmp_path):
+def test_raw_returns_elements_of_another_file(tmp_path):
     with onnxwire.load(DIGITS) as model:
         onnxwire.save(model, tmp_path / "m.onnx", external="m.data", threshold=0)
     queries = Queries(onnxwire.load(tmp_path / "m.onnx"))
@@ -221,7 +221,7 @@ def test_raw_gives_the_elements_in_another_file(tmp_path):
     assert bytes.fromhex(answer["bytes"]) == data == MODEL.graph.initializer[1].raw_data[:32]
 
 
-def test_records_have_their_places(digits):
+def test_records_have_their_offsets(digits):
     rows = digits.records("graph.node[3]")["rows"]
     node = MODEL.graph.node[3]
     assert [row["text"] for row in rows if row["name"] == "input"] == [f'"{name}"' for name in node.input]
@@ -254,7 +254,7 @@ def test_unknown_fields_have_records_too():
         lambda queries: queries.raw("graph", payload=True),
     ],
 )
-def test_what_is_not_there_is_a_path_error(digits, ask):
+def test_an_absent_element_is_a_path_error(digits, ask):
     with pytest.raises(PathError):
         ask(digits)
 

@@ -39,7 +39,7 @@ def test_histogram_counts_every_element():
     assert (found["read"], found["elements"]) == (2000, 2000)
 
 
-def test_histogram_leaves_out_what_is_not_finite():
+def test_histogram_omits_non_finite_elements():
     found = histogram(tensor_of(np.array([1, 2, np.nan, np.inf, -np.inf, 0], np.float32)))
     assert (sum(found["counts"]), found["nan"], found["infinite"], found["zeros"]) == (3, 1, 2, 1)
     assert histogram(tensor_of(np.array([np.nan], np.float32)))["min"] is None
@@ -79,7 +79,7 @@ def test_cells_are_the_means_of_blocks(dtype):
     assert found["read"] == found["elements"] == 37 * 53
 
 
-def test_a_small_slice_has_one_cell_an_element():
+def test_a_small_slice_has_one_cell_per_element():
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     found = heat_map(tensor_of(array), at=(1, 0, 0))
     assert found["values"] == array[1].ravel().tolist()
@@ -97,7 +97,7 @@ def test_any_two_axes_can_be_drawn(axes, dtype):
     assert heat_map(tensor_of(array), axes, at)["values"] == table.astype(float).ravel().tolist()
 
 
-def test_a_window_is_looked_at_closer():
+def test_a_window_restricts_the_heat_map():
     array = np.arange(10_000, dtype=np.float32).reshape(100, 100)
     found = heat_map(tensor_of(array), window=(10, 20, 14, 23))
     assert found["values"] == array[10:14, 20:23].ravel().tolist()
@@ -123,7 +123,7 @@ def test_every_shape_has_a_picture(shape):
     assert len(found["values"]) == found["height"] * found["width"] == np.ones(shape).size
 
 
-def test_axes_and_places_that_are_not_there_are_refused():
+def test_axes_and_indices_out_of_range_are_refused():
     tensor = tensor_of(np.ones((2, 3, 4), np.float32))
     for axes, at in [((0, 0), None), ((0, 3), None), ((1, 2), (2,)), ((-1, 0), None)]:
         with pytest.raises(TensorError):
@@ -132,14 +132,14 @@ def test_axes_and_places_that_are_not_there_are_refused():
 
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("shape", [(4000, 1000), (8, 500_000), (500_000, 8)])
-def test_of_a_big_slice_little_is_read(monkeypatch, axes, shape):
+def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
     monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # else the arrays would be 32 times as big
     array = np.broadcast_to(np.arange(shape[0], dtype=np.float32)[:, None], shape)
     found = heat_map(tensor_of(array), axes, size=(16, 16))
     assert found["read"] * 4 <= 1 << 19
     picture = np.reshape(found["values"], (found["height"], found["width"]))
     picture = picture if axes == (0, 1) else picture.T
-    # The samples of each block stand for it.
+    # Samples represent each block.
     exact = np.reshape(block_means(array, *picture.shape), picture.shape)
     np.testing.assert_allclose(picture, exact, atol=shape[0] / 30)
 

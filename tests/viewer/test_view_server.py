@@ -69,7 +69,7 @@ def test_two_servers_have_other_ports_and_tokens(server):
         assert (other.server_port, token_of(other)) != (server.server_port, token_of(server))
 
 
-def test_pages_hold_nothing_of_the_model(server):
+def test_pages_contain_nothing_of_the_model(server):
     for path in ("/", "/page.js", "/page.css", "/icon.svg"):
         status, headers, body = get(server, path)
         assert (status, b"digits" in body) == (200, False)
@@ -78,10 +78,10 @@ def test_pages_hold_nothing_of_the_model(server):
         assert headers["Cache-Control"] == "no-store"
 
 
-def test_pages_ask_nobody_else():
+def test_pages_contain_no_link_to_other_hosts():
     folder = Path(onnxwire.__file__).parent / "viewer" / "pages"
     for page in folder.iterdir():
-        # The name of SVG's namespace is an address that nobody opens.
+        # The name of the SVG namespace is an address, but no browser opens it.
         assert set(re.findall(r"\w+://[^\s\"'`]+", page.read_text())) <= {"http://www.w3.org/2000/svg"}, page.name
 
 
@@ -128,7 +128,7 @@ def test_only_get_is_answered(server, key, method):
         "/api/", "/x", "/api/_keep", "/api/model",
     ],
 )  # fmt: skip
-def test_there_is_nothing_else(server, key, path):
+def test_other_addresses_are_not_found(server, key, path):
     assert get(server, path, {KEY_HEADER: key})[0] == 404
 
 
@@ -157,7 +157,7 @@ def test_questions_are_answered(server, key):
         ("histogram?path=graph", 404),
     ],
 )
-def test_a_wrong_question_is_told_what_is_wrong(server, key, question, status):
+def test_a_malformed_question_gets_its_fault_as_the_answer(server, key, question, status):
     found, answer = ask(server, key, question)
     assert (found, list(answer)) == (status, ["error"])
 
@@ -188,7 +188,7 @@ def test_a_question_with_a_body_is_refused_once(server, key):
         assert b"digits" not in answer
 
 
-def test_a_request_that_ends_in_two_places_is_refused(server, key):
+def test_a_request_with_two_lengths_is_refused(server, key):
     hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for lengths in ((0, len(hidden)), (len(hidden), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
@@ -210,7 +210,7 @@ def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, mon
     assert found.get(timeout=100)
 
 
-def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
+def test_internal_errors_reveal_no_details(server, key, monkeypatch):
     for question in ("node", "raw", "records", "heat_map"):
         status, answer = ask(server, key, question)
         assert (status, answer) == (400, {"error": "the argument path is missing"})
@@ -223,7 +223,7 @@ def test_errors_tell_nothing_of_the_inside(server, key, monkeypatch):
     assert (status, answer) == (500, {"error": "an internal error prevented the answer"})
 
 
-def test_what_is_no_http_ends_the_connection_only(server, key):
+def test_malformed_http_ends_only_its_connection(server, key):
     for data in (
         b"\0\1\2\r\n\r\n",
         b"GET\r\n\r\n",
@@ -238,7 +238,7 @@ def test_what_is_no_http_ends_the_connection_only(server, key):
     assert ask(server, key, "summary")[0] == 200
 
 
-def test_a_file_that_was_cut_is_not_touched(tmp_path):
+def test_a_truncated_file_is_not_read(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     with Server(Queries(onnxwire.load(path))) as server:
@@ -284,7 +284,7 @@ HALVES = [
 ]
 
 
-def test_connections_that_send_half_a_request_keep_nobody_out(server, key):
+def test_connections_that_send_half_a_request_do_not_block_others(server, key):
     with contextlib.ExitStack() as opened:
         halves = []
         for number in range(200):
@@ -298,7 +298,7 @@ def test_connections_that_send_half_a_request_keep_nobody_out(server, key):
         assert threading.active_count() <= MAX_CONNECTIONS + 20
 
 
-def test_a_request_that_comes_byte_by_byte_is_given_up(server, monkeypatch):
+def test_a_request_sent_byte_by_byte_times_out(server, monkeypatch):
     monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.3)
     with connect(server) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
