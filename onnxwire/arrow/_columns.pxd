@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns in Arrow's memory layout, whose strings stay where they are in a document."""
+"""Columns in Arrow's memory layout, whose strings point into a document."""
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from onnxwire.engine.document cimport Document
 
 cdef enum:
-    SHORT = 12               # bytes of a string that fit in a view
+    INLINE_BYTES = 12        # of a string that fits in its view
 
 cdef enum Type:              # of a column, or of the items of a list
     STRING                   # View; after `copy_strings` offsets and text
@@ -15,7 +15,7 @@ cdef enum Type:              # of a column, or of the items of a list
     FLOAT
 
 cdef struct View:
-    # A string of up to 12 bytes is in the view itself; of a longer one it has the first 4, and where it is.
+    # A string of up to 12 bytes is in the view itself. A longer one has its first 4 bytes and its position here.
     int32_t size
     uint8_t[4] prefix
     int32_t stretch
@@ -25,29 +25,29 @@ cdef struct Values:
     int64_t n
     int64_t capacity         # 0 as long as all values are null
     int64_t nulls
-    int64_t expected         # how many values there will be, as far as that is known
-    uint8_t* valid           # a bit a value, NULL as long as none is null
-    uint8_t* data            # `width` bytes a value
-    uint8_t* text            # of strings that were copied; the data is then n + 1 offsets of int32
+    int64_t expected         # values that there will be, 0 if that is unknown
+    uint8_t* valid           # a bit per value, NULL while none is null
+    uint8_t* data            # `width` bytes per value
+    uint8_t* text            # of copied strings, whose `data` is n + 1 offsets of int32; else NULL
     int width
 
 cdef struct Column:
     Type type
     bint is_list
-    Values rows              # of a list: where its items end, n + 1 int32 from 0 on
+    Values rows              # of a list: the offsets of its items, n + 1 int32 from 0 on
     Values items             # of a list
 
 cdef struct Stretch:
-    # Bytes that views point into: some of the document, or of an arena of our own.
+    # Bytes that views point into: a part of the document, or an arena.
     const uint8_t* p
     int64_t n
-    uint8_t* owned
+    uint8_t* owned           # the arena; NULL for a part of the document
     int64_t capacity
 
 cdef struct Block:
     int64_t rows
     int32_t n_columns
-    bint is_copied           # strings are offsets and text
+    bint is_copied           # strings are offsets and text, not views
     Column* columns
     char** names
     Stretch* stretches
@@ -60,10 +60,10 @@ cdef struct Block:
 
 cdef class Columns:
     cdef Block block
-    cdef Document document           # pinned as long as views point into it; else None
-    cdef int32_t arena               # the stretch that new text goes to, or -1
+    cdef Document document           # pinned while views point into it; else None
+    cdef int32_t arena               # the stretch that new text is copied to, or -1
     cdef int32_t last                # the stretch of the document that was used last, or -1
-    cdef readonly int64_t repaired   # strings that were not UTF-8
+    cdef readonly int64_t repaired   # strings that were not valid UTF-8
     cdef readonly list names
     cdef bint is_pinned
 
@@ -89,15 +89,15 @@ cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
     return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
 
 
-cdef inline const uint8_t* text_of(const Block* block, const View* view) noexcept nogil:
-    """Where the text of a view is."""
-    if view.size <= SHORT:
+cdef inline const uint8_t* view_text(const Block* block, const View* view) noexcept nogil:
+    """Return the text of a view."""
+    if view.size <= INLINE_BYTES:
         return <const uint8_t*>view + 4
     return block.stretches[view.stretch].p + view.offset
 
 
 cdef inline int mark_null(Values* values) except -1:
-    """Make the value that comes next a null; there is room for it."""
+    """Make the next value a null; there is room for it."""
     if values.valid == NULL:
         make_valid(values)
     values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
@@ -108,7 +108,7 @@ cdef inline int mark_null(Values* values) except -1:
 cdef inline int add_null(Values* values) except -1:
     cdef uint8_t* p
     if values.nulls == values.n and values.capacity == 0:
-        # As long as all are null there is no memory: many columns stay so.
+        # While all values are null no memory is allocated: many columns stay like that.
         values.n += 1
         values.nulls += 1
         return 0
@@ -127,7 +127,7 @@ cdef inline int add_null(Values* values) except -1:
 
 
 cdef inline int end_list(Column* column, bint is_null) except -1:
-    """End a list: what was added to the items since the one before it."""
+    """End a list of the items that were added since the previous list."""
     if column.items.n > INT32_MAX:
         refuse_items()
     if column.rows.n + 2 > column.rows.capacity:
@@ -160,11 +160,11 @@ cdef inline int add_view(Values* values, const View* view) except -1:
 
 
 cdef inline int add_value(Values* values, int64_t i) except -1:
-    """Add the value that stands at an index again."""
+    """Add a copy of the value at an index."""
     cdef View view
     if values.capacity == 0 or (values.valid != NULL and not values.valid[i >> 3] >> (i & 7) & 1):
         return add_null(values)
     if values.width == sizeof(View):
-        view = (<View*>values.data)[i]  # which may move
+        view = (<View*>values.data)[i]  # a copy, since `data` may move
         return add_view(values, &view)
     return add_number(values, (<int64_t*>values.data)[i] if values.width == 8 else (<int32_t*>values.data)[i])

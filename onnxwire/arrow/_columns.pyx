@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns in Arrow's memory layout, whose strings stay where they are in a document.
+"""Columns in Arrow's memory layout, whose strings point into a document.
 
-A string column is an array of views of 16 bytes. What a view points into is a *stretch*: a part of the document with
-strings in it, or an arena with text that stands nowhere in the document. A stretch ends where the next string is far
-away or more than 2 GiB from its start, so weights are in none, and a document may have any size.
+A string column is an array of views of 16 bytes. A view points into a *stretch*: a part of the document that contains
+strings, or an arena with text that the document does not contain. A stretch ends where the next string is more than GAP
+bytes away or more than 2 GiB from its start. So stretches do not contain weights, and a document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
 cimport cython
@@ -21,8 +21,8 @@ from onnxwire.engine.partial cimport need
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    GAP = 1 << 16                # bytes without strings that a stretch may have in it
-    ARENA = 1 << 30              # bytes of an arena at most
+    GAP = 1 << 16                # bytes without strings that a stretch may contain
+    MAX_ARENA_BYTES = 1 << 30
 
 TYPES = {"string": STRING, "int64": INT64, "int32": INT32, "float": FLOAT}
 
@@ -40,7 +40,7 @@ cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
             bits |= p[i]
         return bits < 0x80
     last = p + n - 8
-    bits = load64(last)  # it overlaps the one before it
+    bits = load64(last)  # overlaps the word before it
     while p < last:
         bits |= load64(p)
         p += 8
@@ -48,7 +48,7 @@ cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef void* reserve(size_t size) noexcept:
-    """Memory for an array whose size is known and that is about to be written."""
+    """Allocate an array of a known size that is about to be written."""
     cdef void* p = malloc(size)
     if p != NULL:
         ow_enlarge(p, size)
@@ -76,14 +76,14 @@ cdef int widen(Values* values, int64_t extra) except -1:
         if moved == NULL:
             raise MemoryError
         values.valid = <uint8_t*>moved
-        # Bits beyond the last value are set: what comes is there unless it says otherwise.
+        # Bits beyond the last value are set: values to come are valid by default.
         memset(values.valid + (values.capacity + 7) // 8, 0xFF, (capacity + 7) // 8 - (values.capacity + 7) // 8)
     values.capacity = capacity
     return 0
 
 
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
-    """Give memory to values that are all null; where they are the most of it, what the system zeroes is not touched."""
+    """Allocate memory for values that are all null. If they are most of it, rely on zeroed pages, untouched."""
     if values.n < capacity // 2:
         values.data = <uint8_t*>reserve(<size_t>capacity * values.width)
         if values.data != NULL:
@@ -102,7 +102,7 @@ cdef int make_nulls(Values* values, int64_t capacity) except -1:
 
 
 cdef int make_valid(Values* values) except -1:
-    """Make the bits that say which values are there; so far all are."""
+    """Allocate the validity bits; all values so far are valid."""
     cdef size_t size = <size_t>(values.capacity + 7) // 8
     values.valid = <uint8_t*>malloc(size)
     if values.valid == NULL:
@@ -112,11 +112,11 @@ cdef int make_valid(Values* values) except -1:
 
 
 cdef int refuse_items() except -1:
-    raise FieldValueError(f"a column of lists has {INT32_MAX:,} items at most, and there are more")
+    raise FieldValueError(f"a column of lists has at most {INT32_MAX:,} items, and the model has more")
 
 
 cdef int add_list(Column* column, int64_t row) except -1:
-    """Add the list that a row before has."""
+    """Add a copy of the list of an earlier row."""
     cdef int32_t* ends
     cdef int64_t i
     cdef int64_t stop
@@ -134,7 +134,7 @@ cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept n
     cdef uint8_t* to = <uint8_t*>view + 4
     memset(view, 0, sizeof(View))
     view.size = <int32_t>n
-    # Of known sizes, each twice where they overlap: a call takes longer than the copying.
+    # Copies of constant size, which may overlap: a call of memcpy takes longer.
     if n >= 8:
         memcpy(to, p, 8)
         memcpy(to + n - 4, p + n - 4, 4)
@@ -148,7 +148,7 @@ cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept n
 
 
 cdef void shrink(Values* values, int64_t n) noexcept:
-    """Give back what was not used of the room for n values."""
+    """Release the memory beyond n values."""
     cdef void* moved
     if values.data != NULL and n and n < values.capacity:
         moved = realloc(values.data, <size_t>n * values.width)
@@ -162,8 +162,8 @@ cdef void shrink(Values* values, int64_t n) noexcept:
 cdef class Columns:
     """The columns of a table.
 
-    columns: (name, type) of each, the type a key of TYPES or such a key in brackets, of a list. document: the one that
-    strings may point into, which is not closed as long as they do; None where there is none.
+    columns: the (name, type) of each; a type is a key of TYPES, in brackets for a list. document: the document that
+    strings may point into, which stays open while they do; None for none.
     """
 
     @critical_section
@@ -230,10 +230,10 @@ cdef class Columns:
     def __len__(self):
         return self.block.rows
 
-    # What a walk adds.
+    # --- for walks
 
     cdef void expect(self, int64_t rows) noexcept:
-        """Tell how many rows come next, so that columns that get values are made as long at once."""
+        """Announce how many rows come next, so that columns with values are allocated once."""
         cdef Column* column
         cdef int32_t i
         for i in range(self.block.n_columns):
@@ -242,7 +242,7 @@ cdef class Columns:
             column.items.expected = column.items.n + rows
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
-        """Add a string of the document; what is not UTF-8 is copied, with U+FFFD for what is wrong, and counted."""
+        """Add a string of the document. An invalid one is copied with U+FFFD for bad bytes, and counted."""
         need(p, n)
         if values.n >= values.capacity:
             widen(values, 1)
@@ -257,12 +257,12 @@ cdef class Columns:
         return 0
 
     cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1:
-        """Add a string that does not stand in the document; it is UTF-8."""
+        """Add a string that the document does not contain; it is UTF-8."""
         cdef View view
         self.make_own_view(p, n, &view)
         return add_view(values, &view)
 
-    # Where strings are.
+    # --- views of strings
 
     cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
         """Make a view of bytes of the document."""
@@ -270,7 +270,7 @@ cdef class Columns:
             return 0
         if n > INT32_MAX:
             raise DecodeError(
-                f"a string of {n:,} bytes, and an Arrow string has {INT32_MAX:,} at most", p - self.document.start, "",
+                f"a string of {n:,} bytes; an Arrow string has at most {INT32_MAX:,}", p - self.document.start, "",
                 self.document.name,
             )
         self.last = self.add_stretch()
@@ -283,12 +283,12 @@ cdef class Columns:
         cdef Stretch* arena
         cdef int64_t capacity
         cdef void* moved
-        if n <= SHORT:
+        if n <= INLINE_BYTES:
             make_short(p, n, view)
             return 0
-        if n > ARENA:
-            raise FieldValueError(f"a text of {n:,} bytes had to be copied, which is done up to {<int64_t>ARENA:,}")
-        if self.arena < 0 or self.block.stretches[self.arena].n + <int64_t>n > ARENA:
+        if n > MAX_ARENA_BYTES:
+            raise FieldValueError(f"a text of {n:,} bytes has to be copied; the limit is {<int64_t>MAX_ARENA_BYTES:,}")
+        if self.arena < 0 or self.block.stretches[self.arena].n + <int64_t>n > MAX_ARENA_BYTES:
             self.arena = self.add_stretch()
         arena = &self.block.stretches[self.arena]
         if arena.n + <int64_t>n > arena.capacity:
@@ -323,10 +323,10 @@ cdef class Columns:
         self.block.n_stretches += 1
         return self.block.n_stretches - 1
 
-    # When all is in.
+    # --- the finished table
 
     cdef int finish(self, bint copies) except -1:
-        """Close the table; with `copies` no view is left, and the document is let go of."""
+        """Finish the table; with `copies` strings are copied and the document is released."""
         cdef Column* column
         cdef Values* values
         cdef int32_t i
@@ -357,11 +357,9 @@ cdef class Columns:
         self.block.metadata_size = <size_t>len(metadata)
         return 0
 
-    # What Python reads without a library for Arrow.
-
     @critical_section
     def to_pylist(self, str name, int64_t start=0, int64_t stop=INT64_MAX):
-        """The values of a column, or of some rows of it, as Python has them: str, int, float, lists of them, None."""
+        """Return the values of a column, or of some of its rows: str, int, float, lists of them, None."""
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
         cdef int32_t* ends = <int32_t*>column.rows.data
         cdef int64_t i
@@ -395,21 +393,21 @@ cdef class Columns:
             n = <uint64_t>((<int32_t*>values.data)[i + 1] - (<int32_t*>values.data)[i])
         else:
             n = <uint64_t>(<View*>values.data)[i].size
-            p = text_of(&self.block, &(<View*>values.data)[i])
+            p = view_text(&self.block, &(<View*>values.data)[i])
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
 
 
 cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of bytes that fit in it or belong to the stretch that was used last; returns whether they do."""
+    """Make a view of bytes that fit in it or in the stretch that was used last; return whether they do."""
     cdef Stretch* stretch
     cdef uint64_t offset
-    if n <= SHORT:
+    if n <= INLINE_BYTES:
         make_short(p, n, view)
         return True
     if self.last < 0:
         return False
     stretch = &self.block.stretches[self.last]
-    offset = <uint64_t>(p - stretch.p)  # of what stands before it a number beyond all
+    offset = <uint64_t>(p - stretch.p)  # huge for bytes before the stretch
     if offset > <uint64_t>stretch.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
         return False
     if offset + n > <uint64_t>stretch.n:
@@ -422,7 +420,7 @@ cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) n
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:
-    """Make offsets and text of views."""
+    """Replace views by offsets and text."""
     cdef View* views = <View*>values.data
     cdef int64_t total = 0
     cdef int64_t i
@@ -431,7 +429,7 @@ cdef int copy_strings(const Block* block, Values* values, str name) except -1:
     for i in range(values.n):
         total += views[i].size
     if total > INT32_MAX:
-        raise FieldValueError(f"{name} has {total:,} bytes of strings, too many for utf8; take strings='utf8_view'")
+        raise FieldValueError(f"{name} has {total:,} bytes of strings, too many for utf8; use strings='utf8_view'")
     offsets = <int32_t*>malloc(<size_t>(values.n + 1) * 4)
     text = <uint8_t*>malloc(<size_t>total + 1)
     if offsets == NULL or text == NULL:
@@ -440,7 +438,7 @@ cdef int copy_strings(const Block* block, Values* values, str name) except -1:
         raise MemoryError
     offsets[0] = 0
     for i in range(values.n):
-        memcpy(text + offsets[i], text_of(block, &views[i]), <size_t>views[i].size)
+        memcpy(text + offsets[i], view_text(block, &views[i]), <size_t>views[i].size)
         offsets[i + 1] = offsets[i] + views[i].size
     free(values.data)
     values.data = <uint8_t*>offsets
@@ -457,7 +455,7 @@ cdef void free_values(Values* values) noexcept:
 
 
 cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
-    """Whether bytes are UTF-8, as Python and Arrow define it; few strings are not ASCII."""
+    """Whether bytes are valid UTF-8; few strings are not ASCII."""
     try:
         PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
     except UnicodeDecodeError:
@@ -466,7 +464,7 @@ cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
 
 
 cdef char* copy_string(bytes text) except NULL:
-    """A string in memory of its own."""
+    """Copy a string; the caller frees it."""
     cdef char* copy = <char*>malloc(len(text) + 1)
     if copy == NULL:
         raise MemoryError
@@ -475,7 +473,7 @@ cdef char* copy_string(bytes text) except NULL:
 
 
 cdef bytes schema_metadata(dict entries):
-    """Entries in the form of ArrowSchema.metadata: counts and lengths are int32 in the machine's byte order."""
+    """Encode ArrowSchema.metadata; counts and lengths are int32 in native byte order."""
     import sys
     parts = [len(entries).to_bytes(4, sys.byteorder)]
     for word in [word.encode() for entry in entries.items() for word in entry]:

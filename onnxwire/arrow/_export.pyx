@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns as the C structs that every library for Arrow takes: a schema, and a stream of one record batch.
+"""Exports columns through the Arrow C data interface: a schema, and a stream of one record batch.
 
-Each struct holds a reference to the columns, children too, because a consumer may move a child out of its parent and
-release the two apart. Consumers call back from any thread, without the GIL.
+Each struct, children too, holds a reference to the columns, because a consumer may move a child out of its parent and
+release the two separately. Consumers call back from any thread, without the GIL.
 Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
 """
 from cpython.object cimport PyObject
@@ -16,41 +16,45 @@ from onnxwire.engine.memory cimport calloc, free, malloc
 
 from onnxwire.errors import FieldValueError
 
-cdef extern from "arrow.h" nogil:
-    enum:
-        ARROW_FLAG_NULLABLE
+cdef enum:
+    ARROW_FLAG_NULLABLE = 2
 
-    struct ArrowSchema:
-        const char* format
-        const char* name
-        const char* metadata
-        int64_t flags
-        int64_t n_children
-        ArrowSchema** children
-        ArrowSchema* dictionary
-        void (*release)(ArrowSchema*) noexcept nogil
-        void* private_data
+# The structs of "The Arrow C data interface" and "The Arrow C stream interface", which define their members.
+cdef struct ArrowSchema:
+    const char* format
+    const char* name
+    const char* metadata
+    int64_t flags
+    int64_t n_children
+    ArrowSchema** children
+    ArrowSchema* dictionary
+    void (*release)(ArrowSchema*) noexcept nogil
+    void* private_data
 
-    struct ArrowArray:
-        int64_t length
-        int64_t null_count
-        int64_t offset
-        int64_t n_buffers
-        int64_t n_children
-        const void** buffers
-        ArrowArray** children
-        ArrowArray* dictionary
-        void (*release)(ArrowArray*) noexcept nogil
-        void* private_data
+cdef struct ArrowArray:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    const void** buffers
+    ArrowArray** children
+    ArrowArray* dictionary
+    void (*release)(ArrowArray*) noexcept nogil
+    void* private_data
 
-    struct ArrowArrayStream:
-        int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
-        int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
-        const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
-        void (*release)(ArrowArrayStream*) noexcept nogil
-        void* private_data
+cdef struct ArrowArrayStream:
+    int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
+    int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
+    const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
+    void (*release)(ArrowArrayStream*) noexcept nogil
+    void* private_data
 
-# Of pointers, not objects: a capsule that is being discarded must not be counted up again.
+ctypedef fused Parent:
+    ArrowSchema
+    ArrowArray
+
+# With pointers, not objects: the reference count of a capsule that is being deallocated must not rise again.
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
     void Py_INCREF(PyObject* o)
@@ -58,7 +62,7 @@ cdef extern from "Python.h":
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
     void* PyCapsule_GetPointer(PyObject* capsule, const char* name) except? NULL
 
-# Formats of types, as the interface spells them.
+# Format strings of types.
 cdef const char* UTF8 = "u"
 cdef const char* UTF8_VIEW = "vu"
 cdef const char* LONG = "l"
@@ -72,23 +76,44 @@ cdef const char* STREAM = "arrow_array_stream"
 
 
 cdef struct ExportedBlock:
-    # What a stream holds.
-    PyObject* owner              # the Columns that the block is of
+    # The private data of a stream.
+    PyObject* owner              # the Columns of the block
     const Block* block
     bint is_done
 
 
-# --- schemas: all that is in one is its own
+# --- children of schemas and arrays
+
+cdef int add_children(Parent* parent, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if n == 0:
+        return 0
+    parent.children = <Parent**>calloc(n, sizeof(Parent*))
+    if parent.children == NULL:
+        return ENOMEM
+    parent.n_children = n
+    for i in range(n):
+        parent.children[i] = <Parent*>calloc(1, sizeof(Parent))
+        if parent.children[i] == NULL:
+            return ENOMEM
+    return 0
+
+
+cdef void release_children(Parent* parent) noexcept nogil:
+    cdef int64_t i
+    if parent.children != NULL:
+        for i in range(parent.n_children):
+            if parent.children[i] != NULL:
+                if parent.children[i].release != NULL:
+                    parent.children[i].release(parent.children[i])
+                free(parent.children[i])
+        free(parent.children)
+
+
+# --- schemas, which own all their memory
 
 cdef void release_schema(ArrowSchema* self) noexcept nogil:
-    cdef int64_t i
-    if self.children != NULL:
-        for i in range(self.n_children):
-            if self.children[i] != NULL:
-                if self.children[i].release != NULL:
-                    self.children[i].release(self.children[i])
-                free(self.children[i])
-        free(self.children)
+    release_children(self)
     free(<void*>self.name)
     free(<void*>self.metadata)
     self.release = NULL
@@ -109,25 +134,13 @@ cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
 
 
 cdef int begin_schema(ArrowSchema* out, const char* format, const char* name, int64_t n_children) noexcept nogil:
-    """Fill in a schema without its children; it can be released whatever is returned."""
-    cdef int64_t i
+    """Fill in a schema but not its children; the caller releases it, also after an error."""
     memset(out, 0, sizeof(ArrowSchema))
     out.format = format
     out.flags = ARROW_FLAG_NULLABLE
     out.release = release_schema
     out.name = copy_bytes(name, strlen(name))
-    if out.name == NULL:
-        return ENOMEM
-    if n_children:
-        out.children = <ArrowSchema**>calloc(n_children, sizeof(ArrowSchema*))
-        if out.children == NULL:
-            return ENOMEM
-        out.n_children = n_children
-        for i in range(n_children):
-            out.children[i] = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
-            if out.children[i] == NULL:
-                return ENOMEM
-    return 0
+    return ENOMEM if out.name == NULL else add_children(out, n_children)
 
 
 cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
@@ -161,20 +174,13 @@ cdef int make_schema(const Block* block, ArrowSchema* out) noexcept nogil:
     return fault
 
 
-# --- arrays: their buffers are the columns' own
+# --- arrays, whose buffers belong to the columns
 
 cdef void release_array(ArrowArray* self) noexcept nogil:
-    cdef int64_t i
-    if self.children != NULL:
-        for i in range(self.n_children):
-            if self.children[i] != NULL:
-                if self.children[i].release != NULL:
-                    self.children[i].release(self.children[i])
-                free(self.children[i])
-        free(self.children)
+    release_children(self)
     free(self.buffers)
     self.release = NULL
-    # A consumer may outlive the interpreter, and then nobody is left to give the columns back to.
+    # A consumer may outlive the interpreter; the reference is lost then.
     if Py_IsInitialized():
         with gil:
             Py_DECREF(<PyObject*>self.private_data)
@@ -183,8 +189,10 @@ cdef void release_array(ArrowArray* self) noexcept nogil:
 cdef int begin_array(
     ArrowArray* out, PyObject* owner, const Values* values, int64_t length, int64_t n_buffers, int64_t n_children
 ) noexcept nogil:
-    """Fill in an array whose first buffer is the validity of `values`; it can be released whatever is returned."""
-    cdef int64_t i
+    """Fill in an array but not its children; the caller releases it, also after an error.
+
+    values: its validity bitmap is the first buffer; NULL for none.
+    """
     memset(out, 0, sizeof(ArrowArray))
     out.length = length
     out.release = release_array
@@ -198,22 +206,13 @@ cdef int begin_array(
     if values != NULL:
         out.null_count = values.nulls
         out.buffers[0] = values.valid
-    if n_children:
-        out.children = <ArrowArray**>calloc(n_children, sizeof(ArrowArray*))
-        if out.children == NULL:
-            return ENOMEM
-        out.n_children = n_children
-        for i in range(n_children):
-            out.children[i] = <ArrowArray*>calloc(1, sizeof(ArrowArray))
-            if out.children[i] == NULL:
-                return ENOMEM
-    return 0
+    return add_children(out, n_children)
 
 
 cdef int fill_values(
     ArrowArray* out, PyObject* owner, const Block* block, Type type, const Values* values
 ) noexcept nogil:
-    """Fill in an array without children."""
+    """Fill in an array of values without children."""
     cdef int32_t i
     cdef int64_t n_buffers = 2
     cdef int fault
@@ -226,7 +225,7 @@ cdef int fill_values(
     if type == STRING and block.is_copied:
         out.buffers[2] = values.text
     elif type == STRING:
-        # The data of views, and at the end how long each is.
+        # The stretches that views point into; the last buffer has their sizes.
         for i in range(block.n_stretches):
             out.buffers[2 + i] = block.stretches[i].p
         out.buffers[2 + block.n_stretches] = block.sizes
@@ -262,16 +261,16 @@ cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
 
 
 cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
-    cdef ExportedBlock* held = <ExportedBlock*>self.private_data
+    cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
     cdef int fault
-    if held.is_done:
+    if exported.is_done:
         out.release = NULL
         return 0
-    fault = fill_array(held.owner, held.block, out)
+    fault = fill_array(exported.owner, exported.block, out)
     if fault:
         release_array(out)
     else:
-        held.is_done = True
+        exported.is_done = True
     return fault
 
 
@@ -280,11 +279,11 @@ cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
 
 
 cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
-    cdef ExportedBlock* held = <ExportedBlock*>self.private_data
+    cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
     if Py_IsInitialized():
         with gil:
-            Py_DECREF(held.owner)
-    free(held)
+            Py_DECREF(exported.owner)
+    free(exported)
     self.release = NULL
 
 
@@ -306,7 +305,7 @@ cdef void discard_stream(PyObject* capsule) noexcept:
 
 @critical_section
 def export_schema(Columns columns not None):
-    """A capsule "arrow_schema" with the names and types of columns that are finished."""
+    """Return a capsule "arrow_schema" with the names and types of finished columns."""
     cdef ArrowSchema* schema = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
     if schema == NULL:
         raise MemoryError
@@ -318,30 +317,30 @@ def export_schema(Columns columns not None):
 
 @critical_section
 def export_stream(Columns columns not None, requested_schema=None):
-    """A capsule "arrow_array_stream" with columns that are finished, as one record batch.
+    """Return a capsule "arrow_array_stream" with finished columns as one record batch.
 
-    requested_schema: a capsule "arrow_schema" with as many columns, or None. What else it asks for is left to the
-    consumer, as the interface allows. Raises ValueError for one with another number of columns.
+    requested_schema: a capsule "arrow_schema" with as many columns, or None. Its types are ignored, as the interface
+    allows. Raises FieldValueError for another number of columns.
     """
     cdef ArrowArrayStream* stream
-    cdef ArrowSchema* wanted
-    cdef ExportedBlock* held
+    cdef ArrowSchema* requested
+    cdef ExportedBlock* exported
     if requested_schema is not None:
-        wanted = <ArrowSchema*>PyCapsule_GetPointer(<PyObject*>requested_schema, SCHEMA)
-        if wanted == NULL or wanted.n_children != columns.block.n_columns:
-            raise FieldValueError(f"the table has {columns.block.n_columns} columns, and another number was asked for")
+        requested = <ArrowSchema*>PyCapsule_GetPointer(<PyObject*>requested_schema, SCHEMA)
+        if requested == NULL or requested.n_children != columns.block.n_columns:
+            raise FieldValueError(f"the table has {columns.block.n_columns} columns, and the requested schema does not")
     stream = <ArrowArrayStream*>calloc(1, sizeof(ArrowArrayStream))
     if stream == NULL:
         raise MemoryError
     capsule = make_capsule(stream, STREAM, discard_stream)
-    held = <ExportedBlock*>malloc(sizeof(ExportedBlock))
-    if held == NULL:
+    exported = <ExportedBlock*>malloc(sizeof(ExportedBlock))
+    if exported == NULL:
         raise MemoryError
-    held.owner = <PyObject*>columns
-    held.block = &columns.block
-    held.is_done = False
-    Py_INCREF(held.owner)
-    stream.private_data = held
+    exported.owner = <PyObject*>columns
+    exported.block = &columns.block
+    exported.is_done = False
+    Py_INCREF(exported.owner)
+    stream.private_data = exported
     stream.get_schema = get_schema
     stream.get_next = get_next
     stream.get_last_error = get_last_error
@@ -350,7 +349,7 @@ def export_stream(Columns columns not None, requested_schema=None):
 
 
 cdef object make_capsule(void* memory, const char* name, void (*destructor)(PyObject*) noexcept):
-    """A capsule that owns a struct, which is freed where none can be made."""
+    """Return a capsule that owns a struct; free the struct on failure."""
     try:
         return PyCapsule_New(memory, name, destructor)
     except BaseException:

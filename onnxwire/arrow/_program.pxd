@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The program of a walk: which fields of which messages it follows, and which columns a row fills."""
+"""The program of a walk: which fields it follows, and which columns a row fills."""
 from cython cimport final
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
-    WIDEST = 64              # fields of a message type
-    DEEPER = 1               # flags of a plan: rows may be in the field
-    ROW = 2                  # its elements are rows
+    MAX_FIELDS = 64          # of a message type
+    LEADS = 1                # flags of a field: rows may be below its messages
+    ROW = 2                  # its messages are rows
+    USE = 4                  # its messages are uses of values: outputs of graphs
 
-cdef enum Source:
-    NOTHING                  # another column's source fills it
-    TEXT                     # a field of strings or bytes
+cdef enum Source:            # of a column; `tables` describes them
+    SHARED                   # another column's source fills it
     FIELD
     TYPE_NAME
     LIST
@@ -34,77 +34,53 @@ cdef enum Source:
     STORAGE_SIZE
     STORAGE_ELEMENTS
     USES
+    TEXT                     # a FIELD of strings or bytes
 
 cdef struct Step:
     Source source
     int column               # and those after it that the source fills too
-    int slot                 # of the field
     Field* field
     Field* inner
-    int64_t choice
-
-cdef struct Follow:
-    # A field that a walk follows.
-    Field* field
-    int flags                # DEEPER | ROW
+    int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields
 
 cdef struct Plan:
-    int n
-    Follow* follows          # in the order of fields
-    uint64_t numbers         # of the fields, as bits; all of them where one is too large for that
-    uint64_t makers          # of fields that make rows of the message that they are in: outputs of a graph, for `uses`
+    # The fields of a message type that a walk follows.
+    uint32_t n
+    uint8_t[MAX_FIELDS] slots
+    uint8_t[MAX_FIELDS] flags    # by slot
+    uint64_t numbers             # of the fields, as bits; all bits if a number is beyond 63
 
-cdef struct Known:
-    # Fields that rows of values, attributes, tensors and uses ask for; of messages that can't be reached, too.
-    Field* attribute_type
-    Field* tensor_type
-    Field* sparse_tensor_type
-    Field* elem_type
-    Field* shape
-    Field* dim
-    Field* dim_value
-    Field* dim_param
-    Field* input
-    Field* output
-    Field* graph_input
-    Field* graph_output
-    Field* graph_node
-    Field* initializer
-    Field* sparse_initializer
-    Field* function_input
-    Field* function_node
-    Field* values
-    Field* tensor_name
-    Field* value_name
-    Field* raw_data
-    Field* data_location
-    Field* data_type
-    Field* external_data
-    Field* dims
-    Field* string_data
-    Field* segment
-    Field* begin
-    Field* end
-    Field* key
-    Field* value
+cdef struct Fields:
+    # In the order of `_FIELDS`.
+    Field *attribute_type, *attribute_name
+    Field *tensor_type, *sparse_tensor_type, *elem_type, *shape, *sparse_elem_type, *sparse_shape
+    Field *dim, *dim_value, *dim_param
+    Field *node_input, *node_output
+    Field *graph_input, *graph_output, *graph_node, *initializer, *sparse_initializer, *sparse_values, *value_name
+    Field *function_input, *function_node, *attribute_proto
+    Field *tensor_name, *dims, *data_type, *segment, *segment_begin, *segment_end, *string_data, *raw_data
+    Field *external_data, *data_location, *entry_key, *entry_value
 
 
 @final
 cdef class Program:
     cdef TableOwner owner            # of the C tables
-    cdef Known known
+    cdef Fields fields
     cdef Plan* plans                 # by table
-    cdef Table* wanted
+    cdef Table* wanted               # of the rows
     cdef Table* graph_table
     cdef Table* function_table
     cdef Table* node_table
     cdef Step* steps
     cdef int n_steps
-    cdef object enum_name            # of a number
-    cdef bint has_uses
+    cdef int uses_column             # the first of the columns of uses, -1 for none
+    cdef object enum_name            # returns the name of an enum's number
 
-    cdef int know(self) except -1
     cdef Table* table(self, str name) except NULL
+    cdef int plan(self, spec) except -1
+
+    cdef inline const Plan* plan_of(self, const Table* table) noexcept nogil:
+        return self.plans + (table - self.owner.tables)
 
 
 cdef Field* field_of(Table* table, str name) except NULL

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The program of a walk: made once of a class and a table, from what `TableSpec` says in words."""
+"""The program of a walk: a `TableSpec` compiled for the C tables of a message class."""
 from cython cimport critical_section, final
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.table cimport BYTES, ENUM, STRING, TableRef
@@ -11,16 +11,27 @@ cdef extern from "Python.h":
 
 from functools import cache, partial
 
-from onnxwire.arrow.tables import plan_of
-
-_SOURCES = {
-    "": NOTHING, "field": FIELD, "type name": TYPE_NAME, "list": LIST, "choice": CHOICE, "count": COUNT, "inner": INNER,
-    "inner count": INNER_COUNT, "graph": GRAPH, "path": PATH, "owner": OWNER, "index": INDEX, "node": NODE,
-    "role": ROLE, "offset": OFFSET, "size": SIZE, "parameters": PARAMETERS, "type": TYPE, "storage": STORAGE,
-    "storage size": STORAGE_SIZE, "storage elements": STORAGE_ELEMENTS, "uses": USES,
-}
-
-# Which AttributeProto.type a repeated field is the value of.
+# In the order of `Source`.
+_SOURCES = (
+    "", "field", "type name", "list", "choice", "count", "inner", "inner count", "graph", "path", "owner", "index",
+    "node", "role", "offset", "size", "parameters", "type", "storage", "storage size", "storage elements", "uses",
+)
+# In the order of `Fields`.
+_FIELDS = (
+    "AttributeProto.type", "AttributeProto.name",
+    "TypeProto.tensor_type", "TypeProto.sparse_tensor_type", "TypeProto.Tensor.elem_type", "TypeProto.Tensor.shape",
+    "TypeProto.SparseTensor.elem_type", "TypeProto.SparseTensor.shape",
+    "TensorShapeProto.dim", "TensorShapeProto.Dimension.dim_value", "TensorShapeProto.Dimension.dim_param",
+    "NodeProto.input", "NodeProto.output",
+    "GraphProto.input", "GraphProto.output", "GraphProto.node", "GraphProto.initializer",
+    "GraphProto.sparse_initializer", "SparseTensorProto.values", "ValueInfoProto.name",
+    "FunctionProto.input", "FunctionProto.node", "FunctionProto.attribute_proto",
+    "TensorProto.name", "TensorProto.dims", "TensorProto.data_type", "TensorProto.segment",
+    "TensorProto.Segment.begin", "TensorProto.Segment.end", "TensorProto.string_data", "TensorProto.raw_data",
+    "TensorProto.external_data", "TensorProto.data_location", "StringStringEntryProto.key",
+    "StringStringEntryProto.value",
+)
+# The AttributeProto.type whose value a repeated field is.
 _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 
@@ -29,54 +40,42 @@ cdef Field* field_of(Table* table, str name) except NULL:
 
 
 cdef const char* field_name(const Field* field) except NULL:
-    """The name of a field; the descriptor keeps it."""
+    """Return the name of a field, which its descriptor owns."""
     return PyUnicode_AsUTF8((<object>field.descriptor).name)
 
 
 @final
 cdef class Program:
-    """The program of a walk from messages of a class that fills a table; made once of each class and table."""
+    """A TableSpec compiled for the tables of a message class."""
 
     @critical_section
     def __cinit__(self, root, spec):
-        cdef TableRef ref = root._table
         cdef Step* step
-        cdef Table* table
-        cdef Plan* plan
-        cdef uint32_t number
-        self.owner = ref.owner
+        cdef Field** fields = <Field**>&self.fields
+        cdef Py_ssize_t i
+        self.owner = (<TableRef>root._table).owner
         self.graph_table = self.table("GraphProto")
         self.function_table = self.table("FunctionProto")
         self.node_table = self.table("NodeProto")
         self.wanted = self.table(spec.message)
-        self.know()
-        self.plans = <Plan*>calloc(ref.owner.n_tables, sizeof(Plan))
+        for i, name in enumerate(_FIELDS):
+            message, _, field = name.rpartition(".")
+            fields[i] = field_of(self.table(message), field)
         self.steps = <Step*>calloc(len(spec.columns), sizeof(Step))
-        if self.plans == NULL or self.steps == NULL:
+        self.plans = <Plan*>calloc(self.owner.n_tables, sizeof(Plan))
+        if self.steps == NULL or self.plans == NULL:
             raise MemoryError
-        for name, fields in plan_of(root.DESCRIPTOR, spec).items():
-            table = self.table(name)
-            plan = &self.plans[table - ref.owner.tables]
-            plan.follows = <Follow*>calloc(len(fields), sizeof(Follow))
-            if plan.follows == NULL:
-                raise MemoryError
-            for field, flags in fields.items():
-                plan.follows[plan.n].field = field_of(table, field)
-                plan.follows[plan.n].flags = flags
-                number = plan.follows[plan.n].field.number
-                plan.numbers |= <uint64_t>1 << number if number < 64 else ~<uint64_t>0
-                plan.n += 1
+        self.uses_column = -1
         for i, (_, _, source, field) in enumerate(spec.columns):
             if source == "":
                 continue
             step = &self.steps[self.n_steps]
             self.n_steps += 1
-            step.source = _SOURCES[source]
-            step.column = i
+            step.source = <Source><int>_SOURCES.index(source)
+            step.column = <int>i
             outer, _, inner = field.partition(".")
             if outer:
                 step.field = field_of(self.wanted, outer)
-                step.slot = step.field.slot
             if inner:
                 step.inner = field_of(step.field.sub, inner)
             step.choice = _CHOICES.get(field, -1)
@@ -85,69 +84,66 @@ cdef class Program:
             if step.source == FIELD and step.field.type == ENUM:
                 self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
             if step.source == USES:
-                self.has_uses = True
-                self.plans[self.graph_table - ref.owner.tables].makers = <uint64_t>1 << self.known.graph_output.number
+                self.uses_column = step.column
+        self.plan(spec)
 
-    cdef int know(self) except -1:
-        """Look up the fields that are asked for by name."""
-        cdef Known* known = &self.known
-        cdef Table* tensor = self.table("TensorProto")
-        known.attribute_type = field_of(self.table("AttributeProto"), "type")
-        known.tensor_type = field_of(self.table("TypeProto"), "tensor_type")
-        known.sparse_tensor_type = field_of(self.table("TypeProto"), "sparse_tensor_type")
-        known.elem_type = field_of(known.tensor_type.sub, "elem_type")
-        known.shape = field_of(known.tensor_type.sub, "shape")
-        known.dim = field_of(known.shape.sub, "dim")
-        known.dim_value = field_of(known.dim.sub, "dim_value")
-        known.dim_param = field_of(known.dim.sub, "dim_param")
-        known.input = field_of(self.node_table, "input")
-        known.output = field_of(self.node_table, "output")
-        known.graph_input = field_of(self.graph_table, "input")
-        known.graph_output = field_of(self.graph_table, "output")
-        known.graph_node = field_of(self.graph_table, "node")
-        known.initializer = field_of(self.graph_table, "initializer")
-        known.sparse_initializer = field_of(self.graph_table, "sparse_initializer")
-        known.function_input = field_of(self.function_table, "input")
-        known.function_node = field_of(self.function_table, "node")
-        known.values = field_of(known.sparse_initializer.sub, "values")
-        known.tensor_name = field_of(tensor, "name")
-        known.value_name = field_of(known.graph_output.sub, "name")
-        known.raw_data = field_of(tensor, "raw_data")
-        known.data_location = field_of(tensor, "data_location")
-        known.data_type = field_of(tensor, "data_type")
-        known.external_data = field_of(tensor, "external_data")
-        known.dims = field_of(tensor, "dims")
-        known.string_data = field_of(tensor, "string_data")
-        known.segment = field_of(tensor, "segment")
-        known.begin = field_of(known.segment.sub, "begin")
-        known.end = field_of(known.segment.sub, "end")
-        known.key = field_of(known.external_data.sub, "key")
-        known.value = field_of(known.external_data.sub, "value")
+    cdef int plan(self, spec) except -1:
+        """Make the plans of all tables."""
+        cdef Table* tables = self.owner.tables
+        cdef Field* field
+        cdef Plan* plan
+        cdef Py_ssize_t i
+        cdef uint32_t k
+        cdef int flags
+        cdef bint is_done = False
+        while not is_done:  # tables refer to each other in cycles
+            is_done = True
+            for i in range(self.owner.n_tables):
+                if tables[i].n_fields > MAX_FIELDS:
+                    raise MemoryError
+                plan = &self.plans[i]
+                for k in range(tables[i].n_fields):
+                    field = &tables[i].fields[k]
+                    if field.sub == NULL:
+                        continue
+                    flags = LEADS if self.plans[field.sub - tables].numbers else 0
+                    if field.sub == self.wanted and (not spec.fields or full_name(field) in spec.fields):
+                        flags |= ROW
+                    if field == self.fields.graph_output and self.uses_column >= 0:
+                        flags |= USE
+                    if flags != plan.flags[k]:
+                        is_done = False
+                        plan.flags[k] = <uint8_t>flags
+                        plan.numbers |= <uint64_t>1 << field.number if field.number < 64 else ~<uint64_t>0
+        for i in range(self.owner.n_tables):
+            plan = &self.plans[i]
+            for k in range(tables[i].n_fields):
+                if plan.flags[k]:
+                    plan.slots[plan.n] = <uint8_t>k
+                    plan.n += 1
         return 0
 
     def __dealloc__(self):
-        cdef Py_ssize_t i
-        if self.plans != NULL:
-            for i in range(self.owner.n_tables):
-                free(self.plans[i].follows)
         free(self.plans)
         free(self.steps)
 
     cdef Table* table(self, str name) except NULL:
-        cdef Table* table = &self.owner.tables[<Py_ssize_t>self.owner.indices[f"onnx.{name}"]]
-        if table.n_fields > WIDEST:
-            raise MemoryError
-        return table
+        return &self.owner.tables[<Py_ssize_t>self.owner.indices[f"onnx.{name}"]]
+
+
+cdef str full_name(const Field* field):
+    """Return the name of a field and of its message, such as GraphProto.node."""
+    return f"{(<object>field.table.descriptor).name}.{(<object>field.descriptor).name}"
 
 
 @cache
 @critical_section
 def program_of(root, spec):
-    """The program of a class and a table."""
+    """Return the program of a message class and a table."""
     return Program(root, spec)
 
 
 @critical_section
 def name_in(names, number):
-    """The name of an enum's number; of one that has none, its digits."""
+    """Return the name of an enum's number, or the digits of a number without a name."""
     return names[number].name if number in names else str(number)

@@ -1,13 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The payloads of tensors: fills in a `Layout` from the slots of a TensorProto, and adds it to columns."""
-from libc.stdint cimport uint32_t
-
-from onnxwire.arrow._columns cimport Column, Values
+"""Reads the layout of a TensorProto's payload, and adds its location to columns."""
+from onnxwire.arrow._columns cimport Column
 from onnxwire.arrow._walk cimport Message, Walk
-from onnxwire.engine.table cimport Slot
+from onnxwire.tensor.payload_layout cimport Layout
 
-cdef int add_storage(
-    Walk walk, Column* column, const Message* message, const Slot* slots, uint32_t flags, known
-) except -1
-cdef int add_size(Walk walk, Values* values, const Message* message, const Slot* slots, uint32_t flags, known) except -1
-cdef int add_elements(Walk walk, Values* values, const Message* message, const Slot* slots, uint32_t flags) except -1
+cdef int read_layout(Walk walk, const Message* message, known, Layout* layout) except -1
+cdef int add_location(Walk walk, Column* column, const Message* message, Layout* layout) except -1

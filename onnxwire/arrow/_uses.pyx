@@ -1,110 +1,97 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The names that nodes read and make, and the scopes that define them."""
-from cython cimport final
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+"""The names that nodes take and produce, and the scopes that define them."""
+from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire._varint cimport Record
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
-from onnxwire.arrow._program cimport WIDEST
-from onnxwire.arrow._walk cimport next_element, start_at
-from onnxwire.engine.instances cimport make_internal
-from onnxwire.engine.table cimport Field
+from onnxwire.arrow._program cimport Fields
+from onnxwire.arrow._walk cimport has, next_element, start_at
+from onnxwire.engine.table cimport Field, Slot
 from onnxwire.engine.view cimport Cursor
-from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, TextNames
+from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind
 
-cdef const char* READ = "input"
-cdef const char* MADE = "output"
-
-
-@final
-cdef class Scope:
-    """A graph or function whose nodes are gone through, for `uses`."""
+cdef const char* TAKEN = "input"
+cdef const char* PRODUCED = "output"
 
 
-cdef Scope enter(Walk walk, Scope outer, const View* path, Table* table, const Message* message):
-    """Enter a scope inside another; outer values are visible in the graphs of attributes alone. path: its text."""
-    cdef Scope scope = Scope.__new__(Scope)
-    scope.message = message[0]
-    scope.table = table
+cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1:
+    """Enter a graph or function. outer: the scope around it, whose values only graphs of attributes can take."""
+    scope.message = message
     scope.path = path[0]
     scope.level = -1
-    if walk.depth > 2 and walk.frames[walk.depth - 3].table == walk.node_table:
+    scope.node = 0
+    scope.outer = NULL
+    if outer != NULL and walk.depth > 2 and walk.path[walk.depth - 3].table == walk.program.node_table:
         scope.outer = outer
-        if scope.outer is not None:
-            scope.outer.node = walk.frames[walk.depth - 3].index
-    return scope
+        outer.node = walk.path[walk.depth - 3].index
+    return 0
 
 
-cdef int leave(Walk walk, TextNames names, Scope scope, Column* column, const Slot* slots) except -1:
-    """Leave a scope; add the uses of the values that a graph in an attribute takes from outside as its outputs."""
-    cdef Field* field = walk.known.graph_output
-    cdef Field* name = walk.known.value_name
-    cdef Slot[WIDEST] inner
+cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
+    """Leave a scope; add a use for each output of an attribute's graph that a scope around it defines."""
     cdef Cursor cursor
-    cdef Message below
-    cdef Scope home
-    if scope.outer is not None and slots[field.slot].p != NULL:
-        start_at(&cursor, &scope.message, &slots[field.slot])
-        while walk.next_message(&cursor, field, &below, inner):
-            if inner[name.slot].n:
-                home = home_of(walk, names, scope, inner[name.slot].p, inner[name.slot].n)
-                if home is not scope:
-                    add_use(walk, column, home, inner[name.slot].p, inner[name.slot].n, home.node, -1, False)
+    cdef Message output
+    cdef Slot* name
+    cdef Scope* definer
+    if scope.outer != NULL:
+        start_at(&cursor, scope.message, walk.fields.graph_output)
+        while walk.next_message(&cursor, walk.fields.graph_output, &output):
+            name = &output.slots[walk.fields.value_name.slot]
+            if name.n:
+                definer = defining_scope(walk, names, scope, name.p, name.n)
+                if definer != scope:
+                    add_use(walk, column, definer, name.p, name.n, definer.node, -1, False)
     if scope.level >= 0:
         names.close()
     return 0
 
 
-cdef int add_uses(
-    Walk walk, TextNames names, Scope scope, Column* column, const Message* message, const Slot* slots
-) except -1:
-    """Add the names that a node reads and makes, one row each; an empty name is none.
+cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, const Message* message) except -1:
+    """Add a row for each name that a node takes or produces; an empty name is none.
 
-    A name that a graph takes from outside is a use of the graph that defines it, by the node there that has the
-    inner graph in an attribute; it is in none of that node's slots.
+    A name that a graph captures is a use in the graph that defines it, by the node there whose attribute contains the
+    inner graph, with a null slot.
     """
-    cdef int64_t node = walk.frames[walk.depth - 1].index
-    cdef Scope home
+    cdef int64_t node = walk.path[walk.depth - 1].index
+    cdef Scope* definer
     cdef Field* field
     cdef Cursor cursor
     cdef Record record
     cdef int64_t index
-    cdef int k
-    for k in range(2):
-        field = walk.known.output if k else walk.known.input
-        if slots[field.slot].p == NULL:
-            continue
+    cdef bint is_output
+    for is_output in range(2):
+        field = walk.fields.node_output if is_output else walk.fields.node_input
         index = 0
-        start_at(&cursor, message, &slots[field.slot])
+        start_at(&cursor, message, field)
         while next_element(walk, &cursor, field, &record):
             if record.n:
-                home = scope
-                if k == 0 and home is not None and home.outer is not None:
-                    home = home_of(walk, names, scope, record.value, record.n)
-                if home is scope:
-                    add_use(walk, column, home, record.value, record.n, node, index, k)
+                definer = scope
+                if not is_output and scope != NULL and scope.outer != NULL:
+                    definer = defining_scope(walk, names, scope, record.value, record.n)
+                if definer == scope:
+                    add_use(walk, column, scope, record.value, record.n, node, index, is_output)
                 else:
-                    add_use(walk, column, home, record.value, record.n, home.node, -1, k)
+                    add_use(walk, column, definer, record.value, record.n, definer.node, -1, is_output)
             index += 1
     return 0
 
 
 cdef int add_use(
-    Walk walk, Column* column, Scope scope, const uint8_t* p, uint64_t n, int64_t node, int64_t slot, bint is_output
+    Walk walk, Column* column, Scope* scope, const uint8_t* p, uint64_t n, int64_t node, int64_t slot, bint is_output
 ) except -1:
-    if scope is None:
+    if scope == NULL:
         add_null(&column.rows)
     else:
         add_view(&column.rows, &scope.path)
     walk.columns.add_text(&(column + 1).rows, p, n)
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
-    return walk.add_word(&(column + 4).rows, MADE if is_output else READ)
+    return walk.add_word(&(column + 4).rows, PRODUCED if is_output else TAKEN)
 
 
-cdef Scope home_of(Walk walk, TextNames names, Scope user, const uint8_t* p, uint64_t n):
-    """The scope that defines a name; `user`, which uses it, where none does."""
-    cdef Scope scope = user
+cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_t* p, uint64_t n) except NULL:
+    """Return the scope that defines a name, or `user`, which uses it, if none does."""
+    cdef Scope* scope = user
     cdef Definition* definition
     open_scope(walk, names, user)
     definition = names.look_up((<const char*>p)[:n])
@@ -115,69 +102,51 @@ cdef Scope home_of(Walk walk, TextNames names, Scope user, const uint8_t* p, uin
     return scope
 
 
-cdef int open_scope(Walk walk, TextNames names, Scope scope) except -1:
-    """Add the definitions of a scope and of those around it, unless they were; most scopes are never asked for."""
-    cdef Slot[WIDEST] slots
-    cdef uint32_t flags
-    cdef Table* table = scope.table
+cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
+    """Read the definitions of a scope and of those around it, once. Most scopes are never asked for."""
+    cdef Fields* fields = walk.fields
+    cdef const Message* message = scope.message
     if scope.level >= 0:
         return 0
-    if scope.outer is not None:
+    if scope.outer != NULL:
         open_scope(walk, names, scope.outer)
-    walk.scan(table, &scope.message, slots, &flags)
     names.open()
     scope.level = names.n_levels - 1
-    if table == walk.function_table:
-        define_strings(walk, names, INPUT, &scope.message, slots, walk.known.function_input)
-        return define(walk, names, NODE, &scope.message, slots, walk.known.function_node, walk.known.output)
-    define(walk, names, INPUT, &scope.message, slots, walk.known.graph_input, walk.known.value_name)
-    define(walk, names, INITIALIZER, &scope.message, slots, walk.known.initializer, walk.known.tensor_name)
-    define(walk, names, INITIALIZER, &scope.message, slots, walk.known.sparse_initializer, walk.known.values)
-    return define(walk, names, NODE, &scope.message, slots, walk.known.graph_node, walk.known.output)
+    if message.table == walk.program.function_table:
+        define(walk, names, INPUT, message, fields.function_input, NULL)
+        return define(walk, names, NODE, message, fields.function_node, fields.node_output)
+    define(walk, names, INPUT, message, fields.graph_input, fields.value_name)
+    define(walk, names, INITIALIZER, message, fields.initializer, fields.tensor_name)
+    define(walk, names, INITIALIZER, message, fields.sparse_initializer, fields.sparse_values)
+    return define(walk, names, NODE, message, fields.graph_node, fields.node_output)
 
 
 cdef int define(
-    Walk walk, TextNames names, Kind kind, const Message* message, const Slot* slots, Field* field, Field* name
+    Walk walk, TextNames names, Kind kind, const Message* message, const Field* field, const Field* name
 ) except -1:
-    """Define the names of the messages in a field; name: their field of strings, or of the tensor that has the name."""
-    cdef Slot[WIDEST] inner
-    cdef Slot[WIDEST] tensor
-    cdef uint32_t flags
-    cdef Slot* text
-    cdef Cursor cursor
-    cdef Message below
-    cdef Message values
-    if slots[field.slot].p == NULL:
-        return 0
-    start_at(&cursor, message, &slots[field.slot])
-    while walk.next_message(&cursor, field, &below, NULL):
-        walk.scan(field.sub, &below, inner, &flags)
-        text = &inner[name.slot]
-        if name.repeated:
-            define_strings(walk, names, kind, &below, inner, name)
-            continue
-        if name.sub != NULL and text.p != NULL:
-            walk.child(field.sub, &below, inner, flags, name, &values)
-            walk.scan(name.sub, &values, tensor, &flags)
-            text = &tensor[walk.known.tensor_name.slot]
-        if text.n:
-            names.add((<const char*>text.p)[:text.n], kind, -1, 0)
-    return 0
+    """Define the names in a repeated field of strings or messages.
 
-
-cdef int define_strings(
-    Walk walk, TextNames names, Kind kind, const Message* message, const Slot* slots, Field* field
-) except -1:
-    """Define the strings of a field."""
+    name: the field of these messages that has a name, names, or the tensor with the name; NULL for strings.
+    """
     cdef Cursor cursor
     cdef Record record
-    if slots[field.slot].p == NULL:
-        return 0
-    start_at(&cursor, message, &slots[field.slot])
-    while next_element(walk, &cursor, field, &record):
-        if record.n:
+    cdef Message below
+    cdef Message tensor
+    cdef Slot* text
+    start_at(&cursor, message, field)
+    if name == NULL:
+        while next_element(walk, &cursor, field, &record):
             names.add((<const char*>record.value)[:record.n], kind, -1, 0)
+        return 0
+    while walk.next_message(&cursor, field, &below):
+        if not has(&below, name):
+            continue
+        text = &below.slots[name.slot]
+        if name.repeated:
+            define(walk, names, kind, &below, name, NULL)
+            continue
+        if name.sub != NULL:
+            walk.child(&below, name, &tensor)
+            text = &tensor.slots[walk.fields.tensor_name.slot]
+        names.add((<const char*>text.p)[:text.n], kind, -1, 0)
     return 0
-
-
-make_internal(Scope, b"the walk that makes the table of uses")

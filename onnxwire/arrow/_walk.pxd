@@ -1,73 +1,101 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the messages of a document, and the texts that it adds to columns."""
+"""A walk over the messages of a document: reads fields, and adds texts that the document does not contain."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length
 from onnxwire.arrow._columns cimport Columns, Values, View
-from onnxwire.arrow._program cimport Known, Plan, Program
+from onnxwire.arrow._program cimport MAX_FIELDS, Fields, Program
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, start_records
 
 cdef enum:
-    NAMED = 64               # numbers whose texts are kept
+    CACHED_NUMBERS = 64      # numbers below it have their texts cached
 
 cdef struct Message:
+    Table* table
     const uint8_t* p
     const uint8_t* end
-    PyObject* parts          # Spans of a message that stands in several pieces, else NULL; `Rows.kept` holds them
+    PyObject* parts          # Spans of a message in several pieces, owned by `Walk.parts`; else NULL
+    uint32_t flags
+    Slot[MAX_FIELDS] slots
 
-cdef struct Frame:
-    # A message on the way from the root, and the field of the one before it that it is in.
+cdef struct PathStep:
+    # A message on the path from the root, and the field of its parent that it is in.
     Table* table
     Field* field             # NULL of the root
     int64_t index
 
 cdef struct Texts:
-    # The texts of numbers: of an enum, of data types, of types.
-    View[NAMED] views
-    bint[NAMED] is_made
+    # Cached texts of numbers: of an enum, of data types, of types.
+    View[CACHED_NUMBERS] views
+    bint[CACHED_NUMBERS] is_cached
+
+cdef struct Numbers:
+    # A position in a repeated field of numbers.
+    Cursor cursor
+    const Field* field
+    uint64_t records         # that are left
+    const uint8_t* run       # the packed run that p is in
+    const uint8_t* p
+    const uint8_t* end
 
 
 cdef class Walk:
     cdef Document document
     cdef Columns columns
-    cdef Known known                 # these and what follows, as the program has them
-    cdef Table* tables
-    cdef Plan* plans
-    cdef Table* wanted
-    cdef Table* graph_table
-    cdef Table* function_table
-    cdef Table* node_table
-    cdef Frame[MAX_DEPTH + 2] frames
+    cdef Program program
+    cdef Fields* fields
+    cdef PathStep[MAX_DEPTH + 2] path
     cdef int depth
-    cdef list kept                   # the Spans of messages on the way
+    cdef list parts                  # the Spans of messages on the path
     cdef bint is_placed
     cdef char[8192] path_text
 
-    cdef int scan(self, Table* table, const Message* message, Slot* slots, uint32_t* flags) except -1
-    cdef int child(
-        self, Table* table, const Message* message, const Slot* slots, uint32_t flags, const Field* field, Message* out
-    ) except -1
+    cdef int fill(self, Message* message) except -1
+    cdef int child(self, const Message* message, const Field* field, Message* out) except -1
     cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1
-    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out, Slot* slots) except -1
-    cdef int too_deep(self, const uint8_t* p) except -1
+    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out) except -1
+    cdef bint next_number(self, Numbers* numbers, int64_t* number) except -1
+    cdef int refuse_depth(self, const uint8_t* p) except -1
     cdef int add_word(self, Values* values, const char* word) except -1
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1
-    cdef int write_path(self, int depth) except -1
     cdef int make_path(self, int depth, View* view) except -1
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1
 
 
-cdef inline void start_at(Cursor* cursor, const Message* message, const Slot* slot) noexcept:
-    """Stand at the first record of a repeated field."""
-    start_records(cursor, message.p, message.end, message.parts, slot.p)
+cdef inline bint has(const Message* message, const Field* field) noexcept nogil:
+    return message.slots[field.slot].p != NULL
+
+
+cdef inline void set_span(Message* message, Table* table, const Record* record) noexcept nogil:
+    """Make a message of a record; its slots are not filled."""
+    message.table = table
+    message.p = record.value
+    message.end = record.value + record.n
+    message.parts = NULL
+
+
+cdef inline void start_at(Cursor* cursor, const Message* message, const Field* field) noexcept:
+    """Move to the first record of a repeated field, or to the end if there is none."""
+    start_records(cursor, message.p, message.end, message.parts, message.slots[field.slot].p)
+    if not has(message, field):
+        cursor.p = cursor.end
+        cursor.part = cursor.last_part
+
+
+cdef inline void start_numbers(Numbers* numbers, const Message* message, const Field* field) noexcept:
+    """Move to the first number of a repeated field."""
+    start_at(&numbers.cursor, message, field)
+    numbers.field = field
+    numbers.records = message.slots[field.slot].n if has(message, field) else 0
+    numbers.run = numbers.p = numbers.end = NULL
 
 
 cdef inline bint next_element(Walk walk, Cursor* cursor, const Field* field, Record* record) except -1:
-    """The next record of a repeated field of messages or strings, or none."""
-    # Mostly they stand one after another, and a tag is a byte.
+    """Read the next record of a repeated field of messages or strings; False after the last."""
+    # Mostly the records follow one another, and a tag is a byte.
     record.tag = field.number << 3 | WIRE_LEN
     if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
         record.value = read_length(cursor.p + 1, cursor.end, &record.n)

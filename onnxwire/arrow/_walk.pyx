@@ -1,92 +1,92 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the messages of a document, without a Python object a message.
+"""A walk over the messages of a document, without a Python object for each message.
 
-A message is a span, or several, and the slots that the engine's own pass over its tags fills; so presence, oneofs,
-merges and unknown fields are here what they are in views.
+A message is a span, or several, and the slots that `scan_slots` fills. So presence, oneofs, merged messages and unknown
+fields are the same as in views.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from cython cimport critical_section
 from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
-from onnxwire.engine.instances cimport close_base
-from onnxwire._varint cimport FAULT_DEPTH, WIRE_LEN, Damage
+from onnxwire._varint cimport FAULT_DEPTH, WIRE_FIXED32, WIRE_LEN, Damage, load32, read_varint
 from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport field_name
-from onnxwire.engine.damage cimport damage_error, decode_error
+from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Span, Spans
-from onnxwire.engine.view cimport HAS_MERGE, collect_parts, next_record, scan_slots, start_records
+from onnxwire.engine.instances cimport close_base
+from onnxwire.engine.partial cimport need
+from onnxwire.engine.view cimport HAS_MERGE, collect_parts, next_record, next_usable, scan_slots
 
 cdef const char* DOT = "."
 cdef const char* NO_DOT = ""
 
 
 cdef class Walk:
-    """The way from the root to the message that a walk is at; what it reads there, and adds to columns.
+    """A walk over the messages of a document that adds to columns.
 
-    document: the bytes; program: what to do. is_placed: whether offsets mean bytes that the caller knows.
+    is_placed: whether offsets in the document are those of the caller's file.
     """
 
     @critical_section
     def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, *_):
         self.document = document
         self.columns = columns
-        self.known = program.known
-        self.tables = program.owner.tables
-        self.plans = program.plans
-        self.wanted = program.wanted
-        self.graph_table = program.graph_table
-        self.function_table = program.function_table
-        self.node_table = program.node_table
+        self.program = program
+        self.fields = &program.fields
         self.is_placed = is_placed
-        self.kept = []
+        self.parts = []
 
     # --- messages
 
-    cdef int scan(self, Table* table, const Message* message, Slot* slots, uint32_t* flags) except -1:
-        """Fill the slots of a message."""
+    cdef int fill(self, Message* message) except -1:
+        """Fill the slots of a message from its bytes."""
         cdef const uint8_t* fault
         cdef const uint8_t* end = message.end
         cdef uint64_t records = 0
         cdef Span* part
         cdef Py_ssize_t i
-        memset(slots, 0, table.n_fields * sizeof(Slot))
-        flags[0] = 0
+        memset(message.slots, 0, message.table.n_fields * sizeof(Slot))
+        message.flags = 0
         if message.parts == NULL:
-            fault = scan_slots(table, message.p, end, slots, flags, &records, &self.document.far)
+            fault = scan_slots(
+                message.table, message.p, end, message.slots, &message.flags, &records, &self.document.far
+            )
         else:
             fault = NULL
             for i in range((<Spans>message.parts).n):
                 part = &(<Spans>message.parts).items[i]
                 end = part.p + part.n
-                fault = scan_slots(table, part.p, end, slots, flags, &records, &self.document.far)
+                fault = scan_slots(
+                    message.table, part.p, end, message.slots, &message.flags, &records, &self.document.far
+                )
                 if fault != NULL:
                     break
         if fault != NULL:
             raise decode_error(self.document, fault, end)
         return 0
 
-    cdef int child(
-        self, Table* table, const Message* message, const Slot* slots, uint32_t flags, const Field* field, Message* out
-    ) except -1:
-        """The message in a singular field that is there."""
+    cdef int child(self, const Message* message, const Field* field, Message* out) except -1:
+        """Read the message in a singular field that is present."""
+        cdef const Slot* slot = &message.slots[field.slot]
         cdef Cursor cursor
         cdef Spans parts
-        out.p = slots[field.slot].p
-        out.end = out.p + slots[field.slot].n
+        out.table = field.sub
+        out.p = slot.p
+        out.end = slot.p + slot.n
         out.parts = NULL
-        if flags & HAS_MERGE:
+        if message.flags & HAS_MERGE:
             start_records(&cursor, message.p, message.end, message.parts, NULL)
-            parts = collect_parts(&cursor, table, field)
+            parts = collect_parts(&cursor, message.table, field)
             if parts.n > 1:
-                self.kept.append(parts)
+                self.parts.append(parts)
                 out.parts = <PyObject*>parts
                 out.p = parts.items[0].p
                 out.end = out.p + parts.items[0].n
-        return 0
+        return self.fill(out)
 
     cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
-        """The next record of a repeated field of messages or strings, wherever it stands, or none."""
+        """Read the next record of a field of messages or strings after records of other fields; False at the end."""
         cdef int found
         while True:
             found = next_record(cursor, field.number, record)
@@ -95,66 +95,89 @@ cdef class Walk:
             if found == 0 or record.tag & 7 == WIRE_LEN:
                 return found
 
-    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out, Slot* slots) except -1:
-        """The next message of a repeated field, or none. slots: filled if there are some to fill."""
+    cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out) except -1:
+        """Read the next message of a repeated field; False after the last."""
         cdef Record record
-        cdef uint32_t flags
         if not next_element(self, cursor, field, &record):
             return False
-        out.p = record.value
-        out.end = record.value + record.n
-        out.parts = NULL
-        if slots != NULL:
-            self.scan(field.sub, out, slots, &flags)
+        set_span(out, field.sub, &record)
+        self.fill(out)
         return True
 
-    cdef int too_deep(self, const uint8_t* p) except -1:
+    cdef bint next_number(self, Numbers* numbers, int64_t* number) except -1:
+        """Read the next number of a repeated field: an integer, or the bits of a float; False after the last."""
+        cdef Record record
+        cdef uint64_t value = 0
+        cdef int found
+        while numbers.p == numbers.end:
+            if numbers.records == 0:
+                return False
+            numbers.records -= 1
+            found = next_usable(&numbers.cursor, numbers.field, &record)
+            if found < 0:
+                raise decode_error(self.document, numbers.cursor.p, numbers.cursor.end)
+            if found == 0:
+                return False
+            if record.tag & 7 != WIRE_LEN:
+                number[0] = <int64_t>record.n
+                return True
+            need(record.value, record.n)
+            numbers.run = numbers.p = record.value
+            numbers.end = record.value + record.n
+            if numbers.field.wire == WIRE_FIXED32 and record.n % 4:
+                raise packed_error(self.document, numbers.p, numbers.end, 4)
+        if numbers.field.wire == WIRE_FIXED32:
+            number[0] = load32(numbers.p)
+            numbers.p += 4
+            return True
+        numbers.p = read_varint(numbers.p, numbers.end, &value)
+        if numbers.p == NULL:
+            raise packed_error(self.document, numbers.run, numbers.end, 0)
+        number[0] = <int64_t>value
+        return True
+
+    cdef int refuse_depth(self, const uint8_t* p) except -1:
+        """Raise DecodeError for a message that is nested too deep."""
         cdef Damage damage
         memset(&damage, 0, sizeof(damage))
         damage.fault = FAULT_DEPTH
         damage.at = p
         raise damage_error(self.document, damage, self.document.end)
 
-    # --- texts that stand nowhere in the document
+    # --- texts that the document does not contain
 
     cdef int add_word(self, Values* values, const char* word) except -1:
         return self.columns.add_own(values, <const uint8_t*>word, strlen(word))
 
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1:
-        """Add the text of a number, which `name` tells."""
+        """Add the text of a number, as the function `name` returns it."""
+        cdef View view
         cdef bytes text
-        if 0 <= number < NAMED:
-            if not texts.is_made[number]:
-                text = name(number).encode()
-                self.columns.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &texts.views[number])
-                texts.is_made[number] = True
+        if 0 <= number < CACHED_NUMBERS and texts.is_cached[number]:
             return add_view(values, &texts.views[number])
         text = name(number).encode()
-        return self.columns.add_own(values, <const uint8_t*>PyBytes_AS_STRING(text), len(text))
+        self.columns.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
+        if 0 <= number < CACHED_NUMBERS:
+            texts.views[number] = view
+            texts.is_cached[number] = True
+        return add_view(values, &view)
 
-    cdef int write_path(self, int depth) except -1:
-        """Write the path of the message `depth` steps from the root, itself one; returns its length."""
-        cdef Frame* frame
-        cdef const char* dot
+    cdef int make_path(self, int depth, View* view) except -1:
+        """Make a view of the path of the message `depth` steps from the root, itself included."""
+        cdef PathStep* step
+        cdef const char* dot = NO_DOT
         cdef int room = sizeof(self.path_text)
         cdef int n = 0
         cdef int k
         self.path_text[0] = 0
         for k in range(1, depth):
-            frame = &self.frames[k]
-            dot = DOT if n else NO_DOT
-            if frame.field.repeated:
-                n += snprintf(
-                    self.path_text + n, room - n, "%s%s[%lld]", dot, field_name(frame.field), <long long>frame.index
-                )
-            else:
-                n += snprintf(self.path_text + n, room - n, "%s%s", dot, field_name(frame.field))
+            step = &self.path[k]
+            n += snprintf(self.path_text + n, room - n, "%s%s", dot, field_name(step.field))
+            if step.field.repeated and n < room:
+                n += snprintf(self.path_text + n, room - n, "[%lld]", <long long>step.index)
             if n >= room:
                 raise MemoryError
-        return n
-
-    cdef int make_path(self, int depth, View* view) except -1:
-        cdef int n = self.write_path(depth)
+            dot = DOT
         return self.columns.make_own_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:

@@ -1,4 +1,4 @@
-"""A table of one of many models, with the model in each row, as frameworks for many files want it."""
+"""Tables of many models: each row has a column with the name of its model."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ESCAPED = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
-"""What `model_text` escapes: surrogates, and backslashes that would be read as the start of an escape."""
+"""The characters that `model_text` escapes: surrogates, and backslashes that look like the start of an escape."""
 
 
 def check_table(table: str) -> None:
-    """Raise FieldValueError for the name of a table that there is not."""
+    """Raise FieldValueError for the name of an unknown table."""
     if table not in TABLES:
         raise FieldValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
 
 
 def table_of(path: str, table: str) -> pa.Table:
-    """A table of a model as pyarrow has it, with copied strings; `model` is the first column. Raises as `to_arrow`."""
+    """Return a pyarrow table of a model with copied strings; its first column is `model`. Raises as `to_arrow`."""
     import pyarrow as pa
 
     return with_model(path, pa.table(to_arrow(path, table, strings="utf8")))
 
 
 def empty_table(table: str) -> pa.Table:
-    """A table without a row."""
+    """Return a table without rows."""
     import pyarrow as pa
 
     return with_model("", pa.table(to_arrow(b"\x08\x00", table, strings="utf8")).slice(0, 0))
 
 
 def with_model(model: str, table: pa.Table) -> pa.Table:
-    """A table with the model in each row, and no metadata."""
+    """Add the column `model` to a table, and remove its metadata."""
     import pyarrow as pa
 
     column = pa.repeat(pa.scalar(model_text(model), pa.string()), table.num_rows)
@@ -45,10 +45,10 @@ def with_model(model: str, table: pa.Table) -> pa.Table:
 
 
 def model_text(name: str) -> str:
-    r"""Return the name of a model as the column `model` has it. Two names never have the same text.
+    r"""Return the text of a model's name in the column `model`. Different names have different texts.
 
-    A byte that is not UTF-8 is written as \xNN, another surrogate as \uNNNN. A backslash that is followed by what
-    looks like the rest of such an escape is written as \x5c.
+    A byte that is not UTF-8 is written as \xNN, another surrogate as \uNNNN. A backslash before text that looks like
+    the rest of such an escape is written as \x5c.
     """
     return name if name.isascii() and "\\" not in name else _ESCAPED.sub(_escape, name)
 
@@ -61,5 +61,5 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def plain_text(text: str) -> str:
-    """A text as a column can have it: what is not UTF-8, in a path or a name, is written with backslashes."""
+    """Return a text that is valid UTF-8: surrogates are written as escapes with a backslash."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,36 +1,32 @@
-"""The tables: which messages make rows, and where the value of each column comes from.
+"""The tables: which messages are rows, and the source of each column.
 
-A column is (name, type, source, field). Types are those of `Columns`; brackets make a list. Sources:
+A column is (name, type, source, field). Types are those of `Columns`, in brackets for a list. Sources:
 
-    field      a field of the message, null where it is absent; of an enum the value's name
-    type name  as `field`, of a number that is a data type: FLOAT, INT4; the digits where there is no such type
+    field      a field of the message, null if it is absent; the name of an enum's value
+    type name  the name of the data type that a field has as number (FLOAT, INT4); digits for an unknown type
     list       a repeated field; never null
-    choice     a repeated field, null where it is empty and the attribute has another type
-    count      how many elements a repeated field has
-    inner      a field of a message in the message, written message.field;  inner count: how many elements it has
-    graph      path of the graph or function that the message is in; null where it is in none
-    path       path of the message;  owner: of the message that it is in
-    index      its index in the repeated field;  node: that of the node that it is in, null where it is in none
+    choice     a repeated field, null if it is empty and the attribute has another type
+    count      the number of elements of a repeated field
+    inner      a field of a child message, written message.field;  inner count: its number of elements
+    graph      path of the innermost graph or function that contains the message, or null
+    path       path of the message;  owner: path of its parent
+    index      its index in the repeated field;  node: index of the node that contains it, or null
     role       name of the field that it is in
-    offset     of its first byte in the file;  size: its bytes;  both null in messages that were edited
+    offset     of its first byte in the file;  size: its bytes;  both null in edited messages
     parameters the names of a function's attributes, those with defaults last
-    type       the type as text; this and the two columns after it, shape and dims, come together
-    storage    of a tensor: this and the four columns after it come together;  storage size,
-               storage elements: its size, or its elements, alone
-    uses       a row an input or output of a node: this and the four columns after it come together
+    type       the type as text; fills the next two columns too: shape and dims
+    storage    the size of a tensor; fills the next four columns too
+    storage size, storage elements: the bytes of a tensor's payload, and its number of elements, alone
+    uses       one row per input or output of a node; fills the next four columns too
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from onnxwire.engine.descriptor import Descriptor
-
 
 class TableSpec(namedtuple("TableSpec", ("message", "fields", "columns"))):
-    """The source of a table: the messages of a type that are in one of some fields, and the columns."""
+    """A table: the type of the messages that are rows, the fields that contain them, and the columns."""
 
     __slots__ = ()
     message: str
@@ -165,42 +161,4 @@ TABLES = {
         ),
     ),
 }  # fmt: skip
-"""Every table by its name; `fields` without an entry are all that hold such messages."""
-
-
-def plan_of(root: Descriptor, spec: TableSpec) -> dict[str, dict[str, int]]:
-    """Which fields a walk follows: by type and field, 1 where rows may be deeper, 2 where the element is a row.
-
-    root: the type of the message that is walked; names are without the package.
-    """
-    edges: dict[str, list[tuple[str, str]]] = {}
-    waiting = [root]
-    while waiting:
-        descriptor = waiting.pop()
-        name = _short(descriptor)
-        if name not in edges:
-            below = [(field.name, field.message_type) for field in descriptor.fields if field.message_type is not None]
-            edges[name] = [(field, _short(message)) for field, message in below]
-            waiting += [message for _, message in below]
-    rows = {
-        (name, field)
-        for name, fields in edges.items()
-        for field, message in fields
-        if message == spec.message and (not spec.fields or f"{name}.{field}" in spec.fields)
-    }
-    leading = {name for name, _ in rows}
-    # Types refer to one another in circles, so once is not always enough.
-    before = 0
-    while before != len(leading):
-        before = len(leading)
-        leading |= {name for name, fields in edges.items() if any(message in leading for _, message in fields)}
-    plan: dict[str, dict[str, int]] = {}
-    for name, fields in edges.items():
-        flags = {field: (message in leading) | ((name, field) in rows) << 1 for field, message in fields}
-        if any(flags.values()):
-            plan[name] = {field: flag for field, flag in flags.items() if flag}
-    return plan
-
-
-def _short(descriptor: Descriptor) -> str:
-    return descriptor.full_name.partition(".")[2]
+"""Every table by its name; empty `fields` mean all fields of that message type."""

@@ -6,7 +6,7 @@ from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, text_of
+from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, view_text
 from onnxwire.engine.memory cimport calloc, free
 
 
@@ -53,7 +53,7 @@ cdef uint64_t hash_value(
     cdef uint64_t n
     if not is_valid(values, i):
         return mix(seed + 1)
-    p = text_of(block, view)
+    p = view_text(block, view)
     n = <uint64_t>view.size
     if most:
         n = head_of(p, n if n < most else most)

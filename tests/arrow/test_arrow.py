@@ -616,7 +616,7 @@ def test_every_column_is_documented():
 
 def test_messages_of_other_schemas_are_refused():
     other = EVERYTHING
-    with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not a message of ONNX"):
+    with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not an ONNX message"):
         onnxwire.to_arrow(other(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):
         onnxwire.to_arrow(3, "nodes")
