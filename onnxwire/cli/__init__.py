@@ -1,4 +1,4 @@
-"""The command line: `onnxwire COMMAND`, one module a command."""
+"""The command line: `onnxwire COMMAND`, one module per command."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from onnxwire.io.remote.address import without_credentials
 
 _EXAMPLES = """\
 examples:
-  onnxwire info model.onnx              what is in a model: inputs, outputs, operators, tensors
+  onnxwire info model.onnx              the contents of a model: inputs, outputs, operators, tensors
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
-  onnxwire check model.onnx             every rule of the ONNX IR that a model breaks, and where
+  onnxwire check model.onnx             every violation of a rule of the ONNX IR, and its location
   onnxwire ls model.onnx --tree         sizes of the tensors by prefix of their names
   onnxwire view model.onnx              a model in the browser; -o report.html for a report
   onnxwire show model.onnx tensor:w0    a tensor with its range, mean, NaNs and a histogram
-  onnxwire stats model.onnx             the same of every tensor; --plot weights.html
+  onnxwire stats model.onnx             the same for every tensor; --plot weights.html
   onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'
-  onnxwire diff a.onnx b.onnx           what two models differ in, weights included
+  onnxwire diff a.onnx b.onnx           the differences between two models, including weights
   onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
   onnxwire set m.onnx node:relu.op_type=Gelu -i         a field by its path; also rename, rm, meta
-  onnxwire infer big.onnx -o typed.onnx                 shapes, as the onnx package infers them
-  onnxwire dump model.onnx              all of a model as text, as protoc --decode prints it
-  onnxwire encode model.txt -o m.onnx   the model that a text describes
+  onnxwire infer big.onnx -o typed.onnx                 shapes, inferred by the onnx package
+  onnxwire dump model.onnx              the whole model as text, like protoc --decode
+  onnxwire encode model.txt -o m.onnx   a model from its text
   onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
-  onnxwire pack m.onnx -o one.onnx      a model and the files beside it as one file
+  onnxwire pack m.onnx -o one.onnx      a model and its external data as one file
 
 exit status:
-  0    yes, done
-  1    no: a difference, a problem, nothing found
-  2    trouble: a file that can't be read or written, a path that leads nowhere, a wrong option
-  130  ended by Ctrl-C
+  0    success
+  1    a difference, a problem, or no match was found
+  2    error: a file that can't be read or written, a path that leads nowhere, a wrong option
+  130  interrupted by Ctrl-C
 """
-# What errors and warnings of the library advise, as the commands have it.
+# Parameters in errors and warnings of the library, and the options of the commands for them.
 _ADVICE = {
     "overwrite=True": "--overwrite",
     ", or give external_data=": "",
@@ -64,13 +64,13 @@ class _Parser(Parser):
         lines = ["Look into ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
         for group, commands in GROUPS.items():
             lines += ["", f"{group}:", *(f"  {name:<{WIDTH}}{summary}" for name, summary in commands.items())]
-        lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` tells more of a command"]
+        lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` describes a command"]
         lines += ["  --version   the version", "", _EXAMPLES]
         return "\n".join(lines)
 
 
 def make_parser(names: Iterable[str]) -> Parser:
-    """Make a parser of some commands, whose modules are imported."""
+    """Make a parser of some commands, importing their modules."""
     parser = _Parser(prog="onnxwire")
     parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="onnxwire", parser_class=CommandParser)
@@ -82,23 +82,23 @@ def make_parser(names: Iterable[str]) -> Parser:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
-    arguments: the words after the program's name, by default the process's own.
-    Returns the exit status: 0 for yes, 1 for no, 2 where something could not be done, 130 after Ctrl-C.
+    arguments: the words after the program's name, by default sys.argv[1:].
+    Returns the exit status: 0 for success, 1 for "no", 2 for an error, 130 after Ctrl-C.
     """
     with given_streams(), clean_terminals():
         try:
             try:
                 return _run(arguments)
             finally:
-                # What was printed comes before a complaint; and the interpreter's own flush would be too late to tell.
+                # Before any error message; errors of the interpreter's own flush at exit could not be reported.
                 sys.stdout.flush()
         except (Error, OSError) as error:
-            # Errors of files have their names; the streams' own have none.
+            # Only errors of files have a file name; errors of stdout have none.
             name = getattr(error, "filename", None)
             if isinstance(error, OSError) and name in (None, _STDOUT):
                 _abandon(sys.stdout)
                 if isinstance(error, BrokenPipeError):
-                    return OK  # the reader went away
+                    return OK  # the reader closed the pipe
             if not isinstance(error, Error):
                 error = FileError.from_os_error(error, name or _STDOUT)
             _complain(str(error))
@@ -121,7 +121,7 @@ def _run(arguments: list[str] | None) -> int:
     if options.command is None:
         parser.print_help()
         return TROUBLE
-    # A name in a file may hold what the terminal's encoding has no sign for.
+    # Names in a file may contain characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         stream = stream.stream if isinstance(stream, CleanTerminal) else stream
         if isinstance(stream, io.TextIOWrapper):
@@ -133,16 +133,13 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _abandon(stream: IO[str]) -> None:
-    """Have what a stream still holds go nowhere: it can't be written, and would fail again at the interpreter's end."""
+    """Discard the buffer of a stream that can't be written, which would fail again when the interpreter exits."""
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())
 
 
 def _complain(text: str) -> None:
-    """Print a line on stderr; one, whatever is in a name, and without the passwords of addresses.
-
-    A progress bar may have stderr, so it is clean before.
-    """
+    """Print one line on stderr, with control characters escaped and without passwords in addresses."""
     for ours, shell in _ADVICE.items():
         text = text.replace(ours, shell)
     text = without_credentials(text)
@@ -150,4 +147,4 @@ def _complain(text: str) -> None:
     try:
         print("onnxwire:", line, file=sys.stderr)
     except OSError:
-        _abandon(sys.stderr)  # the status is all that can tell
+        _abandon(sys.stderr)  # the exit status still reports the error

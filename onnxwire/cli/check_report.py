@@ -1,4 +1,4 @@
-"""How `onnxwire check` tells what it found: for people, as lines for other programs, as JSON, as SARIF."""
+"""The reports of `onnxwire check`: text for terminals, lines for pipes, JSON and SARIF."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Rule
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
-_SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
+_MAX_SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
 
 
 class Reporter(Protocol):
-    """The report of the command on each file, in this order: the repairs, then the problems, or a fault instead."""
+    """A report on each file, in this order: the repairs, then the problems, or a fault instead."""
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        """Tell of repairs, before they are made."""
+        """Report repairs, before they are made."""
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
-        """Tell of the problems of a file, after repairs; seconds: what checking it took."""
+        """Report the problems of a file, after repairs. seconds: the time of the check."""
 
     def fault(self, file: str, reason: str) -> None:
-        """Tell that a file could not be checked or written; a person reads that on stderr."""
+        """Report that a file could not be checked or written; stderr shows the error too."""
 
     def finish(self) -> None:
-        """Write the end."""
+        """Write the end of the report."""
 
 
 def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Reporter:
-    """The reporter that the options ask for; files: how many there will be."""
+    """Make the reporter that the options select. files: the number of files."""
     if options.quiet:
         return _Silence()
     if options.json:
@@ -64,14 +64,13 @@ class _Silence:
 
 
 class _TextReporter:
-    """Groups under headings on a terminal; elsewhere lines that each say the file and the severity."""
+    """Groups under headings on a terminal; otherwise lines that each begin with the file and the severity."""
 
     def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
         self.out = out
         self.paint = painter(options.color, out)
         self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
-        # Whoever selects rules wants to see what they find.
         self.shows_notes = options.strict or options.select is not None
         self.is_dry = options.dry_run
         self.files = files
@@ -115,10 +114,10 @@ class _TextReporter:
             self._print(f"{start}{self.paint(_notes(hidden), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
-        """Print some problems of a rule, and how many more there are."""
+        """Print some problems of a rule, and the number of the others."""
         line = ""
         shown = 0
-        for problem in problems if self.is_verbose else islice(problems, _SHOWN[rule.severity]):
+        for problem in problems if self.is_verbose else islice(problems, _MAX_SHOWN[rule.severity]):
             if shown:
                 self._line(file, rule.severity, line, rule.id)
             where = [f"byte {problem.offset:,}"] if problem.offset is not None else []
@@ -153,7 +152,7 @@ class _TextReporter:
 
 
 def _extent(problems: Problems, seconds: float, notes: int) -> str:
-    """The checked file."""
+    """Describe what was checked, in which time."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
 
@@ -163,12 +162,12 @@ def _notes(count: int) -> str:
 
 
 class _JsonReporter:
-    """A list with an object a file; each problem is one line."""
+    """A list with one object per file; each problem is one line."""
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
         self.start = "["
-        self.is_begun = False  # the object of a file whose repairs were told
+        self.is_begun = False  # whether the repairs of the present file began its object
 
     def fixes(self, file: str, fixes: Fixes) -> None:
         self._begin(file)
@@ -211,7 +210,7 @@ class _SarifReporter:
         self.writer = SarifWriter(out)
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        pass  # what is repaired is not a result any more
+        pass  # a repaired problem is no result
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)
@@ -224,7 +223,7 @@ class _SarifReporter:
 
 
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
-    """List the rules by scope, and those that are not checked with the reasons."""
+    """List the rules by scope, and the reasons why some are not checked."""
     from onnxwire.checker.fixes import fixable
     from onnxwire.checker.registry import checks, unchecked
     from onnxwire.checker.run import choose

@@ -13,9 +13,9 @@ from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
-Read any number of models into a catalog: a folder of Parquet files that `onnxwire sql`, DuckDB, polars and others ask.
-The tables are models, operators, tensors, values, metadata, problems (with --check) and failures. What has not changed
-since the last run is not read again, and a run that was ended goes on where it was.
+Read any number of models into a catalog: a folder of Parquet files to query with `onnxwire sql`, DuckDB or polars.
+The tables are models, operators, tensors, values, metadata, problems (with --check) and failures. Unchanged models are
+not read again, and an interrupted run is continued.
 """
 _EXAMPLES = """\
 examples:
@@ -27,7 +27,7 @@ examples:
   onnxwire catalog models/ -o catalog --engine ray --address auto
   onnxwire sql catalog "select distinct model from operators where type = 'Loop'"
 
-exit status: 0 all models are in, 1 some could not be read (table failures tells why), 2 trouble
+exit status: 0 all models were read, 1 some could not be read (see the table failures), 2 error
 """
 
 
@@ -35,16 +35,21 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "catalog", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    text = "a file, a folder, of which each .onnx file is read, a pattern, or an address of one of these"
+    text = "a file, a folder with .onnx files, a pattern, or the address of one of these"
     add("sources", metavar="SOURCE", nargs="+", help=text)
     add("-o", "--output", metavar="DIR", required=True, help="the folder of the catalog")
-    add("--engine", choices=("local", "dask", "ray"), default="local", help="what reads; by default processes here")
-    add("--scheduler", metavar="ADDRESS", help="with --engine dask: of its scheduler")
-    add("--address", metavar="ADDRESS", help="with --engine ray: of its cluster; by default one is started here")
-    add("--workers", metavar="N", type=_workers, help="processes of the local engine; by default one a core")
-    add("--hash", action="store_true", help="hash all weights (XXH3-128), to find those that are stored twice")
+    add(
+        "--engine",
+        choices=("local", "dask", "ray"),
+        default="local",
+        help="the engine; default: local processes",
+    )
+    add("--scheduler", metavar="ADDRESS", help="with --engine dask: the address of the scheduler")
+    add("--address", metavar="ADDRESS", help="with --engine ray: the address of the cluster; default: start one here")
+    add("--workers", metavar="N", type=_workers, help="processes of the local engine; default: one per core")
+    add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
-    add("--prune", action="store_true", help="drop models whose files are gone")
+    add("--prune", action="store_true", help="drop models whose files no longer exist")
     add("--json", action="store_true", help="print the summary as JSON")
     add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -57,11 +62,11 @@ def _workers(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the catalog and print what was done; returns the exit status."""
+    """Make the catalog and print a summary; returns the exit status."""
     if options.scheduler is not None and options.engine != "dask":
-        options.parser.error("--scheduler goes with --engine dask")
+        options.parser.error("--scheduler requires --engine dask")
     if options.address is not None and options.engine != "ray":
-        options.parser.error("--address goes with --engine ray")
+        options.parser.error("--address requires --engine ray")
     from onnxwire.catalog.build import build
 
     with progress_bar("reading models", not options.no_progress) as progress:

@@ -1,4 +1,4 @@
-"""`onnxwire check`: the rules of the ONNX IR that files break, and repairs of what has one safe answer."""
+"""`onnxwire check`: violations of the rules of the ONNX IR, and their repairs."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
 _DESCRIPTION = """\
-Check files against every rule of the ONNX IR: what is wrong, where, and what to do. Files may have any size; no weight
-above 256 KiB is read. Errors are what the specification forbids, warnings point at a likely mistake, notes are advice:
-they are counted, and printed with --strict.
+Check files against every rule of the ONNX IR; report each fault with its location and a remedy. Files may have any
+size; no weight above 256 KiB is read. Errors violate the specification, warnings are likely mistakes, notes are advice:
+notes are counted, and printed with --strict.
 """
 _EXAMPLES = """\
 examples:
   onnxwire check model.onnx
   onnxwire check 'models/**/*.onnx' --select error
-  onnxwire check model.onnx --strict                all, with the advice
+  onnxwire check model.onnx --strict                also print notes
   onnxwire check model.onnx --ignore graph-value-info-known-name --fail-on warning
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
-  onnxwire check model.onnx --fix --dry-run         list the repairs that have one safe answer
+  onnxwire check model.onnx --fix --dry-run         list the repairs of problems with one safe repair
   onnxwire check model.onnx --fix -o repaired.onnx  make them
   onnxwire check values.pb --type SequenceProto
   onnxwire check --rules --select error             the rules
 
-exit status: 0 nothing found as severe as --fail-on, 1 something found, 2 a file could not be checked or written
+exit status: 0 no problem as severe as --fail-on, 1 such a problem, 2 a file could not be checked or written
 """
 
 
@@ -57,31 +57,31 @@ def add_parser(commands: Any) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
     add("--strict", action="store_true", help="print notes, too")
-    add("--operators", metavar="TABLE", help="hold nodes to the operators of this table, too; see docs/check.md")
-    add("--select", metavar="RULES", action="append", help="only these rules or severities, with commas between")
-    add("--ignore", metavar="RULES", action="append", help="not these")
-    add("--ir-version", metavar="N", type=int, help="judge by this version, not the file's own")
-    add_type(parser, "the message that the files hold, such as SequenceProto; by default ModelProto")
+    add("--operators", metavar="TABLE", help="check nodes against the operators of this table; see docs/check.md")
+    add("--select", metavar="RULES", action="append", help="check only these rules or severities, separated by commas")
+    add("--ignore", metavar="RULES", action="append", help="do not check these rules or severities")
+    add("--ir-version", metavar="N", type=int, help="apply the rules of this IR version, not of the file's own")
+    add_type(parser, "the message that the files hold, such as SequenceProto; default: ModelProto")
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
     add(
         "--fail-on",
         choices=["error", "warning", "note"],
         default="error",
-        help="the least severity for exit status 1; by default error",
+        help="the least severity for exit status 1; default: error",
     )
-    add("--fix", action="store_true", help="make the repairs that have one safe answer, then check again")
-    add("--dry-run", action="store_true", help="with --fix: list the repairs and make none")
-    add("-o", "--output", metavar="OUT", help="with --fix: the file to write, instead of the one that is read")
+    add("--fix", action="store_true", help="repair problems that have one safe repair, then check again")
+    add("--dry-run", action="store_true", help="with --fix: list the repairs, but make none")
+    add("-o", "--output", metavar="OUT", help="with --fix: the file to write instead of FILE")
     add(
         "--limit",
         metavar="N",
         type=int,
-        help="keep N problems of a rule and count the rest; by default 10,000; 0 keeps all",
+        help="report N problems of a rule and count the rest; default: 10,000; 0 reports all",
     )
     add_progress(parser)
-    add("--rules", action="store_true", help="list the rules, and those that no file alone can be checked against")
-    add("-q", "--quiet", action="store_true", help="print nothing but errors; the exit status tells")
-    add("-v", "--verbose", action="store_true", help="print every problem, and the rules that are broken")
+    add("--rules", action="store_true", help="list the rules, including those that cannot be checked on a file")
+    add("-q", "--quiet", action="store_true", help="print nothing but errors; only set the exit status")
+    add("-v", "--verbose", action="store_true", help="print every problem, and the text of its rule")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -97,10 +97,10 @@ def run(options: argparse.Namespace) -> int:
         print_rules(sys.stdout, options, select, ignore)
         return 0
     _refuse(options)
-    choose(select, ignore)  # before anything is printed, what is not a rule is refused
+    choose(select, ignore)  # refuses unknown rules before anything is printed
     paths = _paths(options.files)
     if options.output is not None and len(paths) > 1:
-        options.parser.error("-o replaces one file, and there are several")
+        options.parser.error("-o writes one file, but several files are given")
     is_model_on_stdout = options.output == "-"
     reporter = make_reporter(sys.stderr if is_model_on_stdout else sys.stdout, options, len(paths))
     limits = {
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
                 _refuse_stream(path)
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
-            # The other files are checked all the same.
+            # Continue with the other files.
             line = without_credentials(str(error))
             reporter.fault(shown_source(path), line)
             sys.stdout.flush()
@@ -131,22 +131,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """End with the usage where options do not go together."""
+    """Refuse contradictory options."""
     if not options.files:
         options.parser.error("name a file, or - for stdin")
     if options.limit is not None and options.limit < 0:
-        options.parser.error("--limit takes a number from 0 on")
+        options.parser.error("--limit must be 0 or more")
     if options.ir_version is not None and options.ir_version < 1:
-        options.parser.error("--ir-version takes a number from 1 on")
+        options.parser.error("--ir-version must be 1 or more")
     if not options.fix and (options.dry_run or options.output is not None):
-        options.parser.error("--dry-run and -o go with --fix")
+        options.parser.error("--dry-run and -o require --fix")
     refuse_terminal(options.output)
     if options.fix and "-" in options.files and options.output is None and not options.dry_run:
-        options.parser.error("what comes from stdin is repaired into a file: name one after -o, or - for stdout")
+        options.parser.error("--fix with stdin needs -o: the file to write, or - for stdout")
 
 
 def _refuse_stream(path: str) -> None:
-    """Raise SourceError for one of several files that is none: to wait for a pipe would keep the others waiting."""
+    """Raise SourceError for a pipe or device among several files: waiting for it would delay the other files."""
     if path == "-":
         return
     try:
@@ -154,11 +154,11 @@ def _refuse_stream(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise SourceError(errno.EINVAL, "this is a pipe or device; name it alone to have it read", path)
+        raise SourceError(errno.EINVAL, "this is a pipe or device; check it in a command of its own", path)
 
 
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
-    """Check one file, after it was repaired if that is wanted; returns the exit status."""
+    """Check one file, after repairing it with --fix; returns the exit status."""
     from onnxwire.checker import check
     from onnxwire.checker.registry import SEVERITIES
     from onnxwire.io.load import load
@@ -184,7 +184,7 @@ def _timed(call: Callable[[], Problems]) -> tuple[Problems, float]:
 def _repair(
     message: Message, path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter
 ) -> bool:
-    """Tell of the repairs of a message, and make and write them; returns whether it was written."""
+    """Report the repairs of a message, make them, and write it; returns whether it was written."""
     from onnxwire.checker import check
     from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
     from onnxwire.checker.run import choose
@@ -198,20 +198,20 @@ def _repair(
     apply_fixes(fixes)
     out = options.output or path
     with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", LargeFileWarning)  # model-protobuf-size says so
+        warnings.simplefilter("ignore", LargeFileWarning)  # the rule model-protobuf-size reports it
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return True
 
 
 def _words(lists: list[str] | None) -> list[str] | None:
-    """The words of options that may be given several times, with commas between words."""
+    """Split the words of repeatable options with comma-separated values."""
     return None if lists is None else [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 
 def _paths(words: list[str]) -> dict[str, SourceError | None]:
-    """The files that words name, each once; a pattern that matches nothing is taken for a name.
+    """Expand patterns to files, each once; a pattern without matches is a file name.
 
-    A pattern that can't be matched has its error as the value.
+    The value of a pattern that can't be matched is its error.
     """
     paths: dict[str, SourceError | None] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""`onnxwire completion`: a script that lets a shell complete the command line."""
+"""`onnxwire completion`: the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxwire.cli.options import add_command
 from onnxwire.errors import MissingPackageError
 
 _DESCRIPTION = """\
-Print a script for a shell, which then completes commands, options, their choices and the names of files. Needs shtab.
+Print the script that lets a shell complete commands, options, their choices and file names. Requires shtab.
 """
 _EXAMPLES = """\
 examples:
@@ -17,7 +17,7 @@ examples:
   onnxwire completion zsh > ~/.zfunc/_onnxwire            with fpath+=~/.zfunc before compinit in ~/.zshrc
   onnxwire completion fish > ~/.config/fish/completions/onnxwire.fish
 """
-_FILES = {"FILE", "MODEL", "OUT", "A", "B"}  # what options and words for files are called in the help
+_FILES = {"FILE", "MODEL", "OUT", "A", "B"}  # the metavars of files
 
 
 def add_parser(commands: Any) -> None:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The options and words of a parser and of its commands."""
+    """List the actions of a parser and of its commands."""
     found = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""`onnxwire convert-version`: another version of ONNX's operators, as the official package converts to it."""
+"""`onnxwire convert-version`: convert to another opset version by the official package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxwire.io.load import load
 
 _DESCRIPTION = """\
 Convert a model to another version of ONNX's operators (opset), by onnx.version_converter, and save it. The official
-package is given the model without its weights, so it may have any size; weights go from file to file.
+package gets the model without its weights, so that the model may have any size; weights are copied from file to file.
 """
 _EXAMPLES = """\
 examples:

@@ -1,4 +1,4 @@
-"""`onnxwire diff`: what two models differ in."""
+"""`onnxwire diff`: the differences between two models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_li
 from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
-Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, of which
-the largest absolute difference is told. Nodes go together by name, else by the values that they make. The order of
-nodes and tensors, and where a tensor is stored, make no difference.
+Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights with
+their largest absolute difference. Nodes are matched by name, else by their outputs. The order of nodes and tensors, and
+the storage of a tensor, make no difference.
 """
 _EXAMPLES = """\
-The exit status is 0 where the models are the same, 1 where they differ, and 2 where there is trouble.
+The exit status is 0 if the models are equal, 1 if they differ, and 2 after an error.
 
 examples:
   onnxwire diff old.onnx new.onnx
@@ -32,20 +32,20 @@ examples:
   onnxwire diff -q old.onnx new.onnx && echo same
 """
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
-_LONGEST = 100
+_MAX_TEXT_CHARS = 100
 SAME, DIFFERENT = 0, 1
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "diff", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("old", metavar="A", help="the model as it was")
-    parser.add_argument("new", metavar="B", help="the model as it is; + is what only B has, - what only A has")
+    parser.add_argument("old", metavar="A", help="the old model; - marks elements that only A has")
+    parser.add_argument("new", metavar="B", help="the new model; + marks elements that only B has")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--stat", action="store_true", help="print how many of each kind were added, removed, changed")
-    form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and end at the first difference")
-    parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, no values")
+    form.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
+    form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
+    parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, not values")
     add_color(parser)
     add_progress(parser)
     parser.set_defaults(run=run)
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         found = diff(options.old, options.new, weights=not options.no_weights, progress=progress)
         if options.quiet:
             return DIFFERENT if any(True for _ in found) else SAME
-        # A bar and lines on one terminal would be in each other's way.
+        # Lines would interrupt the progress bar, so print them after it.
         differences: Iterable[Difference] = found if progress is None else list(found)
         if options.json or options.stat:
             differences = list(differences)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(difference: Difference) -> dict[str, Any]:
-    """A difference for JSON, which has no infinity; as protobuf's, it is a text."""
+    """Return a difference for JSON, with infinity as text, as in protobuf's JSON."""
     row = {key: value for key, value in asdict(difference).items() if value is not None}
     apart = row.get("distance")
     if apart and apart["max_abs"] is not None and math.isinf(apart["max_abs"]):
@@ -85,7 +85,7 @@ def _row(difference: Difference) -> dict[str, Any]:
 
 
 def _print(differences: Iterable[Difference], paint: Paint) -> int:
-    """Print a line for each, as it comes; returns the exit status."""
+    """Print one line per difference as it is found; returns the exit status."""
     status = SAME
     for difference in differences:
         status = DIFFERENT
@@ -95,7 +95,7 @@ def _print(differences: Iterable[Difference], paint: Paint) -> int:
 
 
 def _line(difference: Difference) -> str:
-    """A difference in one line."""
+    """Format a difference as one line."""
     head = safe_text(" ".join(filter(None, (difference.kind, difference.name))))
     holder = _holder(difference)
     if holder not in ("", "graph"):
@@ -120,7 +120,7 @@ def _line(difference: Difference) -> str:
 
 
 def _holder(difference: Difference) -> str:
-    """The graph or function that an element is in."""
+    """Return the path of the graph or function that contains an element."""
     fields = {"tensor": "initializer", "sparse tensor": "sparse_initializer", "value": "value_info"}
     field = fields.get(difference.kind, difference.kind)
     return difference.path[: max(difference.path.rfind(f".{field}["), 0)]
@@ -130,14 +130,14 @@ def _shown(text: str | None) -> str:
     if not text:
         return "(not set)" if text is None else '""'
     text = safe_text(text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}..."
 
 
 def _stat(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
-    """How many elements of each kind were added, removed, changed."""
+    """Count the added, removed and changed elements by kind."""
     seen = {}
     for d in differences:
-        # What has several parts that differ counts once.
+        # An element with several differing parts counts once.
         seen[d.kind, d.name, d.path if d.change != "changed" else "", d.part if d.kind == "model" else ""] = d
     counts: Counter[tuple[str, str]] = Counter((d.kind, "changed" if d.part else d.change) for d in seen.values())
     kinds = dict.fromkeys(kind for kind, _ in counts)

@@ -18,11 +18,11 @@ from onnxwire.text.text_writer import to_text
 
 _DESCRIPTION = """\
 Print a model in protobuf's text format, exactly as `protoc --decode=onnx.ModelProto` does, or as JSON. The file may
-have any size: little of it is in memory at a time.
+have any size: it is read in pieces.
 """
 _EXAMPLES = """\
 examples:
-  onnxwire dump model.onnx --max-bytes 64        all but the weights
+  onnxwire dump model.onnx --max-bytes 64        everything except the weights
   onnxwire dump model.onnx -o model.txt
   onnxwire dump model.onnx --json | jq '.graph.node[].opType'
   onnxwire dump tensor.pb --type TensorProto
@@ -34,12 +34,12 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "dump", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
+    add_type(parser, "the message that the file holds, such as TensorProto; default: ModelProto")
     parser.add_argument(
         "--max-bytes",
         metavar="N",
         type=whole_number,
-        help="leave out strings and bytes of more than N bytes and repeated numbers of more than N elements",
+        help="omit strings and bytes of more than N bytes and repeated numbers of more than N elements",
     )
     add_output(parser)
     parser.set_defaults(run=run)
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the file; returns the exit status."""
     with load(options.file, type=SCHEMA.messages[f"onnx.{options.type}"]) as message:
-        # A damaged file is refused before anything is printed.
+        # Refuse a damaged file before anything is printed.
         verify_document(message._document, type(message))
         if options.output == "-":
             _print(message, options, sys.stdout)

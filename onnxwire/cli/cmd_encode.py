@@ -21,8 +21,8 @@ from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
-Make a binary file of protobuf's text format, as `protoc --encode=onnx.ModelProto` does, or of JSON: of what
-`onnxwire dump` prints, edited or not. Nothing is written where the text has a fault.
+Convert protobuf's text format, or JSON, to a binary file, as `protoc --encode=onnx.ModelProto` does. The input is the
+output of `onnxwire dump`, edited or not. If the text has a fault, no file is written.
 """
 _EXAMPLES = """\
 examples:
@@ -36,13 +36,11 @@ examples:
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "encode", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument(
-        "file", metavar="FILE", nargs="?", default="-", help="the text; - for stdin, which is the default"
-    )
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the text; default: - for stdin")
     parser.add_argument("--json", action="store_true", help="the text is JSON")
-    add_type(parser, "the message that the text holds, such as TensorProto; by default ModelProto")
+    add_type(parser, "the message that the text holds, such as TensorProto; default: ModelProto")
     parser.add_argument(
-        "--ignore-unknown", action="store_true", help="skip fields that there are not, such as those of a newer ONNX"
+        "--ignore-unknown", action="store_true", help="skip unknown fields, such as fields of a newer ONNX"
     )
     add_output(parser)
     add_progress(parser)
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open(path: str) -> IO[bytes]:
-    """A file, or all that a pipe or device gives."""
+    """Open a file, or read a pipe or device to its end."""
     try:
         file = open(path, "rb", opener=lambda name, _: open_input(name))  # noqa: SIM115
     except (OSError, ValueError) as error:
@@ -82,7 +80,7 @@ def _open(path: str) -> IO[bytes]:
 
 
 def _read(file: IO[bytes], options: argparse.Namespace) -> Message:
-    """The message that a file describes."""
+    """Parse the text of a file."""
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     if options.json:
         from onnxwire.text.json_reader import from_json as parse

@@ -22,11 +22,11 @@ from onnxwire.transforms.extract import cut
 
 _DESCRIPTION = """\
 Cut a part out of a model at values: the nodes and initializers that compute --outputs from --inputs, with their types,
-the functions that they call and all that the model says of itself. Or write tensors to a file of numpy or safetensors.
+the functions that they call, and the model's metadata. Or write tensors to a file of numpy or safetensors.
 """
 _EXAMPLES = """\
-Values are named as `onnxwire ls FILE --values` lists them; names with commas in them are given one by one, as in
---inputs a --inputs b. Without --inputs the model's own inputs are those of the part, as far as they are needed.
+Values are named as in `onnxwire ls FILE --values`; a name with commas needs an option of its own, as in
+--inputs a --inputs b. Without --inputs the part has the inputs of the model that it needs.
 
 examples:
   onnxwire extract m.onnx --outputs relu_1 -o head.onnx
@@ -43,23 +43,23 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "extract", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument(
-        "--inputs", metavar="NAMES", action="append", help="values that are given to the part: a,b; repeatable"
+        "--inputs", metavar="NAMES", action="append", help="values that become inputs of the part: a,b; repeatable"
     )
     parser.add_argument(
-        "--outputs", metavar="NAMES", action="append", help="values that the part computes: c,d; repeatable"
+        "--outputs", metavar="NAMES", action="append", help="values that become outputs of the part: c,d; repeatable"
     )
     parser.add_argument(
         "--tensor",
         metavar="NAME",
         action="append",
-        help="a tensor to write; * and ? stand for any of the initializers; repeatable",
+        help="a tensor to write; * and ? match names of initializers; repeatable",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="OUT",
         required=True,
-        help="the model to write, - for stdout; of tensors a name that ends with .npy, .npz or .safetensors",
+        help="the model to write, - for stdout; with --tensor a name that ends with .npy, .npz or .safetensors",
     )
     add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -68,7 +68,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Extract; returns the exit status."""
     if bool(options.outputs) == bool(options.tensor) or (options.inputs and options.tensor):
-        options.parser.error("name either the --outputs of a part, or a --tensor")
+        options.parser.error("give either --outputs, for a part, or --tensor")
     if options.tensor:
         return _write_tensors(options)
     out = options.output
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _names_of(model: ModelProto) -> set[str]:
-    """The names with commas in them, which are not to be split."""
+    """Return the names of values that contain commas."""
     graph = model.graph
     names = {name for node in graph.node for name in node.output if "," in name}
     names.update(value.name for value in graph.input if "," in value.name)
@@ -92,7 +92,7 @@ def _names_of(model: ModelProto) -> set[str]:
 
 
 def _split(texts: list[str], whole: set[str]) -> list[str]:
-    """The names in texts with commas between them."""
+    """Split texts at commas, except for names that contain commas."""
     return [name for text in texts for name in ([text] if text in whole else text.split(",")) if name]
 
 
@@ -133,7 +133,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
 
 
 def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
-    """The tensors that names, paths and patterns choose, by the names that they get."""
+    """Return the tensors that match names, paths and patterns, by their names in the output."""
     initializers: dict[str, dict[str, TensorProto]] = {}  # by name and path
     for index, tensor in enumerate(model.graph.initializer):
         initializers.setdefault(tensor.name, {})[f"graph.initializer[{index}]"] = tensor
@@ -150,7 +150,7 @@ def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
 def _matching(
     model: ModelProto, initializers: dict[str, dict[str, TensorProto]], pattern: str
 ) -> dict[str, dict[str, TensorProto]]:
-    """The tensors that one name, path or pattern chooses, by name and path."""
+    """Return the tensors that match one name, path or pattern, by name and path."""
     if pattern in initializers:
         return {pattern: initializers[pattern]}
     if any(sign in pattern for sign in "*?["):
@@ -158,8 +158,8 @@ def _matching(
         if matching:
             return matching
         if "[" not in pattern:
-            raise TensorError("the pattern fits no initializer; `onnxwire ls FILE` lists them", pattern)
-    # Of any graph, of a Constant node, or a path such as graph.node[3].attribute[0].t.
+            raise TensorError("the pattern matches no initializer; `onnxwire ls FILE` lists them", pattern)
+    # A tensor of any graph, of a Constant node, or at a path such as graph.node[3].attribute[0].t.
     try:
         target = resolve(model, f"tensor:{pattern}")
     except PathError:
@@ -167,5 +167,5 @@ def _matching(
             raise
         target = resolve(model, pattern)
     if not isinstance(target.value, TensorProto) or target.index is not None:
-        raise TensorError("this is not a tensor; name one, or the path of one", pattern)
+        raise TensorError("this is not a tensor; give the name or path of a tensor", pattern)
     return {target.value.name or pattern: {target.path: target.value}}

@@ -1,4 +1,4 @@
-"""`onnxwire infer`: adds the types and shapes of values, as the official package infers them."""
+"""`onnxwire infer`: add types and shapes of values, inferred by the official package."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxwire.cli.result import add_result, save_result
 from onnxwire.io.load import load
 
 _DESCRIPTION = """\
-Infer the types and shapes of values, by onnx.shape_inference, and save the model with them. The official package is
-given the model without its weights, so it may have any size; weights go from file to file.
+Infer the types and shapes of values, by onnx.shape_inference, and save the model with them. The official package gets
+the model without its weights, so that the model may have any size; weights are copied from file to file.
 """
 _EXAMPLES = """\
 examples:
@@ -27,9 +27,9 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "infer", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--strict", action="store_true", help="end with an error where a shape can't be inferred")
-    parser.add_argument("--data-prop", action="store_true", help="follow shapes that nodes compute with, too")
-    parser.add_argument("--check-type", action="store_true", help="hold the types of inputs to their operators")
+    parser.add_argument("--strict", action="store_true", help="fail if a shape can't be inferred")
+    parser.add_argument("--data-prop", action="store_true", help="propagate shapes through computations with shapes")
+    parser.add_argument("--check-type", action="store_true", help="check the types of inputs of operators")
     add_result(parser)
     parser.set_defaults(run=run)
 

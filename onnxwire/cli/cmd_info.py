@@ -1,4 +1,4 @@
-"""`onnxwire info`: what a person wants to know of a model first."""
+"""`onnxwire info`: the summary of a model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from onnxwire.errors import count_text
 from onnxwire.io.load import load
 
 _DESCRIPTION = """\
-Print what is in a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so the
-size of the file does not matter.
+Print the summary of a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so
+the size of the file does not matter.
 """
 _EXAMPLES = """\
 examples:
@@ -35,18 +35,18 @@ def add_parser(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument(
-        "--raw", action="store_true", help="print every tag with its byte offset, of broken files too, up to the fault"
+        "--raw", action="store_true", help="print every tag with its byte offset, in damaged files up to the fault"
     )
     help_type = (
-        "with --raw: take the file for this message, such as TensorProto; none for numbers without names; "
-        "by default the message that fits"
+        "with --raw: the message in the file, such as TensorProto; none for numbers without names; "
+        "default: the message that fits"
     )
     add_type(parser, help_type, None, "none")
     parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="of a file on a server: also tell what was fetched of it, on stderr",
+        help="for a file on a server: print the number of fetched bytes on stderr",
     )
     parser.set_defaults(run=run, parser=parser)
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
         return print_raw(options.file, options.type, sys.stdout)
     if options.type is not None:
-        options.parser.error("--type goes with --raw")
+        options.parser.error("--type requires --raw")
     with load(options.file) as model:
         summary = summarize(model)
         memory = model._document.memory
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:
-    """The summary as text."""
+    """Format the summary as text."""
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
     opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])

@@ -28,41 +28,41 @@ from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
-List the tensors of a model: name, type, shape, size and where it is stored; or its nodes, or values. Weights are not
-read, so the size of the file does not matter. With a PATTERN or --filter, the exit status is 1 where nothing is found.
+List the tensors of a model: name, type, shape, size and location; or its nodes, or values. Weights are not read, so the
+size of the file does not matter. With a PATTERN or --filter, the exit status is 1 if nothing matches.
 """
 _EXAMPLES = """\
 examples:
   onnxwire ls model.onnx                               every tensor
-  onnxwire ls model.onnx 'layers.0.*' --sort bytes     those with such a name, the largest first
+  onnxwire ls model.onnx 'layers.0.*' --sort bytes     tensors with matching names, the largest first
   onnxwire ls model.onnx --filter type=FLOAT16 --filter 'bytes>=1M'
-  onnxwire ls model.onnx --tree --depth 2              sizes by prefix of the name, as du prints them
+  onnxwire ls model.onnx --tree --depth 2              sizes by prefix of the name, in the form of du
   onnxwire ls model.onnx --nodes --filter type=MatMul
   onnxwire ls model.onnx --inputs
   onnxwire ls model.onnx --json | jq 'map(.bytes) | add'
 
-A PATTERN with *, ? or [ is for the whole name, any other one for a part of it. Conditions are a key of --json,
-one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T stand for powers of 1024.
+A PATTERN with *, ? or [ matches the whole name, any other PATTERN a part of the name. A condition is a key of --json,
+one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
 """
-_TOGETHER = 2_000  # rows whose columns are aligned and written together
-_LONG = 48  # characters of a list of names in a row
+_BATCH_ROWS = 2_000  # rows that are aligned and written together
+_MAX_NAMES_CHARS = 48
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "ls", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="list what has such a name")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="list only elements with a matching name")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--nodes", action="store_true", help="list the nodes, of subgraphs and functions too")
     what.add_argument("--inputs", action="store_true", help="list the inputs of the graph")
     what.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
     what.add_argument("--values", action="store_true", help="list all values that have a type")
     what.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
-    parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to show; by default all")
+    parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to print; default: all")
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the list; returns the exit status."""
     if options.depth is not None and not options.tree:
-        options.parser.error("--depth goes with --tree")
+        options.parser.error("--depth requires --tree")
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"]) as message:
         rows = _chosen(_rows(message, options), options)
         if options.tree:
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
-    """The rows that are listed; only where they are to be in another order they are all kept."""
+    """Select and sort the rows; holds all of them only to sort them."""
     if options.pattern is not None or options.filter:
         rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
     if options.sort is not None or options.reverse:
@@ -102,7 +102,7 @@ def _rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _print_json(rows: Iterable[Row]) -> int:
-    """Print rows as json.dumps prints their list, one after the other; returns how many."""
+    """Print rows one by one in the format of json.dumps for a list; returns their number."""
     count = 0
     for count, row in enumerate(rows, 1):
         text = json.dumps(row, indent=2).replace("\n", "\n  ")
@@ -112,7 +112,7 @@ def _print_json(rows: Iterable[Row]) -> int:
 
 
 def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) -> int:
-    """Print rows as a table; returns how many."""
+    """Print rows as a table; returns their number."""
     right: list[int] = []
     cells_of: Callable[[Row], list[str]]
     if options.nodes:
@@ -132,8 +132,8 @@ def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) 
     waiting = iter(rows)
     first = headings if is_terminal else None
     widths: list[int] = []
-    # In batches, each as wide as those before it or wider, so that a long list is neither kept nor waited for.
-    while batch := list(islice(waiting, _TOGETHER)):
+    # In batches, so that a long list starts to print at once; columns only become wider.
+    while batch := list(islice(waiting, _BATCH_ROWS)):
         count += len(batch)
         if noun == "tensor":
             size += sum(row["bytes"] for row in batch)
@@ -161,9 +161,9 @@ def _tensor_cells(model: str, row: Row) -> list[str]:
 
 
 def _names(names: list[str]) -> str:
-    """Names with commas between them, as many as fit."""
+    """Join names by commas, and truncate the text."""
     text = names[0] if len(names) == 1 else ", ".join(names)
-    return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+    return text if len(text) <= _MAX_NAMES_CHARS else text[: _MAX_NAMES_CHARS - 1] + "…"
 
 
 def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None:
@@ -185,7 +185,7 @@ def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None
 
 
 def _cut(branch: Branch, depth: int | None) -> Branch:
-    """The branch without what lies deeper than that."""
+    """Return a copy of the branch, limited to a depth."""
     if depth is None:
         return branch
     children = {name: _cut(child, depth - 1) for name, child in branch.children.items()} if depth else {}

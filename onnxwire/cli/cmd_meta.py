@@ -1,4 +1,4 @@
-"""`onnxwire meta`: lists, sets and removes a model's metadata."""
+"""`onnxwire meta`: list, set and remove a model's metadata."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from onnxwire.io.load import load
 from onnxwire.messages import GraphProto, ModelProto
 
 _DESCRIPTION = """\
-List the metadata of a model (metadata_props), print one value, set or remove entries. Without -o or -i nothing is
-written, and the exit status is 1 where there is no such entry.
+List the metadata of a model (metadata_props), print single values, set or remove entries. Without -o or -i no file is
+written, and the exit status is 1 if an entry does not exist.
 """
 _EXAMPLES = """\
 examples:
   onnxwire meta m.onnx                                    all entries, KEY = VALUE
   onnxwire meta m.onnx --json
-  onnxwire meta m.onnx author                             one value, as it stands
+  onnxwire meta m.onnx author                             one value, unchanged
   onnxwire meta m.onnx author=me license=MIT -o out.onnx
   onnxwire meta m.onnx --delete author -i
-  onnxwire meta m.onnx --graph                            those of the main graph
+  onnxwire meta m.onnx --graph                            the entries of the main graph
 """
 
 
@@ -32,10 +32,10 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "meta", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("entries", metavar="KEY[=VALUE]", nargs="*", help="an entry to print, or with = to set")
+    parser.add_argument("entries", metavar="KEY[=VALUE]", nargs="*", help="an entry to print, or with =VALUE to set")
     parser.add_argument("--delete", metavar="KEY", action="append", default=[], help="an entry to remove; repeatable")
-    parser.add_argument("--graph", action="store_true", help="the metadata of the main graph, not of the model")
-    parser.add_argument("--json", action="store_true", help="print JSON: an object of texts")
+    parser.add_argument("--graph", action="store_true", help="use the metadata of the main graph, not of the model")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object of strings")
     add_result(parser, is_required=False)
     parser.set_defaults(run=run, parser=parser)
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
     asked = [entry for entry in options.entries if "=" not in entry]
     is_written = bool(options.output or options.in_place)
     if (changes or options.delete) and (asked or options.json):
-        options.parser.error("entries are either printed or changed; to set one, write KEY=VALUE")
+        options.parser.error("a command either prints or changes entries; to set one, write KEY=VALUE")
     if bool(changes or options.delete) != is_written:
-        way = "name the file to write after -o, or write over FILE with -i" if not is_written else "nothing is changed"
-        options.parser.error(f"{way}; KEY=VALUE and --delete KEY change entries")
+        reason = "no entry is changed" if is_written else "name the file to write after -o, or overwrite FILE with -i"
+        options.parser.error(f"{reason}; KEY=VALUE and --delete KEY change entries")
     with load(options.file) as model:
         holder = model.graph if options.graph else model
         if is_written:
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 def _change(
     model: ModelProto, holder: ModelProto | GraphProto, changes: list[tuple[str, str]], removed: list[str]
 ) -> None:
-    """Set and remove entries; what is there keeps its index."""
+    """Set and remove entries; existing entries keep their order."""
     props = holder.metadata_props
     for key in removed:
         indices = [i for i, entry in enumerate(props) if entry.key == key]

@@ -1,4 +1,4 @@
-"""`onnxwire unpack` and `onnxwire pack`: a model's weights out into files beside it, and back in."""
+"""`onnxwire unpack` and `onnxwire pack`: move a model's weights to external files, and back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from onnxwire.io.save import save
 from onnxwire.io.tensor_list import tensors
 
 _UNPACK = """\
-Move the weights of a model out into files beside it (external data), which makes the model small enough for every tool
-and lets many processes share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
+Move the weights of a model to files beside it (external data), which makes the model small enough for every tool and
+lets many processes share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
 _UNPACK_EXAMPLES = """\
 examples:
@@ -29,8 +29,8 @@ examples:
   onnxwire unpack big.onnx -o out/big.onnx --shard-size 2G     out/big-00001-of-00003.data and so on
 """
 _PACK = """\
-Make one file of a model and the files beside it that its weights are in (external data). These stay where they are. OUT
-may be MODEL; the new file replaces it when it is complete.
+Combine a model and its external data in one file. The files of external data stay unchanged. OUT may be MODEL; the new
+file replaces it when it is complete.
 """
 _PACK_EXAMPLES = """\
 examples:
@@ -46,24 +46,24 @@ def add_unpack_parser(commands: Any) -> None:
     parser.add_argument(
         "--data",
         metavar="NAME",
-        help="the file for the weights, from OUT's folder; with {name} in it, one file a tensor; by default OUT's name "
-        "with .data at its end",
+        help="the file for the weights, relative to OUT's folder; with {name} in it, one file per tensor; default: "
+        "OUT's name with the extension .data",
     )
     parser.add_argument(
         "--threshold",
         metavar="SIZE",
         type=_size,
         default=1024,
-        help="leave tensors of fewer bytes in the model; default: 1024",
+        help="keep tensors of fewer bytes in the model; default: 1024",
     )
     parser.add_argument(
-        "--align", metavar="N", type=_size, default=4096, help="begin each tensor at a multiple of N bytes; default: 4K"
+        "--align", metavar="N", type=_size, default=4096, help="align each tensor to a multiple of N bytes; default: 4K"
     )
     parser.add_argument(
-        "--shard-size", metavar="SIZE", type=_size, help="begin another file where one would be longer than this"
+        "--shard-size", metavar="SIZE", type=_size, help="start a new file before one gets longer than SIZE"
     )
     parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each file in the model")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are not the model's, too")
+    parser.add_argument("--overwrite", action="store_true", help="also replace files that do not belong to the model")
     parser.set_defaults(run=run_unpack)
 
 
@@ -75,27 +75,27 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=_size,
         default=1,
-        help="begin each tensor at a multiple of N bytes of the file, by padding that other tools skip",
+        help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip",
     )
     parser.add_argument(
         "--threshold",
         metavar="SIZE",
         type=_size,
         default=1024,
-        help="align no tensors of fewer bytes; default: 1024",
+        help="do not align tensors of fewer bytes; default: 1024",
     )
     parser.set_defaults(run=run_pack)
 
 
 def _add_parser(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command with what both have."""
-    sizes = "Sizes are in bytes; K, M, G and T stand for powers of 1024."
+    """Add a command with the options that both have."""
+    sizes = "Sizes are in bytes; K, M, G and T are powers of 1024."
     parser = add_command(commands, name, description, f"{examples}\n{sizes}\n")
     stdout = "; - for stdout" if name == "pack" else ""
     parser.add_argument("file", metavar="MODEL")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout}")
     add_external_root(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr what was written")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list the written files on stderr")
     add_progress(parser)
     return parser
 
@@ -109,10 +109,10 @@ def _size(text: str) -> int:
 
 
 def run_unpack(options: argparse.Namespace) -> int:
-    """Move the weights out; returns the exit status."""
+    """Move the weights to external files; returns the exit status."""
     if options.output == "-":
-        raise SaveError(errno.EINVAL, "the weights need a folder to be in; name a file after -o", "<stdout>")
-    # A function, since what OUT is called is not a pattern.
+        raise SaveError(errno.EINVAL, "the weights need a folder; name a file after -o", "<stdout>")
+    # A function, since OUT's name is not a pattern.
     default = os.path.splitext(os.path.basename(options.output))[0] + ".data"
     return _save(
         options,
@@ -127,26 +127,26 @@ def run_unpack(options: argparse.Namespace) -> int:
 
 
 def run_pack(options: argparse.Namespace) -> int:
-    """Take the weights in; returns the exit status."""
+    """Move the weights into the model; returns the exit status."""
     refuse_terminal(options.output)
     out = sys.stdout.buffer if options.output == "-" else options.output
     return _save(options, out, external=None, inline_align=options.inline_align, threshold=options.threshold)
 
 
 def _save(options: argparse.Namespace, out: str | IO[bytes], **how: Any) -> int:
-    """Load the model and save it so; returns the exit status."""
+    """Load the model, and save it with some options of `save`; returns the exit status."""
     with (
         load(options.file, external_root=options.external_root) as model,
         progress_bar(f"writing {shown_source(options.output)}", not options.no_progress) as progress,
     ):
         save(model, out, progress=progress, **how)
     if options.verbose and os.path.isfile(options.output):
-        _tell(options.output)
+        _list_files(options.output)
     return 0
 
 
-def _tell(path: str) -> None:
-    """Print a line for each file of a model: its size, and how many tensors it holds."""
+def _list_files(path: str) -> None:
+    """Print a line for each file of a model: its size, and the number of its tensors."""
     counts = {path: 0}
     for tensor in tensors(path):
         file = tensor.file or path

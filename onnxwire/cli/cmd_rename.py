@@ -1,4 +1,4 @@
-"""`onnxwire rename`: gives values or nodes new names, wherever these are used."""
+"""`onnxwire rename`: rename values or nodes wherever they are used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from onnxwire.io.load import load
 from onnxwire.transforms.rename import rename_nodes, rename_values
 
 _DESCRIPTION = """\
-Rename values of a model (inputs, outputs, initializers, and what nodes make), wherever they are used: by nodes, in
-subgraphs, in value_info, quantization annotations and training bindings. Or nodes, with --nodes. Several names are
-exchanged at once, so two can swap theirs.
+Rename values of a model (inputs, outputs, initializers, outputs of nodes) wherever they are used: by nodes, in
+subgraphs, in value_info, quantization annotations and training bindings. Or rename nodes, with --nodes. All names are
+replaced at once, so that two can be swapped.
 """
 _EXAMPLES = """\
 examples:
@@ -29,9 +29,9 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "rename", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("names", metavar="OLD NEW", nargs="+", help="a name as it is, and as it shall be; and so on")
-    parser.add_argument("--nodes", action="store_true", help="the names are those of nodes")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell on stderr how many occurrences were changed")
+    parser.add_argument("names", metavar="OLD NEW", nargs="+", help="pairs of an old name and its new name")
+    parser.add_argument("--nodes", action="store_true", help="rename nodes, not values")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the number of replacements on stderr")
     add_result(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     """Rename; returns the exit status."""
     olds, news = options.names[::2], options.names[1::2]
     if len(olds) != len(news):
-        options.parser.error(f"names come in pairs, OLD NEW; {olds[-1]!r} has no new one")
+        options.parser.error(f"names come in pairs, OLD NEW; {olds[-1]!r} has no new name")
     if len(set(olds)) < len(olds):
-        raise EditError("one name is given two new ones; name each OLD once")
+        raise EditError("one name has two new names; give each OLD once")
     names = dict(zip(olds, news, strict=True))
     with load(options.file) as model:
         count = rename_nodes(model, names) if options.nodes else rename_values(model, names)

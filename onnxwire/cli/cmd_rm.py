@@ -1,4 +1,4 @@
-"""`onnxwire rm`: removes nodes, tensors, entries and fields of a model, each named by its path."""
+"""`onnxwire rm`: remove nodes, tensors, entries and fields of a model by their paths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxwire.cli.terminal import safe_text
 from onnxwire.transforms.assign import dangling_values, remove, values_of
 
 _DESCRIPTION = """\
-Remove nodes, tensors, entries of metadata or any other field of a model, each named by its path, and save the rest. All
-paths are followed before anything is removed. What still uses a value that is gone is told on stderr.
+Remove nodes, tensors, entries of metadata or any other fields of a model by their paths, and save the rest. All paths
+are resolved before anything is removed. A warning lists removed values that are still used.
 """
 _EXAMPLES = """\
 examples:
@@ -22,14 +22,14 @@ examples:
   onnxwire rm m.onnx 'metadata_props[author]' graph.doc_string -i
   onnxwire rm m.onnx graph.value_info -i
 """
-_SHOWN = 5
+_MAX_NAMES = 5
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "rm", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="what to remove")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="the element or field to remove")
     add_result(parser)
     parser.set_defaults(run=run)
 
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
         remove(model, options.paths)
         left = dangling_values(model, gone)
         if left:
-            shown = ", ".join(safe_text(name) for name in left[:_SHOWN])
-            more = f" and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
-            print(f"onnxwire: warning: still used, and now without an origin: {shown}{more}", file=sys.stderr)
+            shown = ", ".join(safe_text(name) for name in left[:_MAX_NAMES])
+            more = f" and {len(left) - _MAX_NAMES:,} more" if len(left) > _MAX_NAMES else ""
+            print(f"onnxwire: warning: removed, but still used: {shown}{more}", file=sys.stderr)
         save_result(model, options)
     return 0

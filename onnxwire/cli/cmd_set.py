@@ -1,4 +1,4 @@
-"""`onnxwire set`: changes fields of a model, each named by its path."""
+"""`onnxwire set`: set fields of a model by their paths."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from onnxwire.cli.result import add_result, load_to_change, save_result
 from onnxwire.transforms.assign import assign
 
 _DESCRIPTION = """\
-Set fields of a model, each named by its path, and save it. All other bytes stay as they are, and weights go from file
-to file, so that a model of any size is changed with next to no memory.
+Set fields of a model by their paths, and save it. All other bytes stay unchanged, and weights are copied from file to
+file, so that a model of any size needs little memory.
 """
 _EXAMPLES = """\
 values:
-  a number, true or false, the name of an enum's value, or a text as it stands
+  a number, true or false, the name of an enum's value, or plain text
   [1, 2, 3]            for a repeated field; texts with commas in them as ["a, b", "c"]
   @FILE                for a field of bytes; @FILE.npy for a tensor
   {op_type: "Relu"}    for a message: protobuf's text format in braces
-  Attributes, metadata, operator sets and dimensions are set to the one value that they are about.
+  For an attribute, a metadata entry, an operator set or a dimension, its value is set.
 
 examples:
   onnxwire set m.onnx producer_name=me model_version=3 -o out.onnx
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "set", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("assignments", metavar="PATH=VALUE", nargs="+", help="what to set, in the order that they have")
+    parser.add_argument("assignments", metavar="PATH=VALUE", nargs="+", help="a field and its new value")
     add_result(parser)
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""`onnxwire show`: any message, value or tensor of a model, by its path or name."""
+"""`onnxwire show`: print any message, value or tensor of a model by its path or name."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
 from onnxwire.text.json_writer import to_json
 
 _DESCRIPTION = """\
-Print any part of a model: a message, a node, an attribute, a value, or a tensor with what its elements are like. Only
-what PATH leads to is read.
+Print any part of a model: a message, a node, an attribute, a value, or a tensor with statistics of its elements. Only
+the part at PATH is read.
 """
 _EXAMPLES = """\
 examples:
   onnxwire show model.onnx graph.node[12]
-  onnxwire show model.onnx node:/layers.0/MatMul       a node by its name, or by a value that it makes
+  onnxwire show model.onnx node:/layers.0/MatMul       a node by its name, or by one of its outputs
   onnxwire show model.onnx node:/layers.0/Conv.attribute[pads].ints
   onnxwire show model.onnx tensor:layers.0.weight      range, mean, NaNs and a histogram
-  onnxwire show model.onnx 'tensor:w0[0:4,:8]'         those elements, and what they are like
+  onnxwire show model.onnx 'tensor:w0[0:4,:8]'         a slice, and its statistics
   onnxwire show model.onnx graph.initializer[3].dims
   onnxwire show model.onnx 'graph.node[3:6]'
   onnxwire show model.onnx metadata_props[author].value
   onnxwire show tensor.pb --type TensorProto
 
-A PATH is made of .field, [index], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
-function: and a name; a name in "double quotes" ends where they do. Without a PATH it is the whole message.
+A PATH consists of .field, [index], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
+function: and a name, optionally in "double quotes". Without a PATH the whole message is printed.
 """
-_SHOWN = 20  # elements of a field that are shown, where it is not what was asked for
-_SHOWN_VALUES = 1000  # elements of a tensor
-_SHOWN_BYTES = 256
-_LONG = 100  # characters of a text in a line
-_MOST = 1 << 20  # elements of a tensor as JSON
+_MAX_ELEMENTS = 20  # of a field inside the printed message
+_MAX_VALUES = 1000  # elements of a tensor
+_MAX_BYTES = 256
+_MAX_TEXT_CHARS = 100
+_MAX_JSON_VALUES = 1 << 20  # elements of a tensor as JSON
 _BARS = "▏▎▍▌▋▊▉█"
 
 
@@ -73,23 +73,23 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("path", metavar="PATH", nargs="?", default="")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="lines of the histogram; by default 16")
-    parser.add_argument("--no-stats", action="store_true", help="of a tensor only the type, location and some values")
+    parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="bins of the histogram; default: 16")
+    parser.add_argument("--no-stats", action="store_true", help="print only the type, location and some values")
     add_external_root(parser)
     add_progress(parser)
-    add_type(parser, "the message that the file holds, such as TensorProto; by default ModelProto")
+    add_type(parser, "the message that the file holds, such as TensorProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run)
 
 
 def _bins(text: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines from 0 to 4096")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins from 0 to 4096")
     return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the path leads to; returns the exit status."""
+    """Print the element at the path; returns the exit status."""
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     with load(options.file, cls, external_root=options.external_root) as message:
         _print(message, options)
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace) -> None:
-    # A function of its own, since the model can't be closed while a value looks into it.
+    # A function of its own, since the model can't be closed while a local variable refers to its bytes.
     found = resolve(message, options.path)
     if options.json:
         print(json.dumps(_as_json(found, options), indent=2, allow_nan=False))
@@ -121,8 +121,8 @@ def _as_json(found: Resolved, options: argparse.Namespace) -> dict[str, Any]:
             row["statistics"] = json_numbers(asdict(_measure(found, options)))
         if found.index is not None:
             shape = _check_index(found)[1]
-            if math.prod(shape) > _MOST:
-                reason = f"these are {math.prod(shape):,} elements; choose up to {_MOST:,}"
+            if math.prod(shape) > _MAX_JSON_VALUES:
+                reason = f"these are {math.prod(shape):,} elements; select up to {_MAX_JSON_VALUES:,}"
                 raise PathError(reason, options.path, shown_source(options.file))
             array = value.read(found.index)
             row |= {"shape_of_values": shape, "values": json_numbers(_to_list(array))}
@@ -145,12 +145,12 @@ def _element_json(value: Any) -> Any:
         return _message_json(value)
     if isinstance(value, bytes | Payload | memoryview):
         data = memoryview(value)
-        return {"bytes": len(data), "hex": bytes(data[:_SHOWN_BYTES]).hex()}
+        return {"bytes": len(data), "hex": bytes(data[:_MAX_BYTES]).hex()}
     return json_numbers(value)
 
 
 def _to_list(array: Any) -> Any:
-    """An array as nested lists of what JSON has; a complex number is [real, imaginary]."""
+    """Convert an array to nested lists for JSON; a complex number is [real, imaginary]."""
     if array.dtype.kind == "c":
         return array.view(f"f{array.dtype.itemsize // 2}").reshape([*array.shape, 2]).tolist()
     if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4")):
@@ -179,13 +179,13 @@ def _lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[s
             return [describe_number(found.field, entry) for entry in value]
         return [f"{start(i)}{one_line(entry, found.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
-        # A script gets the text itself, a terminal what can't steer it.
+        # Escaped on a terminal only, so that scripts get the text itself.
         return [safe_text(value) if sys.stdout.isatty() else value]
     return [describe_number(found.field, value) if found.field is not None else str(value)]
 
 
 def _first_index(found: Resolved) -> Any:
-    """A function that gives the index before an element of a list."""
+    """Return a function that formats the index of an element in a list."""
     if isinstance(found.value, list) and found.parent is not None and found.field is not None:
         bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
         indices = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
@@ -203,7 +203,7 @@ def _heading(found: Resolved, paint: Paint) -> list[str]:
 
 
 def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> list[str]:
-    """The fields that are there, a line each, and one for each element of repeated messages."""
+    """Format the present fields, one line each, and one per element of repeated messages and strings."""
     lines = []
     for field in message.DESCRIPTOR.fields:
         if field.name in skip:
@@ -218,17 +218,19 @@ def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> 
                 lines.append(f"{key}{one_line(getattr(message, field.name), field)}")
         elif values := getattr(message, field.name):
             if not field.is_span:
-                lines.append(f"{key}{describe_list(field, values, _SHOWN)}")
+                lines.append(f"{key}{describe_list(field, values, _MAX_ELEMENTS)}")
                 continue
             lines.append(f"{key}{len(values):,}")
-            lines += [f"  [{i}]  {one_line(value, field)}" for i, value in enumerate(values[:_SHOWN])]
-            if len(values) > _SHOWN:
-                lines.append(f"  and {len(values) - _SHOWN:,} more; choose some, such as {field.name}[{_SHOWN}:40]")
+            lines += [f"  [{i}]  {one_line(value, field)}" for i, value in enumerate(values[:_MAX_ELEMENTS])]
+            if len(values) > _MAX_ELEMENTS:
+                lines.append(
+                    f"  and {len(values) - _MAX_ELEMENTS:,} more; select some, such as {field.name}[{_MAX_ELEMENTS}:40]"
+                )
     return lines
 
 
 def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
-    """A message, or a value of a field, in one line."""
+    """Format a message, or a value of a field, as one line."""
     if isinstance(value, NodeProto):
         text = f"{value.name or '-'}  {describe_call(value)}"
     elif isinstance(value, AttributeProto):
@@ -249,8 +251,8 @@ def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
         text = " ".join(parts) or value.DESCRIPTOR.name
     else:
         assert field is not None
-        text = describe_value(field, value, _LONG, quoted=True)
-    return safe_text(text if len(text) <= 2 * _LONG else text[: 2 * _LONG] + "…")
+        text = describe_value(field, value, _MAX_TEXT_CHARS, quoted=True)
+    return safe_text(text if len(text) <= 2 * _MAX_TEXT_CHARS else text[: 2 * _MAX_TEXT_CHARS] + "…")
 
 
 def _tensor_type(tensor: TensorProto) -> str:
@@ -259,7 +261,7 @@ def _tensor_type(tensor: TensorProto) -> str:
 
 
 def _attribute_text(attribute: AttributeProto) -> str:
-    """The value of an attribute, by its type, or by what is there where it has none."""
+    """Format all values of an attribute, whatever its type says."""
     parts = []
     for field in attribute.DESCRIPTOR.fields:
         if field.name in ("name", "type", "doc_string", "ref_attr_name"):
@@ -269,10 +271,10 @@ def _attribute_text(attribute: AttributeProto) -> str:
             if not values:
                 continue
             if field.message_type is None:
-                parts.append(describe_list(field, values, _SHOWN))
+                parts.append(describe_list(field, values, _MAX_ELEMENTS))
             else:
-                more = ", …" if len(values) > _SHOWN else ""
-                parts.append(f"[{', '.join(one_line(value) for value in values[:_SHOWN])}{more}]")
+                more = ", …" if len(values) > _MAX_ELEMENTS else ""
+                parts.append(f"[{', '.join(one_line(value) for value in values[:_MAX_ELEMENTS])}{more}]")
         elif Message.HasField(attribute, field.name):
             value = getattr(attribute, field.name)
             if field.name == "t":
@@ -289,7 +291,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
 
 
 def _few_values(tensor: TensorProto) -> str:
-    """The elements of a small tensor, with what stands before them."""
+    """Format the elements of a small tensor, after a space; "" for other tensors."""
     if len(tensor.external_data) or not 0 < count_elements(tensor, data_type_of(tensor)) <= 8:
         return ""
     return f" {json.dumps(json_numbers(_to_list(tensor.numpy())))}"
@@ -302,14 +304,14 @@ def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[st
         names = list(getattr(node, field))
         lines.append(f"{paint(f'{field:<15} ', 'cyan')}{len(names)}")
         rows = [
-            [f"  [{i}]", safe_text(name) or "(left out)", *known.get(name, ("", ""))] for i, name in enumerate(names)
+            [f"  [{i}]", safe_text(name) or "(omitted)", *known.get(name, ("", ""))] for i, name in enumerate(names)
         ]
         lines += table_lines(rows)
     return lines + _field_lines(node, paint, ("name", "op_type", "domain", "input", "output"))
 
 
 def _values_of(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
-    """The types of some values of a graph, and where each is described."""
+    """Return the types of some values of a graph, and the paths of their descriptions."""
     found: dict[str, tuple[str, str]] = {}
     if "value_info" not in graph.DESCRIPTOR.fields_by_name:
         return found
@@ -322,14 +324,14 @@ def _values_of(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
 
 
 def _byte_lines(data: memoryview) -> list[str]:
-    """Bytes in hexadecimal and as characters, the first of them."""
+    """Format the first bytes in hexadecimal and as characters."""
     lines = []
-    for start in range(0, min(len(data), _SHOWN_BYTES), 16):
+    for start in range(0, min(len(data), _MAX_BYTES), 16):
         part = bytes(data[start : start + 16])
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
-    if len(data) > _SHOWN_BYTES:
-        lines.append(f"and {len(data) - _SHOWN_BYTES:,} more bytes; choose some, such as [{_SHOWN_BYTES}:512]")
+    if len(data) > _MAX_BYTES:
+        lines.append(f"and {len(data) - _MAX_BYTES:,} more bytes; select some, such as [{_MAX_BYTES}:512]")
     return lines
 
 
@@ -337,7 +339,7 @@ def _byte_lines(data: memoryview) -> list[str]:
 
 
 def _check_index(found: Resolved) -> tuple[list[range], list[int]]:
-    """The coordinates that are asked for on each axis, and the shape of them together."""
+    """Return the selected coordinates on each axis, and the shape of the selection."""
     tensor: TensorProto = found.value
     try:
         return expand_index(found.index if found.index is not None else ..., tuple(tensor.dims))
@@ -381,7 +383,7 @@ def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) ->
         statistics = _measure(found, options)
         rows += statistics_rows(statistics)
     lines += [f"{paint(f'{key:<15} ', 'cyan')}{safe_text(text)}" for key, text in rows]
-    # Of elements that are all alike there is no more to see.
+    # A histogram of equal elements shows nothing.
     if statistics is not None and statistics.histogram is not None and statistics.min != statistics.max:
         histogram = statistics.histogram
         is_discrete = isinstance(statistics.max, int) and histogram.high == statistics.max + 1
@@ -390,7 +392,7 @@ def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) ->
 
 
 def statistics_rows(found: Statistics) -> list[tuple[str, str]]:
-    """Statistics as keys and texts."""
+    """Format statistics as keys and texts."""
     rows = [("elements", f"{found.count:,}")] if found.count else [("elements", "none")]
     for key in ("min", "max", "mean", "std"):
         value = getattr(found, key)
@@ -401,9 +403,9 @@ def statistics_rows(found: Statistics) -> list[tuple[str, str]]:
 
 
 def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_discrete: bool = False) -> list[str]:
-    """A histogram as bars: a line a range, with where it begins and how many elements are in it.
+    """Format a histogram as bars: one line per bin, with its lower edge and its number of elements.
 
-    width: of the longest bar, in characters. is_discrete: each range is one integer, so that it has no other end.
+    width: of the longest bar, in characters. is_discrete: each bin is one integer, so that the last has no upper edge.
     """
     most = max(histogram.counts) or 1
     edges = histogram.edges
@@ -424,18 +426,18 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
 
 
 def _value_lines(found: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
-    """The elements, or, where they are many, the first of the last two axes."""
+    """Format the elements; if they are too many, the first ones of the last two axes."""
     import numpy as np
 
     tensor: TensorProto = found.value
     count = math.prod(shape)
     if not count:
         return []
-    most = _SHOWN_VALUES if found.index is not None else 64
+    most = _MAX_VALUES if found.index is not None else 64
     shown: Any = found.index if found.index is not None else ...
     title = f"values {_index_text(found.index)}" if found.index is not None else "values"
     if count > most:
-        # Of the axes that have several elements here, the last two.
+        # The last two axes with several elements.
         wide = [axis for axis, chosen in enumerate(ranges) if len(chosen) > 1][-2:]
         rows = dict(zip(wide, (8,) if len(wide) == 1 else (4, 8), strict=True))
         parts: list[IndexItem] = []
@@ -451,10 +453,11 @@ def _value_lines(found: Resolved, ranges: list[range], shape: list[int], paint: 
     if tensor.data_type == STRING.number:
         array = tensor.numpy(strings="bytes")[shown]
         texts = [
-            describe_bytes(value[: 4 * _LONG], len(value), _LONG) for value in np.asarray(array, object).reshape(-1)
+            describe_bytes(value[: 4 * _MAX_TEXT_CHARS], len(value), _MAX_TEXT_CHARS)
+            for value in np.asarray(array, object).reshape(-1)
         ]
         return ["", paint(title, "bold"), *texts]
     array = tensor.read(shown)
     width = max(shutil.get_terminal_size((120, 24)).columns, 40)
-    text = np.array2string(array, max_line_width=width, separator=" ", threshold=_SHOWN_VALUES + 1)
+    text = np.array2string(array, max_line_width=width, separator=" ", threshold=_MAX_VALUES + 1)
     return ["", paint(title, "bold"), *text.split("\n")]

@@ -1,4 +1,4 @@
-"""`onnxwire sql`: an answer to a question in SQL, about a model or a catalog."""
+"""`onnxwire sql`: query a model or a catalog in SQL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import duckdb
 
 _DESCRIPTION = """\
-Ask a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of a model are nodes, attributes, values,
+Query a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of a model are nodes, attributes, values,
 uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of one. Weights are not read.
 """
 
 _CSV = (
-    "print CSV; lists are written as JSON, and a text that a spreadsheet would take for a formula has an apostrophe "
-    "before it; --json and .parquet have every text as it is"
+    "print CSV; lists are written as JSON, and a text that a spreadsheet would parse as a formula gets an apostrophe "
+    "before it; --json and .parquet have every text unchanged"
 )
 
 QUERIES = {
@@ -43,14 +43,14 @@ QUERIES = {
     "initializers that may be duplicates, by type, shape and size": """
         select data_type, dims, size, count(*) as n, list(name) as names from tensors where size > 1024
         group by data_type, dims, size having n > 1 order by size * (n - 1) desc""",
-    "values that a node makes and nothing gives a type": """
+    "outputs of nodes without a type": """
         select u.graph, u.name from uses u anti join values v using (graph, name) where u.kind = 'output'""",
-    "a Cast that another Cast reads": """
+    "a Cast whose input is the output of a Cast": """
         select a.graph, a.name as first, b.name as second from nodes a
         join uses o on o.graph = a.graph and o.node = a.index and o.kind = 'output'
         join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input'
         join nodes b on b.graph = i.graph and b.index = i.node where a.op_type = 'Cast' and b.op_type = 'Cast'""",
-    "nodes that two outputs share": """
+    "nodes that several outputs depend on": """
         with recursive links as materialized (
           select distinct i.graph, i.node as reader, o.node as maker from uses i
           join uses o on o.graph = i.graph and o.name = i.name and o.kind = 'output' where i.kind = 'input'),
@@ -75,14 +75,14 @@ QUERIES = {
         select a.ints as kernel_shape, count(*) as n from attributes a
         join nodes n on n.graph = a.graph and n.index = a.node
         where n.op_type = 'Conv' and a.name = 'kernel_shape' group by a.ints order by n desc""",
-    "files of external data, and how many bytes are theirs": """
+    "files of external data, with their tensors and bytes": """
         select location, count(*) as tensors, sum(size) as bytes from tensors
         where storage = 'external' group by location""",
     "inputs whose shape is not fixed": """
         select name, type, dims from values where kind = 'input' and graph = 'graph'
         and (shape is null or list_position(shape, null) > 0 or list_count(shape) < len(shape))""",
 }
-"""Queries worth having, by what they find."""
+"""Example queries by purpose."""
 
 
 def _examples() -> str:
@@ -110,19 +110,19 @@ def add_parser(commands: Any) -> None:
         default="-",
         help="the file to write: .parquet, .csv or .json, or any with --json or --csv; - for stdout",
     )
-    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or write the answer; returns the exit status."""
+    """Print or write the result; returns the exit status."""
     from onnxwire.catalog.sql import first_line, sql
 
     ending = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
     form = ".json" if options.json else ".csv" if options.csv else ending
     if options.output != "-" and form not in (".parquet", ".csv", ".json"):
-        options.parser.error(f"{options.output!r} has none of the endings .parquet, .csv and .json")
+        options.parser.error(f"{options.output!r} must end in .parquet, .csv or .json")
     refuse_same(options.file, options.output)
     source, kind = options.file, SCHEMA.messages[f"onnx.{options.type}"]
     if options.output != "-" and not os.path.isdir(source):
@@ -183,7 +183,7 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: st
 
 
 def _cell(value: Any) -> Any:
-    """A value as CSV has it: nothing for null, JSON for lists and structs."""
+    """Return a value for CSV: lists and structs as JSON."""
     return json.dumps(json_numbers(value), default=str) if isinstance(value, list | dict) else value
 
 

@@ -1,4 +1,4 @@
-"""`onnxwire stats`: what the elements of every tensor are like, as a table, a file or a picture."""
+"""`onnxwire stats`: statistics of every tensor's elements, as a table, a file or a picture."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from onnxwire.io.tensor_list import find_tensors
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
-Print the range, mean, deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. All weights
-are read once, by all cores, a little at a time. With a PATTERN or --filter, the exit status is 1 where there is none.
+Print the range, mean, standard deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. All
+weights are read once, in pieces, by all cores. With a PATTERN or --filter, the exit status is 1 if no tensor matches.
 """
 _EXAMPLES = """\
 examples:
   onnxwire stats model.onnx
-  onnxwire stats model.onnx --filter 'nan>0'             which tensors have NaNs; status 1 if none has
+  onnxwire stats model.onnx --filter 'nan>0'             tensors with NaNs; status 1 if there is none
   onnxwire stats model.onnx 'layers.0.*' --sort std
   onnxwire stats model.onnx --csv -o weights.csv
   onnxwire stats model.onnx --parquet weights.parquet    with pyarrow; --arrow for Arrow
@@ -40,8 +40,8 @@ examples:
   onnxwire stats model.onnx --plot weights.png           with matplotlib; .svg too
   onnxwire stats model.onnx --json --bins 32
 
-min, max, mean and std are of the finite elements; of complex numbers, of their magnitudes. With --plot or --bins the
-weights are read twice. Of a PATTERN and --filter, `onnxwire ls --help` tells more.
+min, max, mean and std are computed from the finite elements; for complex numbers, from their magnitudes. With --plot or
+--bins the weights are read twice. `onnxwire ls --help` describes PATTERN and --filter.
 """
 _PICTURES = (".html", ".png", ".svg")
 _PLOT_BINS = 64
@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "stats", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only tensors that have such a name")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only tensors with a matching name")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print CSV")
@@ -62,27 +62,27 @@ def add_parser(commands: Any) -> None:
         "--plot",
         metavar="OUT",
         type=_picture,
-        help="draw to a .html file, or a .png or .svg one, which need matplotlib",
+        help="write histograms as .html, .png or .svg; .png and .svg need matplotlib",
     )
-    parser.add_argument("--bins", metavar="N", type=_bins, help="ranges of the histograms of --json and --plot")
+    parser.add_argument("--bins", metavar="N", type=_bins, help="bins of the histograms of --json and --plot")
     add_selection(parser)
-    parser.add_argument("--threads", metavar="N", type=_threads, help="how many work; by default one a core")
+    parser.add_argument("--threads", metavar="N", type=_threads, help="number of threads; default: one per core")
     add_external_root(parser)
     add_progress(parser)
-    add_type(parser, "the message that the file holds, such as GraphProto; by default ModelProto")
+    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
 def _picture(text: str) -> str:
     if not text.lower().endswith(_PICTURES):
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of the forms there are; end it in .html, .png or .svg")
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .html, .png or .svg")
     return text
 
 
 def _bins(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranges from 1 to 4096")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins from 1 to 4096")
     return int(text)
 
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         _check_plot(options.plot)
     if options.arrow is not None or options.parquet is not None:
-        # What is missing is better known before all weights are read.
+        # Report a missing package before all weights are read.
         write_arrow([], io.BytesIO())
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"], external_root=options.external_root) as message:
         for path in [*files, options.output]:
@@ -118,10 +118,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
-    """Measure the tensors that the options choose; returns rows, and what they are of, in their order."""
+    """Measure the tensors that the options select; returns rows and statistics in the same order."""
     known = zip(find_tensors(message), tensor_rows(message), strict=True)
     first = next(tensor_rows(message), {})
-    # Conditions about what is known before are checked before, so that less is read.
+    # Check conditions that need no statistics first, so that less is read.
     early = [text for text in options.filter if filter_key(text) in {*first, "rank"}]
     is_meant = row_test(options.pattern, options.regex, early)
     chosen = (tensor for tensor, row in known if is_meant(row))
@@ -172,7 +172,6 @@ def _table(rows: list[Row], paint: Paint) -> list[str]:
             [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
         )
     lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint)
-    # A weight that is not a number is what people look for.
     bad = [bool(row["nan"] or row["inf"]) for row in rows]
     return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
 

@@ -1,4 +1,4 @@
-"""`onnxwire unpack`, which has most in common with `onnxwire pack`."""
+"""`onnxwire unpack`; see cmd_pack."""
 
 from onnxwire.cli.cmd_pack import add_unpack_parser as add_parser
 

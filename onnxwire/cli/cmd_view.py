@@ -1,4 +1,4 @@
-"""`onnxwire view`: a model as a local page, or as a report in one file."""
+"""`onnxwire view`: show a model as a local page, or write a report."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
-maps, and the bytes of any field. The page is served to this machine only, by an address that works once; Ctrl-C or
-SIGTERM ends it. A model of any size opens at once: only what is on the screen is read. With --edit the page can change
-the model: nothing is written before you save, and never over FILE unless you say so in words. With --type, show the
-fields of any message. With -o, write a report to one file instead.
+maps, and the bytes of any field. The page is served to this machine only, at an address that works once; Ctrl-C or
+SIGTERM ends it. A model of any size opens at once: only visible parts are read. With --edit the page can change the
+model: no file is written before you save, and FILE is overwritten only if you type a confirmation. With --type, show
+the fields of any message. With -o, write a report to one file instead.
 """
 _EXAMPLES = """\
 examples:
   onnxwire view model.onnx                      open it in the browser
   onnxwire view model.onnx --no-browser         print the address only
   onnxwire view model.onnx --no-browser --port 8000
-                                                on another machine, seen through ssh -L 8000:127.0.0.1:8000
+                                                on another machine, with ssh -L 8000:127.0.0.1:8000
   onnxwire view model.onnx --edit               rename, set, delete, replace weights, undo, check, compare, save as
   onnxwire view graph.pb --type GraphProto      any message of ONNX: its fields, types, offsets and bytes
   onnxwire view points.pb --schema table.md --type Point --edit
@@ -55,23 +55,23 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "view", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file, there; - for stdout")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file; - for stdout")
     parser.add_argument("--edit", action="store_true", help="let the page change the message, and save it")
-    parser.add_argument("--type", metavar="MESSAGE", help="what the file is, such as TensorProto; a model by default")
+    parser.add_argument(
+        "--type", metavar="MESSAGE", help="the message in the file, such as TensorProto; default: ModelProto"
+    )
     parser.add_argument(
         "--schema", metavar="TABLE", action="append", help="a table that describes the --type; repeatable"
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="the port to serve at; a free one by default"
-    )
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port; default: a free one")
     parser.add_argument("--json", action="store_true", help="print the address as JSON, for programs that open it")
     parser.set_defaults(run=run, parser=parser)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port; these are 1 to 65535, or 0 for a free one")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535, or 0 for a free one")
     return int(text)
 
 
@@ -79,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C or SIGTERM, or write the report; returns the exit status."""
     if options.output is not None:
         if options.json:
-            options.parser.error("--json is for the page's address, and -o writes HTML")
+            options.parser.error("--json prints the page's address, but -o writes HTML")
         if options.edit or options.type or options.schema:
-            options.parser.error("a report is of a model as it is; leave out --edit, --type and --schema, or -o")
+            options.parser.error("a report describes an unedited model; omit --edit, --type and --schema, or -o")
         return _write_report(options)
     from onnxwire.viewer.field_tree import FieldQueries
     from onnxwire.viewer.server import Server
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
     ending = _Ending()
-    # Ctrl-C and SIGTERM are the ways to end it, and so no failure.
+    # Ctrl-C and SIGTERM are the regular end, not an error.
     with server, contextlib.suppress(KeyboardInterrupt), ending, contextlib.ExitStack() as stack:
         address = server.address
         print(
@@ -112,9 +112,9 @@ def run(options: argparse.Namespace) -> int:
             flush=True,
         )
         if not options.no_browser and _has_screen():
-            way = stack.enter_context(_way_to(address))
+            redirect = stack.enter_context(_redirect_page(address))
             # Some browsers return only when they are closed.
-            threading.Thread(target=_open, args=(way,), daemon=True).start()
+            threading.Thread(target=_open, args=(redirect,), daemon=True).start()
         if not options.json:
             print(
                 "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
@@ -125,32 +125,34 @@ def run(options: argparse.Namespace) -> int:
                 server.serve_forever(poll_interval=0.1)
             if edits is None or edits.is_saved or ending.is_asked_twice():
                 break
-            _tell(f"{_changes_of(edits)} not saved; save in the page, or press Ctrl-C again to end without")
+            _print_lines(
+                f"{_changes_of(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
+            )
     if edits is not None:
         if not edits.is_saved:
-            _tell(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
+            _print_lines(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
         edits.uploads.close()
-    # What threads still read stays open until the process ends.
+    # Threads may still read the model; it stays open until the process ends then.
     with contextlib.suppress(InUseError):
         message.close()
     return 0
 
 
 def _type_of(options: argparse.Namespace) -> type[Message]:
-    """The class of the message in the file."""
+    """Return the class of the message in the file."""
     from onnxwire.engine.schema import load_schema
 
     if options.schema is None and options.type is None:
         return ModelProto
     if options.type is None:
-        options.parser.error("--schema goes with --type, the message that the file is")
+        options.parser.error("--schema requires --type, the message in the file")
     schema = SCHEMA
     if options.schema is not None:
         try:
             schema = load_schema(*options.schema)
         except ValueError as error:
             options.parser.error(str(error))
-    # By its whole name, or without the package.
+    # By the full name, or without the package.
     known = dict(schema.messages)
     for name, cls in schema.messages.items():
         known.setdefault(name.removeprefix(f"{cls.DESCRIPTOR.file.package}."), cls)
@@ -165,13 +167,13 @@ def _changes_of(edits: Edits) -> str:
     return f"{count_text(count, 'change')} {'is' if count == 1 else 'are'}"
 
 
-def _tell(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     for line in lines:
         print("onnxwire:", safe_text(line), file=sys.stderr)
 
 
 class _Ending:
-    """Lets SIGTERM, too, raise KeyboardInterrupt: a shell's background jobs ignore SIGINT."""
+    """Make SIGTERM raise KeyboardInterrupt too, since background jobs of a shell ignore SIGINT."""
 
     def __enter__(self) -> None:
         self._count = 0
@@ -181,32 +183,32 @@ class _Ending:
         signal.signal(signal.SIGTERM, self._before)
 
     def _terminate(self, *_: object) -> None:
-        self._count += 1  # who sends it does not ask
+        self._count += 1  # SIGTERM ends the page without a second request
         raise KeyboardInterrupt
 
     def is_asked_twice(self) -> bool:
-        """Whether this is not the first time that somebody wants to end it."""
+        """Return whether this is at least the second request to end."""
         self._count += 1
         return self._count > 1
 
 
 @contextlib.contextmanager
-def _way_to(address: str) -> Iterator[str]:
-    """Give the address of a page that leads to another, a file that nobody else can read.
+def _redirect_page(address: str) -> Iterator[str]:
+    """Write a private file that redirects to an address, and return its own address.
 
-    The browser's command line, which every user of the machine can read, so has no token in it.
+    So the browser's command line, which every user of the machine can read, contains no token.
     """
     descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # of mode 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
-            file.write(_WAY.format(address=html.escape(address)))
+            file.write(_REDIRECT.format(address=html.escape(address)))
         yield Path(path).as_uri()
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
-_WAY = """\
+_REDIRECT = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -219,7 +221,7 @@ _WAY = """\
 
 
 def _has_screen() -> bool:
-    """Whether a browser would be a window: one in the terminal runs no scripts, and would take the terminal over."""
+    """Return whether there is a graphical browser; one in the terminal runs no scripts, and occupies the terminal."""
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

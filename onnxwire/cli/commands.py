@@ -1,20 +1,20 @@
-"""The commands: each is the module of its name in this package, with _ for -, imported when it is called."""
+"""The names and summaries of the commands; each is a module cmd_NAME, imported when it is called."""
 
 from __future__ import annotations
 
 GROUPS = {
     "look": {
-        "info": "what is in a model",
+        "info": "the summary of a model",
         "ls": "tensors, nodes or values, with their sizes",
         "show": "any message, value or tensor, by its path",
         "stats": "range, mean, NaNs, ... of every tensor",
         "view": "a model in the browser, or as a report",
-        "sql": "an answer to a question in SQL",
+        "sql": "query a model in SQL",
         "dump": "a whole file as text or JSON",
     },
     "check": {
-        "check": "the rules of the ONNX IR that files break",
-        "diff": "what two models differ in",
+        "check": "check files against the rules of the ONNX IR",
+        "diff": "the differences between two models",
         "catalog": "the tables of many models, as a Parquet data set",
     },
     "edit": {
@@ -22,20 +22,20 @@ GROUPS = {
         "rename": "new names for values or nodes",
         "rm": "remove nodes, tensors, entries or fields",
         "meta": "list, set and remove metadata",
-        "infer": "types and shapes of values, as the onnx package infers them",
-        "convert-version": "another opset, as the onnx package converts to it",
+        "infer": "infer types and shapes of values by the onnx package",
+        "convert-version": "convert to another opset by the onnx package",
         "encode": "a binary file from text or JSON",
     },
     "move": {
         "extract": "a part of a model, or tensors",
-        "unpack": "weights out of a model, into files beside it",
-        "pack": "one file of a model and its weights",
+        "unpack": "move the weights of a model to external files",
+        "pack": "combine a model and its weights in one file",
     },
     "set up": {
-        "completion": "a script that lets a shell complete commands, options and files",
+        "completion": "the completion script for a shell",
     },
 }
-"""The purpose of each command in a line, by what one wants to do."""
+"""The summary of each command, by group."""
 
 WIDTH = 1 + max(len(name) for group in GROUPS.values() for name in group)
 

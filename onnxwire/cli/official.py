@@ -1,4 +1,4 @@
-"""The errors of the official package, as the commands that run its functions tell them."""
+"""Errors of the official onnx package in commands that call its functions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from onnxwire.errors import EditError, Error
 from onnxwire.io.remote.address import shown_source
 
-# What an assertion in its C++ says before the reason.
+# The prefix of a failed assertion in its C++ code.
 _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
 
 
 @contextmanager
 def official_errors(path: str) -> Iterator[None]:
-    """Turn what the official package raises for a model, which has no common base, into an error about the file."""
+    """Convert any exception of the official package, which have no common base class, to an EditError with the file."""
     try:
         yield
     except Error:
         raise
     except Exception as error:
         reason = _ASSERTION.sub("", " ".join(str(error).split()))
-        raise EditError(f"the onnx package refuses the model: {reason}", shown_source(path)) from None
+        raise EditError(f"the onnx package rejects the model: {reason}", shown_source(path)) from None

@@ -1,4 +1,4 @@
-"""The common parts of several commands: how they are added, and their options."""
+"""The parser classes, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from onnxwire.errors import SaveError
 from onnxwire.io.remote.address import without_credentials
 from onnxwire.messages import SCHEMA
 
-_LOCAL_COMMANDS = ("completion", "encode")  # which take no address
+_LOCAL_COMMANDS = ("completion", "encode")  # commands that read no remote files
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """End with one line, where argparse's has the usage before it."""
+        """Exit with one line; argparse would print the usage before it."""
         text = f"onnxwire: {without_credentials(message)}; see `{self.prog} --help`"
         self.exit(2, text.replace("\n", "\\n") + "\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print, where argparse says nothing of a stream that can't be written."""
+        """Print; argparse would ignore a stream that can't be written."""
         (file or sys.stderr).write(message)
 
 
 class CommandParser(Parser):
-    """A parser that takes words and options in any order: `ls FILE --nodes PATTERN` as well as `ls FILE PATTERN`."""
+    """A parser that accepts positional words and options in any order, such as `ls FILE --nodes PATTERN`."""
 
     _is_inside = False
 
     def format_help(self) -> str:
-        """As argparse's, with what the command does before how it is called."""
+        """Format the help with the description before the usage."""
         description, self.description = self.description, None
         try:
             return f"{description.strip()}\n\n{super().format_help()}" if description else super().format_help()
@@ -45,7 +45,7 @@ class CommandParser(Parser):
             self.description = description
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, which alone would end an optional word before the first option."""
+        """Parse intermixed words and options; argparse alone would end an optional word at the first option."""
         if self._is_inside:
             return super().parse_known_args(args, namespace)
         self._is_inside = True
@@ -56,7 +56,7 @@ class CommandParser(Parser):
 
 
 def add_command(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command to the parser's `commands`; examples: what its help ends with."""
+    """Add a command to the parser's `commands`. examples: the end of its help."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=SUMMARIES[name],
@@ -67,15 +67,15 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
     if name not in _LOCAL_COMMANDS:
         group = parser.add_argument_group("files on servers")
         group.add_argument(
-            "--allow-host", metavar="HOST[:PORT]", action="append", help="a server that others may redirect to"
+            "--allow-host", metavar="HOST[:PORT]", action="append", help="allow redirects to this server"
         )
-        group.add_argument("--cache", metavar="DIR", help="a folder in which what is fetched is kept for later")
+        group.add_argument("--cache", metavar="DIR", help="a folder that caches fetched bytes")
     return parser
 
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Have --allow-host and --cache hold for the time of a command, in the processes that it starts too."""
+    """Apply --allow-host and --cache during a command, including its child processes."""
     hosts, cache = getattr(options, "allow_host", None), getattr(options, "cache", None)
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
     before = {name: os.environ.get(name) for name in values}
@@ -91,14 +91,14 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
 
 
 def whole_number(text: str) -> int:
-    """Read an option's number, 0 or more."""
+    """Parse an option's nonnegative integer."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *more: str) -> None:
-    """Add --type, the name of a message; more: other words that it takes."""
+    """Add --type, the name of a message. more: other accepted words."""
     names = [name.partition(".")[2] for name in SCHEMA.messages]
     parser.add_argument("--type", metavar="MESSAGE", default=default, choices=[*names, *more], help=help)
 
@@ -116,11 +116,11 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 def add_external_root(parser: argparse.ArgumentParser) -> None:
     """Add --external-root."""
     parser.add_argument(
-        "--external-root", metavar="DIR", help="another folder that the weights may be in, beside the model's own"
+        "--external-root", metavar="DIR", help="another folder for external data, besides the model's own"
     )
 
 
 def refuse_terminal(output: str | None) -> None:
-    """Raise SaveError where a binary file would be written to a terminal."""
+    """Raise SaveError if a binary file would be written to a terminal."""
     if output == "-" and sys.stdout.isatty():
         raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")

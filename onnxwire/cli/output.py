@@ -1,4 +1,4 @@
-"""The file that a command writes with -o: never one that it reads, and whole or not at all."""
+"""The file that a command writes with -o: never its input, and complete or not at all."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from onnxwire.io.remote.address import shown_source
 
 
 def refuse_same(path: str, output: str) -> None:
-    """Raise SourceError where the file to write is the one that is read."""
+    """Raise SourceError if the file to write is the input."""
     if "://" in path and path == output:
-        reason = "this is the file that is read; name another one after -o"
+        reason = "this is the input; name another file after -o"
         raise SourceError(errno.EINVAL, reason, shown_source(output))
     if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-        raise SourceError(errno.EINVAL, "this is the file that is read; name another one after -o", output)
+        raise SourceError(errno.EINVAL, "this is the input; name another file after -o", output)
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """A file to be written, which replaces what is at the path when the block ends without an exception.
+    """Open a file for writing; it replaces the file at the path when the block ends without an exception.
 
-    Raises SaveError where it can't be written; what the block raises passes through.
+    Raises SaveError if it can't be written, and the exceptions of the block.
     """
     with AtomicFile(path) as target, io.BufferedWriter(RawWriter(target)) as out:
         yield out
@@ -35,6 +35,6 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_text_output(path: str, errors: str = "strict") -> Iterator[IO[str]]:
-    """As `open_output`, for text, which becomes UTF-8; errors: as for `open`."""
+    """Open a file for writing text in UTF-8; otherwise as `open_output`. errors: as for `open`."""
     with open_output(path) as file, io.TextIOWrapper(file, "utf-8", errors, "\n") as out:
         yield out

@@ -1,4 +1,4 @@
-"""The progress bar of commands that write files."""
+"""The progress bar of commands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onnxwire.cli.terminal import CleanTerminal, safe_text
 
 @contextmanager
 def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int], object] | None]:
-    """Give a `progress` callback for `onnxwire.save` that draws on stderr.
+    """Return a context manager whose value is a `progress` callback that draws on stderr.
 
-    None, and nothing drawn, where that is not a terminal, where it is not wanted, or without rich (the `cli` extra).
+    The value is None if stderr is not a terminal, if `wanted` is false, or without rich (the `cli` extra).
     """
     if not wanted or not sys.stderr.isatty():
         yield None
@@ -24,7 +24,7 @@ def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int
     except ImportError:
         yield None
         return
-    # A name of a file is not markup, and rich steers the terminal itself.
+    # markup=False, since a label contains a file name. rich writes control sequences, so it needs the raw terminal.
     file = sys.stderr.stream if isinstance(sys.stderr, CleanTerminal) else sys.stderr
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=file), transient=True, redirect_stdout=False) as bar:

@@ -1,4 +1,4 @@
-"""`onnxwire info --raw`: every tag of a file with its byte offset, names where the tables know one."""
+"""`onnxwire info --raw`: every tag of a file with its byte offset, and the names of known fields."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_SHOWN_BYTES = 64
+_MAX_BYTES = 64
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     """Print the tree of tags of a file.
 
-    path: the file. type_name: the message it is taken for, "none" for no names, None for the one that fits.
-    Returns 0, or raises DecodeError at the first fault, after what stands before it was printed.
+    path: the file. type_name: the message in it, "none" for no names, None for the message that fits.
+    Returns 0. Raises DecodeError at the first fault, after printing everything before it.
     """
     document = open_document(path)
     model = SCHEMA.messages["onnx.ModelProto"].DESCRIPTOR
@@ -48,8 +48,8 @@ class _Level(NamedTuple):
     table: Descriptor | None
     start: int  # of its tag
     end: int
-    group: int | None = None  # the number, where it is a group, which ends before `end`
-    is_cut: bool = False  # whether it should be longer than what it stands in
+    group: int | None = None  # the field number of a group, which ends before `end`
+    is_cut: bool = False  # whether its length exceeds the enclosing message
 
 
 class Printer:
@@ -77,7 +77,7 @@ class Printer:
                     self._line(None, "}")
 
     def _print_record(self, level: _Level, offset: int) -> int:
-        """Print the record at an offset, of a message or group its first line; returns where to go on."""
+        """Print the record at an offset, or the first line of a message or group; returns the next offset."""
         record = read(self.document, level.table, offset, level.end, in_group=level.group is not None)
         field, wire, value, after = record.field, record.wire, record.value, record.after
         if value == offset:
@@ -95,7 +95,7 @@ class Printer:
             self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value
         if after is None:
-            # A message that runs past the end is shown as far as it goes.
+            # Show a message that runs past the end up to there.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault(offset)
             self._line(offset, f"{label} {{  # {level.end - value:,} of {record.raw:,} bytes")
@@ -112,11 +112,11 @@ class Printer:
             self.levels.append(_Level(field.message_type if field is not None else None, offset, after))
             return value
         else:
-            self._line(offset, f"{label}: {describe_record(self.document, record, _SHOWN_BYTES)}")
+            self._line(offset, f"{label}: {describe_record(self.document, record, _MAX_BYTES)}")
         return after
 
     def _fault(self, offset: int) -> DecodeError:
-        """The error for a record; it is explained from where its outermost group or cut message starts."""
+        """Return the error for a record, as seen from the start of its outermost group or cut message."""
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
             offset = levels.pop().start

@@ -1,4 +1,4 @@
-"""The common part of commands that change a model: where the result goes, and how it is written."""
+"""The common part of commands that change a model: the options for the output, and saving it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from onnxwire.messages import ModelProto
 
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
-    """Add -o and -i, one of which says where the changed model goes, and --no-progress."""
+    """Add -o and -i, of which one selects the output, and --no-progress."""
     where = parser.add_mutually_exclusive_group(required=is_required)
     where.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
-    where.add_argument("-i", "--in-place", action="store_true", help="write the changed model over FILE, in one step")
+    where.add_argument("-i", "--in-place", action="store_true", help="replace FILE by the changed model, atomically")
     add_progress(parser)
 
 
 def load_to_change(options: argparse.Namespace) -> ModelProto:
-    """Load FILE. Raises SaveError where the result would go over weights of its, also those that it is to lose."""
+    """Load FILE. Raises SaveError if the output would overwrite its weights, even ones that the command removes."""
     model = load(options.file)
     if options.output not in (None, "-"):
         refuse_weights(model, options.output)
@@ -31,7 +31,7 @@ def load_to_change(options: argparse.Namespace) -> ModelProto:
 
 
 def save_result(message: Message, options: argparse.Namespace) -> None:
-    """Write a changed message to where the options say; what was not changed goes from file to file."""
+    """Write a changed message to the output that the options select; unchanged bytes are copied from file to file."""
     out = options.file if options.in_place else options.output
     refuse_terminal(out)
     with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:

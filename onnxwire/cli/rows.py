@@ -1,4 +1,4 @@
-"""The rows of listings: how commands choose and sort them, and what they say of where a tensor is."""
+"""The rows of listings: options that select and sort them, and the location of a tensor."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from onnxwire.io.remote.address import shown_source
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose and sort rows, as `row_test` and `arrange` do."""
+    """Add the options that select and sort rows; see `row_test` and `arrange`."""
     parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument(
         "--filter",
         metavar="COND",
         action="append",
         default=[],
-        help="list what fulfils this, such as bytes>=1M; all do",
+        help="list only rows that fulfil a condition, such as bytes>=1M; repeatable",
     )
     parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
-    parser.add_argument("-r", "--reverse", action="store_true", help="in the reverse order")
-    parser.add_argument("--limit", metavar="N", type=whole_number, help="the first N")
+    parser.add_argument("-r", "--reverse", action="store_true", help="reverse the order")
+    parser.add_argument("--limit", metavar="N", type=whole_number, help="list the first N rows")
 
 
 def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
-    """The test of whether a row has a name and fulfils conditions."""
+    """Return a predicate that tests the name and the conditions of a row."""
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
         is_meant = name_matcher(pattern, is_regex)
@@ -37,7 +37,7 @@ def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> 
 
 
 def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
-    """The rows in the order that the options ask for, as many as they do."""
+    """Sort and limit rows as the options require."""
     if options.sort is not None:
         rows = sort_rows(rows, options.sort)
     if options.reverse:
@@ -46,7 +46,7 @@ def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
 
 
 def location_of(row: Row, model: str) -> str:
-    """Where a tensor's payload is, for people."""
+    """Describe the location of a tensor's payload."""
     if row["offset"] is None:
         return f"in {row['stored']}" if row["stored"] else "-"
     if row["stored"] == "external_data":

@@ -1,4 +1,4 @@
-"""The output of commands for people: colors, tables, numbers, and text of a file that must not steer the terminal."""
+"""Terminal output: colors, tables, numbers, and escaping of text from files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import IO, Any
 
 Paint = Callable[[str, str], str]
-"""A function from a text and a style, such as "bold" or "bold red", to what is printed."""
+"""A function from a text and a style, such as "bold" or "bold red", to the styled text."""
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +22,14 @@ def add_color(parser: argparse.ArgumentParser) -> None:
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="colors: auto, which is the default, is on a terminal without NO_COLOR in the environment",
+        help="when to use colors; default: auto, which is on a terminal unless NO_COLOR is set",
     )
 
 
 class CleanTerminal:
-    """A terminal that gets text of files without what it would obey: every command's stdout and stderr, where they are.
+    """A wrapper of a terminal that escapes control characters; every command's stdout and stderr on a terminal.
 
-    stream: the terminal as it is. takes_color: let colors through, which a painter has made.
+    stream: the terminal itself. takes_color: do not escape color sequences, since a painter writes them.
     """
 
     def __init__(self, stream: IO[str]) -> None:
@@ -37,9 +37,9 @@ class CleanTerminal:
         self.takes_color = False
 
     def write(self, text: str) -> int:
-        """Write text; what is not printable is shown by its code, but for ends of lines and tabs."""
+        """Write text with unprintable characters escaped, except line ends and tabs."""
         if not text.isprintable():
-            parts = (_KEPT_AND_COLORS if self.takes_color else _KEPT).split(text)
+            parts = (_ALLOWED_OR_COLOR if self.takes_color else _ALLOWED).split(text)
             text = "".join(part if i % 2 else safe_text(part) for i, part in enumerate(parts))
         return self.stream.write(text)
 
@@ -52,19 +52,19 @@ class CleanTerminal:
         return getattr(self.stream, name)
 
 
-_KEPT = re.compile("([\n\t]+)")
-_KEPT_AND_COLORS = re.compile("([\n\t]+|\x1b\\[[0-9;]*m)")
+_ALLOWED = re.compile("([\n\t]+)")
+_ALLOWED_OR_COLOR = re.compile("([\n\t]+|\x1b\\[[0-9;]*m)")
 
 
 @contextmanager
 def given_streams() -> Iterator[None]:
-    """Have a stdin, a stdout and a stderr where the process was started without, as by `>&-`.
+    """Provide stdin, stdout and stderr if the process was started without them, as by `>&-`.
 
-    To read the first or write the second is then an OSError, as of any closed descriptor; what goes to stderr is lost.
+    Reading stdin or writing stdout then raises OSError, as for any closed descriptor; output to stderr is lost.
     """
     before = sys.stdin, sys.stdout, sys.stderr
     with ExitStack() as opened:
-        # The lowest descriptors first, so that no file of a command gets one of theirs.
+        # Opened first and in order, so that they get the descriptors 0 to 2, not a file of the command.
         for name, mode, flags in (
             ("stdin", "r", os.O_WRONLY),
             ("stdout", "w", os.O_RDONLY),
@@ -81,7 +81,7 @@ def given_streams() -> Iterator[None]:
 
 @contextmanager
 def clean_terminals() -> Iterator[None]:
-    """Make terminals of stdout and stderr clean; what goes to files and pipes stays as it is."""
+    """Wrap stdout and stderr in CleanTerminal if they are terminals."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (CleanTerminal(stream) if stream.isatty() else stream for stream in before)
     try:
@@ -91,9 +91,9 @@ def clean_terminals() -> Iterator[None]:
 
 
 def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
-    """A function that colors text for a stream; it changes nothing without rich (the `cli` extra).
+    """Return a function that styles text for a stream; without rich (the `cli` extra) it returns the text unchanged.
 
-    choice: what --color was. With auto only a terminal gets colors, and none where NO_COLOR is set or TERM is dumb.
+    choice: the value of --color. With auto only a terminal gets colors, unless NO_COLOR is set or TERM is dumb.
     out: the stream, by default stdout.
     """
     if choice == "auto":
@@ -114,26 +114,26 @@ def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
 
 
 def safe_text(text: str) -> str:
-    """Text of a file, without what a terminal would obey."""
+    """Escape control characters in text from a file."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def safe_rows(rows: list[list[str]]) -> list[list[str]]:
-    """Rows of text of a file, each cell safe; they are looked at together first, because nearly all of them are."""
+    """Escape the cells of rows; test all of them at once first, since nearly all are printable."""
     if "".join(map("".join, rows)).isprintable():
         return rows
     return [[safe_text(cell) for cell in row] for row in rows]
 
 
 def number_text(value: float | None) -> str:
-    """A number with six digits, an integer with all; - for none."""
+    """Format a float with six digits, an integer with all digits, None as -."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 def json_numbers(value: Any) -> Any:
-    """A value with names instead of the numbers that JSON does not have, those that protobuf's JSON uses."""
+    """Replace NaN and infinities, which JSON lacks, by their names in protobuf's JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -156,11 +156,11 @@ def table_lines(
     widest: int = 60,
     widths: list[int] | None = None,
 ) -> list[str]:
-    """Rows as lines with aligned columns.
+    """Format rows as lines with aligned columns.
 
-    headings: of the columns, underlined in color. right: the columns that are aligned to the right, as numbers are.
-    styles: of the columns, "" for none. widest: a longer text sticks out of its column rather than widening it.
-    widths: those of the lines before, which grow; [] of the first.
+    headings: of the columns, underlined in color. right: indices of the columns to align to the right. styles: of the
+    columns, "" for none. widest: the maximum width of a column; a longer text sticks out. widths: the widths of the
+    previous batch, updated in place.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]

@@ -54,7 +54,7 @@ def check_on_terminal(*arguments, environment=None):
 # --- the report
 
 
-def test_each_line_of_a_pipe_says_file_severity_place_fault_and_rule(broken):
+def test_each_line_in_a_pipe_has_file_severity_location_fault_and_rule(broken):
     done = check(broken)
     assert (done.returncode, done.stderr) == (1, b"")
     lines = done.stdout.decode().splitlines()
@@ -67,13 +67,13 @@ def test_each_line_of_a_pipe_says_file_severity_place_fault_and_rule(broken):
     assert "\x1b" not in done.stdout.decode()
 
 
-def test_a_sound_file_is_said_nothing_of_in_a_pipe(tmp_path):
+def test_a_valid_file_prints_nothing_in_a_pipe(tmp_path):
     done = check(write(tmp_path / "m.onnx", SOUND))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_a_sound_file_is_one_line_on_a_terminal_that_says_what_was_checked(tmp_path):
+def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
     sound, advised = write(tmp_path / "s.onnx", SOUND), write(tmp_path / "a.onnx", ADVISED)
     shown, status = check_on_terminal(sound, "--ignore", "note", "--color", "never")
     assert status == 0
@@ -84,13 +84,13 @@ def test_a_sound_file_is_one_line_on_a_terminal_that_says_what_was_checked(tmp_p
 
 
 @pytest.mark.parametrize("options", [["--strict"], ["--select", "error,warning,note"]])
-def test_advice_is_listed_when_it_is_asked_for(tmp_path, options):
+def test_notes_are_listed_on_request(tmp_path, options):
     path = write(tmp_path / "m.onnx", ADVISED)
     lines = check(path, *options).stdout.decode().splitlines()
     assert len(lines) == 2 and all(line.startswith(f"{path}: note: ") for line in lines)
 
 
-def test_a_sound_model_of_an_exporter_has_no_line():
+def test_a_valid_model_of_an_exporter_prints_nothing():
     for path in ("examples/digits_cnn.onnx", "examples/iris_forest.onnx"):
         assert check(path, cwd=ROOT).stdout == b""
 
@@ -113,11 +113,11 @@ def test_colour_can_be_switched_off(broken, without):
     assert "errors\n" in shown and "\x1b" not in shown
 
 
-def test_colour_can_be_had_in_a_pipe(broken):
+def test_colour_can_be_forced_in_a_pipe(broken):
     assert b": \x1b[31merror\x1b[0m: byte" in check(broken, "--color", "always", environment={"NO_COLOR": "1"}).stdout
 
 
-def test_many_problems_of_one_rule_are_counted_unless_all_are_asked_for(tmp_path):
+def test_many_problems_of_one_rule_are_counted_without_verbose(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
     few, all = check(path).stdout.decode(), check(path, "-v").stdout.decode()
     assert few.count("[graph-node-input-defined]") == 10
@@ -141,13 +141,13 @@ def test_problems_beyond_the_limit_are_counted(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_verbose_says_what_the_rule_is_and_where_it_is_written(broken):
+def test_verbose_prints_the_rule_and_its_source(broken):
     shown, _ = check_on_terminal(broken, "-v", "--color", "never")
     rule = rules()["graph-node-input-defined"]
     assert f"{rule.id}: {rule.text} ({rule.source})" in shown.replace("\n", "")
 
 
-def test_names_of_a_file_do_nothing_to_a_terminal(tmp_path):
+def test_names_of_a_file_are_escaped_on_a_terminal(tmp_path):
     path = write(tmp_path / "a\x1b[2Jb\n.onnx", model(node("\\033[31mred", "y")))
     lines = check(path, "--select", "error").stdout.decode().splitlines()
     assert len(lines) == 1 and "\x1b" not in lines[0] and "a\\x1b[2Jb\\n.onnx: error" in lines[0]
@@ -169,7 +169,7 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
     assert checked("[x].onnx") == ["[x].onnx"]
 
 
-def test_the_exit_status_tells_errors_unless_it_is_to_tell_more(tmp_path, broken):
+def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken):
     warned, sound = write(tmp_path / "warned.onnx", WARNED), write(tmp_path / "sound.onnx", SOUND)
     assert main(["check", str(warned)]) == 0
     assert main(["check", str(warned), "--fail-on", "warning"]) == 1
@@ -180,7 +180,7 @@ def test_the_exit_status_tells_errors_unless_it_is_to_tell_more(tmp_path, broken
     assert main(["check", str(sound), str(broken)]) == 1
 
 
-def test_what_can_not_be_checked_is_one_line_and_the_others_are_checked(tmp_path, broken):
+def test_an_unreadable_file_is_one_line_and_the_others_are_checked(tmp_path, broken):
     damaged = tmp_path / "dam\naged.onnx"
     damaged.write_bytes(broken.read_bytes()[:-3])
     done = check(tmp_path / "absent.onnx", damaged, tmp_path, broken)
@@ -191,7 +191,7 @@ def test_what_can_not_be_checked_is_one_line_and_the_others_are_checked(tmp_path
     assert f"{broken}: error" in done.stdout.decode()
 
 
-def test_quiet_leaves_the_exit_status(tmp_path, broken):
+def test_quiet_only_sets_the_exit_status(tmp_path, broken):
     done = check(broken, "-q")
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
     done = check(tmp_path / "absent.onnx", "-q")
@@ -240,17 +240,17 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
     ("arguments", "said"),
     [
         ([], b"name a file"),
-        (["a.onnx", "-o", "b.onnx"], b"go with --fix"),
-        (["a.onnx", "--dry-run"], b"go with --fix"),
-        (["a.onnx", "--limit", "-1"], b"from 0 on"),
-        (["a.onnx", "--ir-version", "0"], b"from 1 on"),
-        (["a.onnx", "--ir-version", "-5"], b"from 1 on"),
+        (["a.onnx", "-o", "b.onnx"], b"require --fix"),
+        (["a.onnx", "--dry-run"], b"require --fix"),
+        (["a.onnx", "--limit", "-1"], b"0 or more"),
+        (["a.onnx", "--ir-version", "0"], b"1 or more"),
+        (["a.onnx", "--ir-version", "-5"], b"1 or more"),
         (["a.onnx", "b.onnx", "--fix", "-o", "c.onnx"], b"several"),
-        (["-", "--fix"], b"name one after -o"),
+        (["-", "--fix"], b"--fix with stdin needs -o"),
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(arguments, said):
+def test_contradictory_options_are_refused(arguments, said):
     done = check(*arguments)
     assert done.returncode == 2 and said in done.stderr and done.stdout == b""
 
@@ -268,7 +268,7 @@ def test_a_reader_that_goes_away_is_not_an_error(tmp_path):
 # --- for other programs
 
 
-def test_json_holds_what_the_library_says(tmp_path, broken):
+def test_json_has_the_results_of_the_library(tmp_path, broken):
     done = check(broken, tmp_path / "absent.onnx", "--json")
     report, fault = json.loads(done.stdout)
     fields = ("rule", "severity", "path", "offset", "message")
@@ -312,7 +312,7 @@ def check_log(log):
     assert invocation["executionSuccessful"] == ("toolExecutionNotifications" not in invocation)
 
 
-def test_sarif_has_a_result_a_problem_with_its_location(broken):
+def test_sarif_has_one_result_with_location_per_problem(broken):
     log, done = sarif(broken.name, cwd=broken.parent)
     assert (done.returncode, done.stderr) == (1, b"")
     results = log["runs"][0]["results"]
@@ -331,7 +331,7 @@ def test_sarif_has_a_result_a_problem_with_its_location(broken):
     ]
 
 
-def test_sarif_of_several_files_is_one_run_and_names_what_could_not_be_checked(tmp_path, broken):
+def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken):
     log, done = sarif(broken, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN), "--select", "error")
     assert done.returncode == 2
     results = log["runs"][0]["results"]
@@ -394,7 +394,7 @@ def test_a_table_of_operators_can_be_given(tmp_path):
     assert done.returncode == 2 and done.stderr.startswith(f"onnxwire: {table}: line 1: ".encode())
 
 
-def test_checksums_are_compared_where_that_is_asked_for(tmp_path, capsys):
+def test_checksums_are_compared_on_request(tmp_path, capsys):
     model = onnxwire.load(ROOT / "examples" / "digits_cnn.onnx")
     onnxwire.save(model, tmp_path / "m.onnx", external="m.data", checksum=True)
     data = bytearray((tmp_path / "m.data").read_bytes())

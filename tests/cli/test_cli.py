@@ -28,7 +28,7 @@ def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Complet
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
 
 
-def test_info_prints_what_a_person_wants_first() -> None:
+def test_info_prints_the_summary_of_a_model() -> None:
     done = run("info", DIGITS)
     assert (done.returncode, done.stderr) == (0, "")
     for text in (
@@ -51,7 +51,7 @@ def test_info_names_sequences_maps_and_other_domains() -> None:
 
 
 @pytest.mark.parametrize("path", [DIGITS, FOREST])
-def test_json_says_what_the_official_runtime_counts(path: Path) -> None:
+def test_json_agrees_with_the_official_runtime(path: Path) -> None:
     summary = json.loads(run("info", path, "--json").stdout)
     model = onnx.load(path)
     assert summary["bytes"] == path.stat().st_size
@@ -83,7 +83,7 @@ def nested_model() -> onnx.ModelProto:
     return model
 
 
-def test_tensors_count_wherever_they_live(tmp_path: Path) -> None:
+def test_tensors_are_counted_in_all_graphs(tmp_path: Path) -> None:
     path = tmp_path / "nested.onnx"
     path.write_bytes(nested_model().SerializeToString())
     summary = json.loads(run("info", path, "--json").stdout)
@@ -93,7 +93,7 @@ def test_tensors_count_wherever_they_live(tmp_path: Path) -> None:
     assert summary["functions"] == [{"domain": "local", "name": "f", "nodes": 1}]
 
 
-def test_text_of_the_file_can_not_steer_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_the_file_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "evil.onnx"
     graph = helper.make_graph([helper.make_node("\x1b[31mRelu", ["x"], ["y"])], "g\x1b]0;x\x07", [], [])
     path.write_bytes(helper.make_model(graph).SerializeToString())
@@ -138,7 +138,7 @@ def test_info_of_a_hostile_model_is_a_page(name: str, tmp_path: Path) -> None:
     assert name != "operator sets that repeat" or "ai.onnx 13, ai.onnx 17" in done.stdout
 
 
-def test_names_that_the_terminal_has_no_sign_for_are_escaped(tmp_path: Path) -> None:
+def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "mod\u00e8le.onnx"
     graph = helper.make_graph([helper.make_node("R\u00e9lu", ["x"], ["y"])], "g", [], [])
     path.write_bytes(helper.make_model(graph).SerializeToString())
@@ -288,7 +288,7 @@ def test_broken_pipe_ends_quietly() -> None:
     assert done.stderr == ""
 
 
-def test_alone_it_shows_examples() -> None:
+def test_without_arguments_the_help_is_printed() -> None:
     done = run()
     assert "onnxwire info model.onnx" in done.stdout
     assert "examples:" in run("info", "--help").stdout
@@ -310,7 +310,7 @@ def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
     for name, summary in SUMMARIES.items():
         assert f"  {name:<{WIDTH}}{summary}" in lines
     assert max(map(len, lines)) <= 100
-    for status in ("0    yes", "1    no", "2    trouble", "130  ended by Ctrl-C"):
+    for status in ("0    success", "1    a difference", "2    error", "130  interrupted by Ctrl-C"):
         assert f"\n  {status}" in done.stdout
 
 
@@ -342,7 +342,7 @@ ABSENT = {
 
 
 @pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "completion"])
-def test_every_command_says_in_one_line_that_a_file_is_absent(command: str) -> None:
+def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
     done = run(command, *ABSENT.get(command, ["absent.onnx"]))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
@@ -413,7 +413,7 @@ def test_no_error_shows_the_password_of_an_address(words: list[object], secret: 
         ("s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://", "s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://"),
     ],
 )
-def test_a_line_keeps_all_of_an_address_but_its_credentials(line: str, shown: str) -> None:
+def test_an_error_shows_an_address_without_credentials(line: str, shown: str) -> None:
     assert without_credentials(line) == shown
 
 

@@ -53,7 +53,7 @@ def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["info", "ls", "dump"])
-def test_what_reads_no_elements_imports_neither_numpy_nor_other_commands(command: str) -> None:
+def test_commands_that_read_no_elements_do_not_import_numpy(command: str) -> None:
     imported = modules(command, DIGITS)
     assert commands(imported) == {command}
     assert lacks(imported, {"numpy", "ml_dtypes", "rich", "onnxwire.analysis.statistics", "onnxwire.analysis.diff"})

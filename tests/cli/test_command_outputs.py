@@ -32,14 +32,14 @@ def run(command, path, out, capsys):
 
 @EVERY_COMMAND
 @pytest.mark.parametrize("name", ["m.onnx", "d", "link", "./d", "hard"])
-def test_neither_the_model_nor_its_weights_are_written_over(model, capsys, command, name):
+def test_the_model_and_its_weights_are_not_overwritten(model, capsys, command, name):
     (model.parent / "link").symlink_to("d")
     if name == "hard":
         os.link(model.parent / "d", model.parent / "hard")
     before = {file: file.read_bytes() for file in model.parent.iterdir()}
     status, complaint = run(command, model, f"{model.parent}/{name}", capsys)
     assert status == 2
-    assert "another one" in complaint
+    assert " another " in complaint
     assert {file: file.read_bytes() for file in model.parent.iterdir()} == before
 
 
@@ -50,7 +50,7 @@ WRITERS = [
 
 
 @pytest.mark.parametrize("command", WRITERS, ids=lambda command: command[0])
-def test_no_model_is_written_over_the_weights_of_what_it_is_made_of(model, capsys, command):
+def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, command):
     before = {file: file.read_bytes() for file in model.parent.iterdir()}
     status, complaint = run(command, model, model.parent / "d", capsys)
     assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, before)
@@ -69,7 +69,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".parquet", ".csv"])
 @pytest.mark.parametrize("command", OTHERS, ids=lambda command: " ".join(command[:2]))
-def test_weights_that_the_result_does_not_have_are_not_written_over_either(model, capsys, command, ending):
+def test_weights_that_the_command_removes_are_not_overwritten(model, capsys, command, ending):
     if command[0] == "sql":
         pytest.importorskip("duckdb")
     elif command[0] == "extract" and ending in (".parquet", ".csv"):
@@ -85,7 +85,7 @@ def test_weights_that_the_result_does_not_have_are_not_written_over_either(model
 
 
 @pytest.mark.parametrize("form", ["npy", "npz", "safetensors"])
-def test_what_writes_tensors_does_not_write_over_those_that_it_writes(model, form):
+def test_extracted_tensors_do_not_overwrite_their_source(model, form):
     pytest.importorskip("safetensors")
     with onnxwire.load(model) as loaded:
         tensor = loaded.graph.initializer[0]
@@ -102,7 +102,7 @@ def test_what_writes_tensors_does_not_write_over_those_that_it_writes(model, for
 
 
 @pytest.mark.parametrize("option", ["--arrow", "--parquet", "--plot"])
-def test_no_other_output_of_stats_is_the_weights_either(model, capsys, option):
+def test_no_output_of_stats_overwrites_the_weights(model, capsys, option):
     pytest.importorskip("pyarrow")
     weights = (model.parent / "d").rename(model.parent / "d.html")
     with onnxwire.load(model) as loaded:
@@ -127,7 +127,7 @@ def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
 
 @EVERY_COMMAND
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_an_output_that_fails_is_told_in_one_line(model, capsys, command):
+def test_an_output_that_fails_is_reported_in_one_line(model, capsys, command):
     for out, reason in (("/dev/full", "No space left on device"), (f"{model.parent}/no/out", "there is no directory")):
         status, complaint = run(command, model, out, capsys)
         assert status == 2
@@ -137,7 +137,7 @@ def test_an_output_that_fails_is_told_in_one_line(model, capsys, command):
 
 
 @pytest.mark.parametrize("error", [onnxwire.SourceError(5, "Input/output error", "m.onnx"), OSError(5, "reading", "x")])
-def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_one(model, capsys, monkeypatch, error):
+def test_an_error_while_reading_names_the_input_and_keeps_the_old_output(model, capsys, monkeypatch, error):
     def failing(message, out, **options):
         out.write("a part of it")
         raise error
@@ -150,7 +150,7 @@ def test_what_fails_while_reading_is_not_the_outputs_fault_and_leaves_the_old_on
     assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
 
 
-def test_a_reader_of_a_named_output_that_has_gone_is_told(model, capsys):
+def test_a_named_pipe_closed_by_its_reader_is_an_error(model, capsys):
     read, write = os.pipe()
     os.close(read)
     assert cli.main(["pack", str(model), "-o", f"/dev/fd/{write}"]) == 2
@@ -158,7 +158,7 @@ def test_a_reader_of_a_named_output_that_has_gone_is_told(model, capsys):
     os.close(write)
 
 
-def test_a_reader_of_stdout_that_has_gone_ends_a_command_quietly(model):
+def test_a_command_ends_quietly_if_the_reader_of_stdout_closes_it(model):
     read, write = os.pipe()
     os.close(read)
     words = [sys.executable, "-P", "-m", "onnxwire", "pack", str(model), "-o", "-"]
@@ -187,7 +187,7 @@ def in_shell(model, command):
 @pytest.mark.parametrize(
     ("where", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
 )
-def test_a_stdout_that_cannot_be_written_is_trouble(model, command, where, reason):
+def test_a_stdout_that_cannot_be_written_is_an_error(model, command, where, reason):
     status, complaint = in_shell(model, f"{command} {where}")
     assert status == 2
     assert complaint.startswith(f"onnxwire: <stdout>: {reason}")
@@ -196,7 +196,7 @@ def test_a_stdout_that_cannot_be_written_is_trouble(model, command, where, reaso
 
 @SHELL
 @pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&-"])
-def test_a_stream_that_is_not_used_is_not_missed(model, where):
+def test_a_missing_unused_stream_is_no_error(model, where):
     assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx --no-progress {where}") == (0, "")
     with onnxwire.load(model.parent / "made.onnx") as made:
         assert made.producer_name == "a"
@@ -204,13 +204,13 @@ def test_a_stream_that_is_not_used_is_not_missed(model, where):
 
 @SHELL
 @pytest.mark.parametrize("command", ["encode -o made.onnx", "check -"])
-def test_a_stdin_that_is_closed_is_trouble(model, command):
+def test_a_closed_stdin_is_an_error(model, command):
     assert in_shell(model, f"{command} <&-") == (2, "onnxwire: <stdin>: Bad file descriptor\n")
 
 
 @SHELL
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_the_status_tells_where_no_complaint_can_be_read(model, where):
+def test_the_exit_status_reports_errors_without_stderr(model, where):
     assert in_shell(model, f"info nothing.onnx {where}")[0] == 2
     assert in_shell(model, f"info {where}")[0] == 2
     assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx {where}")[0] == 0

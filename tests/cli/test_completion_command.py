@@ -42,7 +42,7 @@ def options() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_script_knows_all_commands_and_options(shell: str, capsys) -> None:
+def test_the_script_contains_all_commands_and_options(shell: str, capsys) -> None:
     text = script(capsys, shell)
     for command, words in options().items():
         assert command in text
@@ -51,7 +51,7 @@ def test_script_knows_all_commands_and_options(shell: str, capsys) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_shell_takes_the_script(shell: str, capsys, tmp_path: Path) -> None:
+def test_shells_parse_the_script(shell: str, capsys, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}")
     path = tmp_path / "script"
@@ -76,7 +76,7 @@ def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path: Pat
         assert "digits_cnn.onnx" in ask(*words)
 
 
-def test_without_shtab_one_line_says_what_to_install(capsys, monkeypatch) -> None:
+def test_without_shtab_an_error_names_the_package(capsys, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     out, err = capsys.readouterr()

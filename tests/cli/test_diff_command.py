@@ -54,12 +54,12 @@ def tensor_distance(old, new):
     return distance(onnxwire.from_array(old), onnxwire.from_array(new))
 
 
-def test_a_model_is_like_itself_and_like_its_copy(lines, digits):
+def test_a_model_equals_itself_and_its_copy(lines, digits):
     assert main(["diff", str(DIGITS), str(DIGITS)]) == 0
     assert lines(digits) == []
 
 
-def test_fields_of_nodes_are_told(lines, digits):
+def test_differences_of_node_fields_are_reported(lines, digits):
     digits.graph.node[4].op_type = "LeakyRelu"
     digits.graph.node[4].input.append("extra")
     assert lines(digits) == [
@@ -68,7 +68,7 @@ def test_fields_of_nodes_are_told(lines, digits):
     ]
 
 
-def test_attributes_are_told_by_name_whatever_their_order(lines, digits):
+def test_attributes_are_compared_by_name_in_any_order(lines, digits):
     attributes = digits.graph.node[2].attribute
     attributes.sort(key=lambda attribute: attribute.name)
     assert lines(digits) == []
@@ -101,7 +101,7 @@ def attributes(*texts):
         ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
     ],
 )
-def test_every_field_of_an_attribute_counts_and_one_that_is_not_there_is_its_default(lines, old, new, told):
+def test_every_field_of_an_attribute_is_compared_with_defaults(lines, old, new, told):
     models = attributes(old, new)
     assert lines(models[1], models[0]) == told
 
@@ -136,27 +136,27 @@ def test_attributes_differ_as_their_messages_do(old, new, both):
     assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
-def test_unknown_fields_of_an_attribute_are_told(lines):
+def test_differences_of_unknown_fields_are_reported(lines):
     models = attributes("type: INT", "type: INT")
     models[1].graph.node[0].attribute[0].MergeFromString(wire.number(99, 1))
     assert lines(models[1], models[0]) == ["~ node n: attribute a unknown fields: 0 bytes -> 3 bytes"]
 
 
-def test_an_attribute_of_another_type_differs_though_it_reads_alike(lines):
+def test_attributes_of_different_types_differ_even_with_equal_text(lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
     for model, kind in zip(models, (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT), strict=True):
         model.graph.node.add(name="n", op_type="X").attribute.add(name="a", type=kind, i=1)
     assert lines(models[1], models[0]) == ["~ node n: attribute a type: INT -> FLOAT"]
 
 
-def test_a_number_is_told_in_as_few_digits_as_read_back(lines):
+def test_a_number_has_the_fewest_digits_that_round_trip(lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
     for model, number in zip(models, (16777216.0, 0.1), strict=True):
         model.graph.node.add(name="n", op_type="X").attribute.append(onnx.helper.make_attribute("a", number))
     assert lines(models[1], models[0]) == ["~ node n: attribute a: 16777216.0 -> 0.1"]
 
 
-def test_nodes_that_come_and_go_are_told(lines, digits):
+def test_added_and_removed_nodes_are_reported(lines, digits):
     del digits.graph.node[4]
     digits.graph.node.insert(9, onnx.helper.make_node("Abs", ["relu"], ["abs"], name="new"))
     assert lines(digits) == [
@@ -165,7 +165,7 @@ def test_nodes_that_come_and_go_are_told(lines, digits):
     ]
 
 
-def test_nodes_without_names_go_together_by_what_they_make(lines):
+def test_nodes_without_names_are_matched_by_outputs(lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
     for index, model in enumerate(models):
         for name in "abc":
@@ -182,13 +182,13 @@ def test_the_order_of_nodes_and_tensors_is_not_a_difference(lines, digits):
     assert lines(digits) == []
 
 
-def test_the_order_of_inputs_is_one(lines):
+def test_the_order_of_inputs_is_a_difference(lines):
     old, new = nested_model(), nested_model()
     new.graph.input.reverse()
     assert lines(new, old) == ['~ graph nested: order of inputs: ["x", "flag"] -> ["flag", "x"]']
 
 
-def test_types_of_inputs_opsets_and_metadata_are_told(lines, digits):
+def test_differences_of_inputs_opsets_and_metadata_are_reported(lines, digits):
     digits.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
     digits.opset_import[0].version = 21
     digits.producer_name = "me"
@@ -201,7 +201,7 @@ def test_types_of_inputs_opsets_and_metadata_are_told(lines, digits):
     ]
 
 
-def test_what_differs_in_a_subgraph_or_function_is_told_with_its_path(lines):
+def test_differences_in_subgraphs_and_functions_have_their_paths(lines):
     old, new = nested_model(), nested_model()
     assert new.graph.node[1].attribute[1].name == "then_branch"
     new.graph.node[1].attribute[1].g.node[0].op_type = "Sub"
@@ -212,7 +212,7 @@ def test_what_differs_in_a_subgraph_or_function_is_told_with_its_path(lines):
     ]
 
 
-def test_weights_that_differ_are_told_with_how_much(lines, digits):
+def test_differing_weights_have_their_distance(lines, digits):
     tensor = digits.graph.initializer[8]
     array = numpy_helper.to_array(tensor).copy()
     array[-1, -3:] += [0.5, -2, 0.25]
@@ -222,7 +222,7 @@ def test_weights_that_differ_are_told_with_how_much(lines, digits):
     assert lines(digits, None, "--no-weights") == []
 
 
-def test_a_tensor_of_another_type_or_shape_is_told(lines, digits):
+def test_a_tensor_of_another_type_or_shape_is_reported(lines, digits):
     first, second = digits.graph.initializer[0], digits.graph.initializer[2]
     array = numpy_helper.to_array(first)
     first.CopyFrom(numpy_helper.from_array(array.astype(np.float16), first.name))
@@ -234,7 +234,7 @@ def test_a_tensor_of_another_type_or_shape_is_told(lines, digits):
     assert found[1] == "~ tensor features.1.weight: type: FLOAT [16] -> FLOAT [4, 4]"
 
 
-def test_tensors_come_and_go(lines, digits):
+def test_added_and_removed_tensors_are_reported(lines, digits):
     digits.graph.initializer[0].name = "renamed"
     assert lines(digits) == [
         "- tensor features.0.weight: FLOAT [16, 1, 3, 3]",
@@ -262,7 +262,7 @@ def test_external_data_that_differs_is_found(tmp_path, capsys):
     assert "1 of " in capsys.readouterr().out
 
 
-def test_external_data_of_constants_is_compared_though_the_nodes_are_equal(tmp_path, capsys):
+def test_external_data_of_equal_constants_is_compared(tmp_path, capsys):
     for name, number in (("a", 1), ("b", 3)):
         model = onnxwire.ModelProto(ir_version=10)
         tensor = onnxwire.from_array(np.array([number], np.int64))
@@ -273,14 +273,14 @@ def test_external_data_of_constants_is_compared_though_the_nodes_are_equal(tmp_p
     assert capsys.readouterr().out == "~ node c: attribute value t: 1 of 1 element differs, by up to 2\n"
 
 
-def test_a_damaged_tensor_is_like_itself_and_else_an_error(lines, tmp_path, digits, capsys):
+def test_a_damaged_tensor_equals_itself_or_is_an_error(lines, tmp_path, digits, capsys):
     digits.graph.initializer[8].raw_data += b"x"
     assert lines(digits, digits) == []
     assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2
     assert "call for 131,072 bytes; raw_data holds 131,073" in capsys.readouterr().err
 
 
-def test_a_field_that_is_not_there_is_like_its_default(lines, digits):
+def test_an_absent_field_equals_its_default(lines, digits):
     digits.doc_string = digits.graph.node[4].domain = ""
     digits.model_version = 0
     assert lines(digits) == []
@@ -298,7 +298,7 @@ def test_json_has_no_infinity(lines, digits):
     assert found["differences"][0]["distance"]["max_abs"] == "Infinity"
 
 
-def test_external_data_that_is_missing_is_trouble(tmp_path, capsys):
+def test_missing_external_data_is_an_error(tmp_path, capsys):
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "a.onnx")]) == 0
     (tmp_path / "a.data").unlink()
     assert main(["diff", str(DIGITS), str(tmp_path / "a.onnx")]) == 2
@@ -343,7 +343,7 @@ def test_tensors_of_many_blocks_are_compared_to_the_end():
     assert tensor_distance(ours, theirs) == Distance(ours.size, 3, 3.0)
 
 
-def test_json_holds_all_of_it(lines, digits):
+def test_json_contains_all_differences(lines, digits):
     digits.graph.node[4].op_type = "Gelu"
     tensor = digits.graph.initializer[0]
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name))
@@ -382,12 +382,12 @@ def test_quiet_prints_nothing(tmp_path, digits, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_colors_come_when_they_are_asked_for(lines, digits):
+def test_colors_are_used_on_request(lines, digits):
     digits.producer_name = "me"
     assert lines(digits, None, "--color", "always")[0].startswith("\x1b[33m~ model")
 
 
-def test_a_file_that_is_not_there_is_trouble(capsys):
+def test_an_absent_file_is_an_error(capsys):
     assert main(["diff", str(DIGITS), "absent.onnx"]) == 2
     assert capsys.readouterr().err.startswith("onnxwire: absent.onnx: No such file")
 

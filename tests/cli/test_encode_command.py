@@ -51,7 +51,7 @@ def test_a_file_becomes_a_file(text, options, tmp_path):
     assert out.read_bytes() == BYTES
 
 
-def test_what_a_newer_onnx_has_is_ignored_on_demand():
+def test_unknown_fields_are_ignored_on_request():
     newer = {"text": TEXT + "newer { thing: 5 }", "json": JSON.replace("{", '{"newer": [{"thing": 5}], ', 1)}
     for form, options in (("text", []), ("json", ["--json"])):
         check_refusal(encode(*options, stdin=newer[form].encode()), "")
@@ -59,7 +59,7 @@ def test_what_a_newer_onnx_has_is_ignored_on_demand():
         assert (done.returncode, done.stderr, done.stdout) == (0, b"", BYTES)
 
 
-def test_a_field_that_was_is_skipped_with_a_line():
+def test_a_retired_field_is_skipped_with_a_warning():
     done = encode(stdin=TEXT.replace("graph {", "graph { producer_tag: 'x' ").encode())
     assert (done.returncode, done.stdout) == (0, BYTES)
     assert done.stderr.startswith(b"onnxwire: warning: <stdin>: graph: line 3, column 9: GraphProto has no field 'prod")
@@ -72,13 +72,13 @@ def test_any_message_is_encoded():
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_what_dump_prints_is_encoded_to_the_same_model(options, tmp_path):
+def test_encode_reverses_dump(options, tmp_path):
     assert main(["dump", str(DIGITS), *options, "-o", str(tmp_path / "text")]) == 0
     assert main(["encode", str(tmp_path / "text"), *options, "-o", str(tmp_path / "model.onnx")]) == 0
     assert (tmp_path / "model.onnx").read_bytes() == DIGITS.read_bytes()
 
 
-def test_what_the_official_runtime_prints_is_encoded_to_the_same_model():
+def test_text_of_the_official_runtime_is_encoded_to_the_same_model():
     model = onnx.load(DIGITS)
     assert encode(stdin=text_format.MessageToBytes(model)).stdout == model.SerializeToString()
     assert encode("--json", stdin=json_format.MessageToJson(model).encode()).stdout == model.SerializeToString()
@@ -92,7 +92,7 @@ def test_bytes_are_those_of_protoc(tmp_path):
     assert encode(stdin=TEXT.encode()).stdout == done.stdout
 
 
-def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(tmp_path):
+def test_a_fault_is_one_line_and_nothing_is_written(tmp_path):
     path, out = tmp_path / "model\n.txt", tmp_path / "out.onnx"
     path.write_text('graph {\n  nod { }\n}\nproducer_name: "x"')
     out.write_bytes(b"as before")
@@ -115,15 +115,15 @@ def test_files_that_can_not_be_opened_are_named(tmp_path):
     check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path), str(tmp_path))
 
 
-def test_the_text_is_not_written_over(tmp_path):
+def test_the_input_text_is_not_overwritten(tmp_path):
     (tmp_path / "model.txt").write_text(TEXT)
     (tmp_path / "link").symlink_to(tmp_path / "model.txt")
-    check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path / "link"), f"{tmp_path / 'link'}: this is the file")
+    check_refusal(encode(tmp_path / "model.txt", "-o", tmp_path / "link"), f"{tmp_path / 'link'}: this is the input")
     assert (tmp_path / "model.txt").read_text() == TEXT
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
-def test_a_terminal_is_given_no_binary_file():
+def test_no_binary_file_is_written_to_a_terminal():
     ours, theirs = os.openpty()
     try:
         done = encode(stdin=TEXT.encode(), stdout=theirs)

@@ -56,7 +56,7 @@ def names(elements):
     return [element.name for element in elements]
 
 
-def test_head_and_tail_compute_what_the_whole_does(part):
+def test_head_and_tail_compute_the_same_as_the_whole(part):
     head = part("--outputs", "relu_1,sym_size_int_1")
     tail = part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
     middle = compute(head, image=IMAGE)
@@ -75,7 +75,7 @@ def test_the_part_is_that_of_the_official_extractor(part, tmp_path):
     assert list(ours.graph.output) == list(official.graph.output)
 
 
-def test_only_what_is_needed_is_kept(part):
+def test_only_needed_elements_are_kept(part):
     made = part("--inputs", "image", "--outputs", "relu")
     assert len(made.graph.node) == 3
     assert set(names(made.graph.initializer)) == {n for n in WEIGHTS if n.startswith(("features.0.", "features.1."))}
@@ -83,7 +83,7 @@ def test_only_what_is_needed_is_kept(part):
     assert made.producer_name == "pytorch"
 
 
-def test_what_graphs_in_attributes_read_from_outside_is_kept(part):
+def test_values_captured_by_subgraphs_are_kept(part):
     made = part("--inputs", "x", "--inputs", "flag", "--outputs", "y", model=nested_model())
     assert names(made.graph.node) == ["first", "choice"]
     assert "w" in names(made.graph.initializer)
@@ -107,12 +107,12 @@ def test_quantization_annotations_are_kept_with_their_parameters(part):
     assert names(made.graph.initializer) == ["s"]
 
 
-def test_inputs_that_are_not_needed_stay_out_unless_they_were_named(part):
+def test_unneeded_inputs_are_omitted_unless_named(part):
     assert names(part("--outputs", "h", model=nested_model()).graph.input) == ["x"]
     assert names(part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == ["x", "flag"]
 
 
-def test_a_node_that_is_needed_for_another_output_does_not_make_what_is_given(part):
+def test_a_named_input_is_not_produced_by_its_old_node(part):
     nodes = [helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2), helper.make_node("Add", ["a", "b"], ["y"])]
     graph = helper.make_graph(nodes, "g", [value("x", 4)], [value("y", 2)], value_info=[value("a", 2), value("b", 2)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
@@ -128,19 +128,19 @@ def test_an_initializer_can_become_an_input(part):
     assert shape == list(WEIGHTS["features.0.weight"].shape)
 
 
-def test_names_with_commas_are_taken_whole(part):
+def test_names_with_commas_are_not_split(part):
     graph = helper.make_graph([helper.make_node("Relu", ["a,b"], ["c,d"])], "g", [value("a,b", 1)], [value("c,d", 1)])
     made = part("--inputs", "a,b", "--outputs", "c,d", model=helper.make_model(graph, ir_version=10))
     assert names(made.graph.input) == ["a,b"]
 
 
-def test_what_is_missing_is_told(tmp_path, capsys):
+def test_missing_inputs_are_reported(tmp_path, capsys):
     line = refusal(capsys, DIGITS, "--inputs", "relu_1", "--outputs", "logits", "-o", tmp_path / "part.onnx")
     assert "they also need 'image' (of node_Shape_0)" in line
     assert not (tmp_path / "part.onnx").exists()
 
 
-def test_a_name_that_is_not_there_is_told_with_one_like_it(tmp_path, capsys):
+def test_an_unknown_name_is_reported_with_a_similar_one(tmp_path, capsys):
     line = refusal(capsys, DIGITS, "--outputs", "logit", "-o", tmp_path / "part.onnx")
     assert line.endswith("there is no value called 'logit' in the main graph; did you mean 'logits'?\n")
 
@@ -164,7 +164,7 @@ def test_external_data_stays_where_it_is(tmp_path):
         assert any(tensor.external_data for tensor in made.graph.initializer)
 
 
-def test_external_data_that_is_not_beside_the_part_is_warned_of(tmp_path, capsys):
+def test_external_data_in_another_folder_causes_a_warning(tmp_path, capsys):
     (tmp_path / "sub").mkdir()
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
     out = tmp_path / "sub" / "part.onnx"
@@ -172,7 +172,7 @@ def test_external_data_that_is_not_beside_the_part_is_warned_of(tmp_path, capsys
     assert "copy it there" in capsys.readouterr().err
 
 
-def test_the_part_may_take_the_place_of_the_whole(tmp_path):
+def test_the_part_may_replace_the_model(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["extract", str(path), "--outputs", "relu_1", "-o", str(path)]) == 0
@@ -222,7 +222,7 @@ def test_many_tensors_become_one_file(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
-def test_of_tensors_that_share_a_name_one_is_chosen_by_its_path(tmp_path, capsys, suffix):
+def test_tensors_with_equal_names_are_selected_by_path(tmp_path, capsys, suffix):
     model = onnxwire.ModelProto()
     for number in range(2):
         model.graph.initializer.append(onnxwire.from_array(np.full(3, number, np.float32), "w"))
@@ -252,7 +252,7 @@ def saved(path, array):
     ("dtype", "stored"), [("bfloat16", "uint16"), ("float8_e4m3fn", "uint8"), ("float4_e2m1fn", "uint8")]
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_floats_that_numpy_does_not_have_are_stored_as_their_bits(tmp_path, capsys, dtype, stored, suffix):
+def test_floats_unknown_to_numpy_are_stored_as_bits(tmp_path, capsys, dtype, stored, suffix):
     scalar = getattr(ml_dtypes, dtype)
     array = np.array([[0.5, 1, -2], [3, 0, 4]], scalar)
     out = tmp_path / f"x.{suffix}"
@@ -265,7 +265,7 @@ def test_floats_that_numpy_does_not_have_are_stored_as_their_bits(tmp_path, caps
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
-def test_integers_that_numpy_does_not_have_are_stored_as_their_values(tmp_path, dtype):
+def test_integers_unknown_to_numpy_are_stored_as_values(tmp_path, dtype):
     array = np.array([1, 0, 1], getattr(ml_dtypes, dtype))
     assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
     assert np.load(tmp_path / "x.npy").tolist() == [1, 0, 1]
@@ -306,18 +306,18 @@ def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
     [
         (["--tensor", "*", "-o", "x.npy"], "an .npy file holds one tensor, not 16"),
         (["--tensor", "*", "-o", "x.bin"], "ends with .npy, .npz, .safetensors"),
-        (["--tensor", "zz*", "-o", "x.npy"], "the pattern fits no initializer"),
+        (["--tensor", "zz*", "-o", "x.npy"], "the pattern matches no initializer"),
         (["--tensor", "features.0.weigh", "-o", "x.npy"], "did you mean 'features.0.weight'"),
         (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is not a tensor"),
     ],
 )
-def test_what_can_not_be_written_is_said_in_one_line(tmp_path, capsys, monkeypatch, options, text):
+def test_an_impossible_output_is_one_line(tmp_path, capsys, monkeypatch, options, text):
     monkeypatch.chdir(tmp_path)
     assert text in refusal(capsys, DIGITS, *options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_string_that_numpy_would_cut_is_refused(tmp_path, capsys):
+def test_a_string_that_numpy_would_truncate_is_refused(tmp_path, capsys):
     path = saved(tmp_path / "m.onnx", np.array(["a\0", "b"], object))
     assert "ends with a NUL" in refusal(capsys, path, "--tensor", "t", "-o", tmp_path / "x.npy")
 

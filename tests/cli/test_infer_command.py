@@ -27,7 +27,7 @@ def test_shapes_are_inferred_as_the_official_package_does(tmp_path, nested):
         assert onnx.load(tmp_path / "out.onnx") == shape_inference.infer_shapes(onnx.load(path))
 
 
-def test_options_are_those_of_the_official_function(tmp_path, monkeypatch):
+def test_options_are_passed_to_the_official_function(tmp_path, monkeypatch):
     given = {}
 
     def infer(data, *options):
@@ -49,7 +49,7 @@ def test_a_model_is_converted_in_place(nested):
 
 
 @pytest.mark.parametrize("command", [["infer", "--strict"], ["convert-version", "21"]], ids=lambda words: words[0])
-def test_what_the_official_package_refuses_is_told_in_one_line(tmp_path, capsys, command):
+def test_a_rejection_by_the_official_package_is_one_line(tmp_path, capsys, command):
     graph = helper.make_graph([helper.make_node("Relu", ["x", "x"], ["y"])], "g", [], [])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     path = tmp_path / "m.onnx"
@@ -59,7 +59,7 @@ def test_what_the_official_package_refuses_is_told_in_one_line(tmp_path, capsys,
     name, *options = command
     assert main([name, str(path), *options, "-o", str(tmp_path / "out.onnx")]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"onnxwire: {path}: the onnx package refuses the model: ")
+    assert err.startswith(f"onnxwire: {path}: the onnx package rejects the model: ")
     assert err.count("\n") == 1
     assert not (tmp_path / "out.onnx").exists()
     assert "Assertion" not in err

@@ -63,7 +63,7 @@ def test_a_line_has_name_type_shape_bytes_and_location(capsys) -> None:
     assert "classifier.1.weight      FLOAT  [64, 512]       128.0 KiB  inline at 31,573" in out
 
 
-def test_external_and_typed_tensors_say_where_they_are(tmp_path, capsys) -> None:
+def test_external_and_typed_tensors_have_their_locations(tmp_path, capsys) -> None:
     weights = [numpy_helper.from_array(np.zeros(999, np.float32), "far"), helper.make_tensor("typed", 1, [2], [1, 2])]
     model = helper.make_model(helper.make_graph([], "g", [], [], weights))
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=100)
@@ -122,7 +122,7 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
         (["--sort", "size"], "there is no size to sort by; there are name, type,"),
     ],
 )
-def test_what_is_not_a_condition_is_trouble_in_one_line(arguments, text, capsys) -> None:
+def test_a_malformed_condition_is_one_line(arguments, text, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and text in err
@@ -160,13 +160,13 @@ def test_the_tree_sums_sizes_by_prefix(capsys) -> None:
         assert branch["bytes"] == sum(leaf["bytes"] for part in branch["children"] for leaf in part["children"])
 
 
-def test_a_prefix_with_one_continuation_is_one_with_it() -> None:
+def test_a_prefix_with_one_child_is_merged_with_it() -> None:
     tree = name_tree([{"name": name, "path": "", "bytes": 1} for name in ("/a.b/c", "/a.b/d", "e::f", "e::f::g")])
     assert [child.name for child in tree.children.values()] == ["/a.b", "e::f"]
     assert [child.name for child in tree.children["/a"].children.values()] == ["/c", "/d"]
 
 
-def test_names_with_very_many_parts_make_no_deep_tree(tmp_path, capsys) -> None:
+def test_names_with_many_parts_make_no_deep_tree(tmp_path, capsys) -> None:
     weights = [helper.make_tensor(".".join(["a"] * n), 1, [1], [0]) for n in range(1, 3000, 20)]
     path = tmp_path / "deep.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)
@@ -174,7 +174,7 @@ def test_names_with_very_many_parts_make_no_deep_tree(tmp_path, capsys) -> None:
     assert run(capsys, path, "--tree", "--json")[0] == 0
 
 
-def test_names_can_not_steer_the_terminal(tmp_path, capsys) -> None:
+def test_names_are_escaped_on_a_terminal(tmp_path, capsys) -> None:
     weights = [helper.make_tensor("\x1b[31mw\n", 1, [1], [0])]
     path = tmp_path / "evil.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)
@@ -183,7 +183,7 @@ def test_names_can_not_steer_the_terminal(tmp_path, capsys) -> None:
         assert "\x1b" not in out and "\\x1b[31mw\\n" in out
 
 
-def test_colors_come_only_where_they_are_asked_for(capsys) -> None:
+def test_colors_are_used_only_on_request(capsys) -> None:
     assert "\x1b" in run(capsys, DIGITS, "--color", "always")[1]
     assert "\x1b" not in run(capsys, DIGITS)[1]
 
@@ -194,7 +194,7 @@ def test_without_rich_there_is_plain_text(capsys, monkeypatch) -> None:
     assert run(capsys, DIGITS, "--color", "always") == run(capsys, DIGITS)
 
 
-def test_help_begins_with_what_it_does_and_ends_with_examples(capsys) -> None:
+def test_help_begins_with_a_description_and_ends_with_examples(capsys) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["ls", "--help"])
     out = capsys.readouterr().out
@@ -247,7 +247,7 @@ def test_nodes_from_columns_are_those_of_a_walk() -> None:
         assert listed == walked
 
 
-def test_nodes_whose_names_are_not_utf8_are_listed_as_messages_have_them(tmp_path, capsys) -> None:
+def test_names_that_are_not_utf8_are_listed_as_in_messages(tmp_path, capsys) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x3a\x05\x0a\x03\x1a\x01\xff")
     status, out, err = run(capsys, path, "--nodes")
@@ -255,7 +255,7 @@ def test_nodes_whose_names_are_not_utf8_are_listed_as_messages_have_them(tmp_pat
     assert "\\udcff" in out or "\udcff" in out
 
 
-def test_a_long_list_is_printed_in_batches_that_make_one(tmp_path, capsys) -> None:
+def test_a_long_list_in_batches_is_aligned_as_one(tmp_path, capsys) -> None:
     count = 4_321
     nodes = [
         {"name": f"node_{i}", "op_type": "Relu", "input": [f"v{i}"], "output": [f"v{i + 1}"]} for i in range(count)

@@ -31,7 +31,7 @@ def test_all_entries_are_listed_in_one_line_each(path, capsys):
     assert capsys.readouterr().out == "author = me\nnote = two\\nlines\n"
 
 
-def test_one_value_is_printed_as_it_stands(path, capsys):
+def test_one_value_is_printed_unchanged(path, capsys):
     assert main(["meta", path, "note"]) == 0
     assert capsys.readouterr().out == "two\nlines\n"
 
@@ -43,7 +43,7 @@ def test_json_is_an_object(path, capsys):
     assert json.loads(capsys.readouterr().out) == {"author": "me"}
 
 
-def test_the_status_is_1_where_there_is_none(path, capsys):
+def test_the_status_is_1_without_an_entry(path, capsys):
     assert main(["meta", path, "nope"]) == 1
     assert main(["meta", path, "author", "nope"]) == 1
     assert main(["meta", str(DIGITS)]) == 1
@@ -69,14 +69,14 @@ def test_the_graph_has_its_own(path, capsys):
     assert "key" not in entries(path)
 
 
-def test_an_entry_that_is_not_there_can_not_be_removed(path, capsys):
+def test_removing_an_absent_entry_is_an_error(path, capsys):
     assert main(["meta", path, "--delete", "nope", "-i"]) == 2
     err = capsys.readouterr().err
     assert err == f"onnxwire: {path}: there is no entry 'nope' to remove; there are: 'author', 'note'\n"
 
 
 @pytest.mark.parametrize("options", [["a=1"], ["--delete", "a"], ["-i"], ["a=1", "b", "-i"], ["a=1", "--json", "-i"]])
-def test_what_is_unclear_is_refused(path, options, capsys):
+def test_ambiguous_arguments_are_refused(path, options, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["meta", path, *options])
     assert caught.value.code == 2

@@ -69,7 +69,7 @@ def test_unpack_moves_large_weights_beside_the_new_model(folder):
     assert {info.location for info in moved(folder / "out.onnx").values()} == {"out.data"}
 
 
-def test_pack_gives_back_the_bytes_that_unpack_was_given(folder):
+def test_pack_restores_the_bytes_before_unpack(folder):
     do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     do("pack", "out.onnx", "-o", "back.onnx", cwd=folder)
     assert (folder / "back.onnx").read_bytes() == DIGITS.read_bytes()
@@ -85,7 +85,7 @@ def test_both_work_in_place(folder):
     assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
 
 
-def test_pack_takes_in_what_the_official_package_moved_out(folder):
+def test_pack_reads_external_data_of_the_official_package(folder):
     (folder / "official").mkdir()
     onnx.save(onnx.load(DIGITS), folder / "official" / "m.onnx", save_as_external_data=True, location="weights")
     do("pack", "official/m.onnx", "-o", "packed.onnx", cwd=folder)
@@ -93,7 +93,7 @@ def test_pack_takes_in_what_the_official_package_moved_out(folder):
     assert not moved(folder / "packed.onnx")
 
 
-def test_the_data_goes_where_it_is_told_to(folder):
+def test_the_data_is_written_to_the_given_files(folder):
     do("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
     do("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
     do("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
@@ -106,13 +106,13 @@ def test_the_data_goes_where_it_is_told_to(folder):
     assert len(shards) > 1
 
 
-def test_a_model_may_be_called_what_is_a_pattern_elsewhere(folder):
+def test_a_model_name_may_look_like_a_pattern(folder):
     do("unpack", "m.onnx", "-o", "{name}.onnx", cwd=folder)
     check_model(folder / "{name}.onnx")
     assert (folder / "{name}.data").exists()
 
 
-def test_sizes_and_checksums_are_as_asked_for(folder):
+def test_sizes_and_checksums_follow_the_options(folder):
     do("unpack", "m.onnx", "-o", "out.onnx", "--threshold", "16K", "--align", "64k", "--checksum", cwd=folder)
     check_model(folder / "out.onnx")
     infos = moved(folder / "out.onnx").values()
@@ -124,7 +124,7 @@ def test_sizes_and_checksums_are_as_asked_for(folder):
     assert entries == [digest] * len(infos)
 
 
-def test_packed_weights_are_aligned_where_asked_for(folder):
+def test_packed_weights_are_aligned_on_request(folder):
     do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     do("pack", "out.onnx", "-o", "packed.onnx", "--inline-align", "4K", "--threshold", "2K", cwd=folder)
     check_model(folder / "packed.onnx")
@@ -133,20 +133,20 @@ def test_packed_weights_are_aligned_where_asked_for(folder):
 
 
 @pytest.mark.parametrize("size", ["", "1X", "-1", "1.5G", "0x10", "9999999999G", "two"])
-def test_what_is_not_a_size_is_refused(folder, size):
+def test_a_malformed_size_is_refused(folder, size):
     done = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
     assert done.returncode == 2
     assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr
     assert os.listdir(folder) == ["m.onnx"]
 
 
-def test_packing_to_stdout_gives_the_model_and_nothing_else(folder):
+def test_packing_to_stdout_prints_only_the_model(folder):
     do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     done = run("pack", "out.onnx", "-o", "-", "-v", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, DIGITS.read_bytes(), b"")
 
 
-def test_verbose_tells_what_is_in_which_file(folder):
+def test_verbose_lists_the_written_files(folder):
     done = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
     assert (done.returncode, done.stdout) == (0, b"")
     sizes = [(folder / name).stat().st_size for name in ("out.onnx", "out.data")]
@@ -157,7 +157,7 @@ def test_verbose_tells_what_is_in_which_file(folder):
     ]
 
 
-def test_files_of_others_are_kept_unless_told_otherwise(folder):
+def test_other_files_are_kept_without_overwrite(folder):
     (folder / "out.data").write_text("mine")
     reason = "there is a file that is not the model's; allow it with --overwrite, or choose another name"
     check_refusal(run("unpack", "m.onnx", "-o", "out.onnx", cwd=folder), f"{folder}/out.data: {reason}")
@@ -202,10 +202,10 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
     assert (folder / "secret").read_bytes() == bytes(4096)
 
 
-def test_what_can_not_be_written_is_refused_in_one_line(folder):
+def test_an_unwritable_output_is_one_line(folder):
     check_refusal(
         run("unpack", "m.onnx", "-o", "-", cwd=folder),
-        "<stdout>: the weights need a folder to be in; name a file after -o",
+        "<stdout>: the weights need a folder; name a file after -o",
     )
     check_refusal(
         run("unpack", "m.onnx", "-o", "m.data", cwd=folder),
@@ -221,7 +221,7 @@ def test_what_can_not_be_written_is_refused_in_one_line(folder):
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
-def test_a_terminal_is_given_no_binary_file(folder):
+def test_no_binary_file_is_written_to_a_terminal(folder):
     ours, theirs = os.openpty()
     try:
         done = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=theirs)
@@ -232,7 +232,7 @@ def test_a_terminal_is_given_no_binary_file(folder):
         os.close(theirs)
 
 
-def test_a_model_too_large_for_others_is_warned_of_in_one_line(folder, monkeypatch, capsys):
+def test_a_model_too_large_for_protobuf_causes_a_warning(folder, monkeypatch, capsys):
     monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)  # it is 2 GiB
     monkeypatch.chdir(folder)
     assert main(["pack", "m.onnx", "-o", "out.onnx"]) == 0

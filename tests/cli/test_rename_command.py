@@ -60,7 +60,7 @@ def test_a_value_is_renamed_everywhere(renamed, old):
     assert renamed(nested_model(), old, "new") == replaced(nested_model(), **{old: "new"})
 
 
-def test_the_model_computes_what_it_did(renamed):
+def test_the_renamed_model_computes_the_same(renamed):
     made = renamed(nested_model(), "x", "image", "h", "hidden", "w", "weight")
     session = onnxruntime.InferenceSession(made.SerializeToString())
     assert session.run(["z"], {"image": np.float32([1, 2]), "flag": np.array(False)})[0].tolist() == [4, 12]
@@ -78,7 +78,7 @@ def test_a_value_of_functions_is_renamed_in_each(renamed):
     assert renamed(nested_model(), "a", "new") == replaced(nested_model(), a="new")
 
 
-def test_what_hides_a_value_keeps_its_name():
+def test_a_value_that_shadows_another_keeps_its_name():
     model = onnxwire.ModelProto()
     model.graph.input.add(name="v")
     body = model.graph.node.add(op_type="Loop", input=["v"], output=["out"]).attribute.add(name="body").g
@@ -89,7 +89,7 @@ def test_what_hides_a_value_keeps_its_name():
     assert model.graph.node[0].attribute[0].g.node[0].input[0] == "v"
 
 
-def test_training_is_kept_up():
+def test_training_bindings_are_renamed():
     model = onnxwire.ModelProto.FromString(nested_model().SerializeToString())
     training = model.training_info.add()
     training.algorithm.node.add(op_type="Sub", input=["w", "g"], output=["w_new"])
@@ -104,7 +104,7 @@ def test_training_is_kept_up():
     assert [(e.key, e.value) for e in training.initialization_binding] == [("weight", "begin")]
 
 
-def test_sharding_is_kept_up():
+def test_sharding_annotations_are_renamed():
     model = onnxwire.ModelProto()
     model.graph.input.add(name="v")
     node = model.graph.node.add(input=["v"], output=["u"])
@@ -136,12 +136,12 @@ def test_in_place_and_verbose(tmp_path, capsys):
         (["Add_out", "w"], "graph: there is a value called 'w' already"),
         (["x", "n", "h", "n"], "two can't both be renamed to 'n'"),
         (["x", ""], "an empty name stands for a value that is left out"),
-        (["x", "a", "x", "b"], "one name is given two new ones"),
+        (["x", "a", "x", "b"], "one name has two new names"),
         (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
         (["--nodes", "first", "call"], "graph.node[2]: it is called 'call' already"),
     ],
 )
-def test_what_can_not_be_renamed_is_said_in_one_line(refusal, names, text):
+def test_an_impossible_rename_is_one_line(refusal, names, text):
     assert text in refusal(nested_model(), *names)
 
 
@@ -155,4 +155,4 @@ def test_names_come_in_pairs(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["rename", str(DIGITS), "image", "-o", "-"])
     assert caught.value.code == 2
-    assert "'image' has no new one" in capsys.readouterr().err
+    assert "'image' has no new name" in capsys.readouterr().err

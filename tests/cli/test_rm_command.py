@@ -60,18 +60,18 @@ def drop(values, *indexes):
         (["tensor:features.0.bias.dims"], lambda m: m.graph.initializer[1].ClearField("dims")),
     ],
 )
-def test_what_paths_lead_to_is_gone_and_nothing_else(without, paths, edit):
+def test_only_the_elements_at_the_paths_are_removed(without, paths, edit):
     assert without(*paths) == expected(edit)
 
 
-def test_values_that_are_still_used_are_warned_of(without, capsys):
+def test_removing_a_used_value_causes_a_warning(without, capsys):
     without("node:first", "tensor:s", model=nested_model())
-    assert capsys.readouterr().err == "onnxwire: warning: still used, and now without an origin: h\n"
+    assert capsys.readouterr().err == "onnxwire: warning: removed, but still used: h\n"
     without("graph.initializer", model=nested_model())
-    assert capsys.readouterr().err == "onnxwire: warning: still used, and now without an origin: w\n"
+    assert capsys.readouterr().err == "onnxwire: warning: removed, but still used: w\n"
 
 
-def test_what_nobody_uses_goes_quietly(without, capsys):
+def test_unused_values_are_removed_without_a_warning(without, capsys):
     assert without("node:unused", model=nested_model()) == expected(lambda m: drop(m.graph.node, 3), nested_model())
     assert capsys.readouterr().err == ""
 
@@ -94,7 +94,7 @@ def test_in_place(tmp_path):
         ("", "the root message can't be removed"),
     ],
 )
-def test_what_can_not_be_removed_is_said_in_one_line(tmp_path, capsys, path, text):
+def test_an_impossible_removal_is_one_line(tmp_path, capsys, path, text):
     out = tmp_path / "out.onnx"
     assert main(["rm", str(DIGITS), path, "-o", str(out)]) == 2
     err = capsys.readouterr().err

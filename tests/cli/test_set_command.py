@@ -85,7 +85,7 @@ def attribute(model, name):
         ("training_info=", None),
     ],
 )
-def test_what_a_path_leads_to_is_set_and_nothing_else(changed, assignment, edit, capsys, tmp_path):
+def test_only_the_element_at_the_path_is_set(changed, assignment, edit, capsys, tmp_path):
     if edit is None:
         assert main(["set", str(DIGITS), assignment, "-o", str(tmp_path / "out.onnx")]) == 2
     else:
@@ -155,7 +155,7 @@ def test_bytes_are_set_to_a_file(changed, tmp_path):
     assert made.graph.initializer[1].raw_data == bytes(range(64))
 
 
-def test_external_data_becomes_inline_where_its_elements_are_set(tmp_path):
+def test_setting_elements_makes_external_data_inline(tmp_path):
     path = tmp_path / "m.onnx"
     assert main(["unpack", str(DIGITS), "-o", str(path), "--threshold", "1"]) == 0
     assert main(["set", str(path), "tensor:features.0.bias[0]=9", "-i"]) == 0
@@ -172,7 +172,7 @@ def test_in_place_the_file_is_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_result_goes_to_stdout(capfdbinary):
+def test_the_result_is_written_to_stdout(capfdbinary):
     assert main(["set", str(DIGITS), "producer_name=me", "-o", "-"]) == 0
     assert onnx.ModelProto.FromString(capfdbinary.readouterr().out).producer_name == "me"
 
@@ -203,7 +203,7 @@ def test_the_result_goes_to_stdout(capfdbinary):
         ("tensor:features.0.bias[0]=x", "'x' is not a number"),
     ],
 )
-def test_what_does_not_fit_is_said_in_one_line(tmp_path, capsys, assignment, text):
+def test_a_value_of_the_wrong_type_is_one_line(tmp_path, capsys, assignment, text):
     out = tmp_path / "out.onnx"
     assert main(["set", str(DIGITS), assignment, "-o", str(out)]) == 2
     err = capsys.readouterr().err
@@ -213,7 +213,7 @@ def test_what_does_not_fit_is_said_in_one_line(tmp_path, capsys, assignment, tex
     assert not out.exists()
 
 
-def test_it_is_said_where_the_result_is_to_go(capsys):
+def test_an_output_option_is_required(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["set", str(DIGITS), "producer_name=me"])
     assert caught.value.code == 2

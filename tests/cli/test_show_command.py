@@ -48,7 +48,7 @@ def test_a_node_has_operator_inputs_with_types_and_attributes(capsys) -> None:
     assert "pads = [1, 1, 1, 1]" in out
 
 
-def test_a_tensor_is_shown_with_what_numpy_computes(capsys) -> None:
+def test_statistics_of_a_tensor_agree_with_numpy(capsys) -> None:
     weight = WEIGHTS["classifier.1.weight"].astype(np.float64)
     found = fields(run(capsys, DIGITS, "tensor:classifier.1.weight").split("\n\n")[0])
     assert (found["type"], found["shape"], found["elements"]) == ("FLOAT", "[64, 512]", f"{weight.size:,}")
@@ -57,7 +57,7 @@ def test_a_tensor_is_shown_with_what_numpy_computes(capsys) -> None:
     assert (found["zeros"], found["NaN"], found["Inf"]) == ("0", "0", "0")
 
 
-def test_a_slice_gives_its_values_and_their_statistics(capsys) -> None:
+def test_a_slice_is_shown_with_values_and_statistics(capsys) -> None:
     weight = WEIGHTS["classifier.1.weight"]
     found = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]", "--json"))
     assert np.array_equal(np.array(found["values"], np.float32), weight[:4, :8])
@@ -67,20 +67,20 @@ def test_a_slice_gives_its_values_and_their_statistics(capsys) -> None:
     assert len(out.split("values [0:4,:8]\n")[1].split()) >= 32
 
 
-def test_of_a_large_tensor_the_first_values_are_shown_and_where_they_are(capsys) -> None:
+def test_a_large_tensor_shows_its_first_values_and_their_index(capsys) -> None:
     assert "values [0:4,0:8] of 32,768\n" in run(capsys, DIGITS, "tensor:classifier.1.weight", "--no-stats")
     assert "values [0,0,0:3,0:3] of 4,608\n" in run(capsys, DIGITS, "tensor:features.3.weight")
     assert "values [2,0:8] of" not in run(capsys, DIGITS, "tensor:classifier.1.weight[2]")
 
 
-def test_a_histogram_has_a_bar_a_range() -> None:
+def test_a_histogram_has_one_bar_per_bin() -> None:
     lines = histogram_lines(Histogram(0, 3, (0, 8, 4)), lambda text, style: text, 4, is_discrete=True)
     assert lines == ["0      0", "1 ████ 8", "2 ██   4"]
     lines = histogram_lines(Histogram(-1, 1, (1, 100)), lambda text, style: text, 10)
     assert [line.split()[0] for line in lines] == ["-1", "0", "1"]
 
 
-def test_bins_are_as_many_as_asked_for(capsys) -> None:
+def test_bins_sets_the_number_of_bins(capsys) -> None:
     found = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json", "--bins", "5"))
     assert sum(found["statistics"]["histogram"]["counts"]) == 64 * 512
     assert len(found["statistics"]["histogram"]["counts"]) == 5
@@ -135,7 +135,7 @@ def test_strings_and_scalars_and_empty_tensors_can_be_shown(tmp_path, capsys) ->
         ("graph.doc_string", "\n"),
     ],
 )
-def test_values_are_printed_as_they_are(path: str, text: str, capsys) -> None:
+def test_values_are_printed_unchanged(path: str, text: str, capsys) -> None:
     assert run(capsys, DIGITS, path) == text
 
 
@@ -173,7 +173,7 @@ def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
         ("graph.initializer[0].raw_data[0:4].x", "raw_data[0:4] is a value without fields"),
     ],
 )
-def test_a_wrong_path_is_one_line_with_the_way_out(path: str, text: str, capsys) -> None:
+def test_a_wrong_path_is_one_line_with_a_remedy(path: str, text: str, capsys) -> None:
     assert text in complaint(capsys, DIGITS, path)
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_tensor_is_one_line(tmp_path, capsys) -> None:
     assert "UNDEFINED" in complaint(capsys, save(path, onnx.TensorProto(name="w", dims=[3])), "tensor:w")
 
 
-def test_weights_in_other_files_are_read_and_missed(tmp_path, capsys) -> None:
+def test_weights_in_other_files_are_read_or_reported_missing(tmp_path, capsys) -> None:
     weight = numpy_helper.from_array(np.arange(500, dtype=np.float32), "w")
     model = helper.make_model(helper.make_graph([], "g", [], [], [weight]))
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
@@ -193,14 +193,14 @@ def test_weights_in_other_files_are_read_and_missed(tmp_path, capsys) -> None:
     assert "m.data" in complaint(capsys, tmp_path / "m.onnx", "tensor:w")
 
 
-def test_a_constant_is_found_by_the_value_that_it_makes(tmp_path, capsys) -> None:
+def test_a_constant_is_found_by_its_output(tmp_path, capsys) -> None:
     node = helper.make_node("Constant", [], ["k"], value=helper.make_tensor("", 7, [2], [4, 5]))
     path = save(tmp_path / "m.onnx", nodes=(node,))
     assert run(capsys, path, "tensor:k").endswith("values\n[4 5]\n")
     assert "value = INT64 [2] [4, 5]" in run(capsys, path, "node:k")
 
 
-def test_text_of_the_file_can_not_steer_the_terminal(tmp_path, capsys) -> None:
+def test_control_characters_of_the_file_are_escaped(tmp_path, capsys) -> None:
     node = helper.make_node("\x1b[31mRelu", ["\x1b]0;x\x07"], ["y"], name="\x1b[2J", s="\x1b[1m")
     path = save(tmp_path / "m.onnx", nodes=(node,))
     for shown in ("graph.node[0]", "graph", "graph.node", "graph.node[0].attribute"):
@@ -214,7 +214,7 @@ def test_tensor_files_are_shown_with_their_type(tmp_path, capsys) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sparse files")
-def test_of_a_huge_tensor_only_what_is_asked_for_is_read(tmp_path, capsys) -> None:
+def test_only_the_selected_slice_of_a_huge_tensor_is_read(tmp_path, capsys) -> None:
     data = tmp_path / "m.data"
     with open(data, "wb") as file:
         file.truncate(8 << 30)
@@ -223,7 +223,7 @@ def test_of_a_huge_tensor_only_what_is_asked_for_is_read(tmp_path, capsys) -> No
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")
     assert run(capsys, tmp_path / "m.onnx", "tensor:w[7,-3:]").endswith("[0 0 0]\n")
     assert "values [0:4,0:8]" in run(capsys, tmp_path / "m.onnx", "tensor:w", "--no-stats")
-    assert "choose up to" in complaint(capsys, tmp_path / "m.onnx", "tensor:w[0]", "--json", "--no-stats")
+    assert "select up to" in complaint(capsys, tmp_path / "m.onnx", "tensor:w[0]", "--json", "--no-stats")
 
 
 def test_weights_are_found_in_another_folder(capsys, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def odd(tmp_path) -> Path:
     return tmp_path / "odd.onnx"
 
 
-def test_json_has_what_numpy_computes(capsys) -> None:
+def test_json_agrees_with_numpy(capsys) -> None:
     rows = json.loads(run(capsys, DIGITS, "--json"))
     assert [row["name"] for row in rows] == list(WEIGHTS)
     for row in rows:
@@ -60,14 +60,14 @@ def test_json_has_what_numpy_computes(capsys) -> None:
         assert (row["zeros"], row["nan"], row["inf"]) == (0, 0, 0)
 
 
-def test_the_table_has_headings_and_a_line_a_tensor(capsys) -> None:
+def test_the_table_has_headings_and_one_line_per_tensor(capsys) -> None:
     lines = run(capsys, DIGITS).splitlines()
     assert lines[0].split() == ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
     assert len(lines) == 1 + len(WEIGHTS)
     assert f"{WEIGHTS['classifier.1.weight'].std():.6g}" in lines[9]
 
 
-def test_what_is_not_a_number_is_counted_and_strings_have_none(odd, capsys) -> None:
+def test_nans_are_counted_and_strings_have_no_statistics(odd, capsys) -> None:
     rows = {row["name"] or row["path"]: row for row in json.loads(run(capsys, odd, "--json"))}
     assert [rows["bad"][key] for key in ("min", "max", "zeros", "nan", "inf")] == [0, 1, 1, 1, 1]
     assert rows["\x1b[31m<b>"]["mean"] == 1
@@ -78,7 +78,7 @@ def test_what_is_not_a_number_is_counted_and_strings_have_none(odd, capsys) -> N
     assert "\x1b[31m<b>" not in out and "\\x1b[31m<b>" in out
 
 
-def test_tensors_with_nan_are_found_and_where_there_is_none_it_is_status_1(odd, capsys) -> None:
+def test_tensors_with_nan_are_found_or_the_status_is_1(odd, capsys) -> None:
     assert [row["name"] for row in json.loads(run(capsys, odd, "--filter", "nan>0", "--json"))] == ["bad"]
     assert run(capsys, DIGITS, "--filter", "nan>0", status=1) == ""
 
@@ -89,7 +89,7 @@ def test_tensors_are_chosen_and_sorted(capsys) -> None:
     assert [row["name"] for row in rows] == order[:2]
 
 
-def test_csv_is_read_back_as_it_was(odd, capsys) -> None:
+def test_csv_round_trips(odd, capsys) -> None:
     rows = list(csv.DictReader(io.StringIO(run(capsys, odd, "--csv"))))
     assert [row["shape"] for row in rows] == ["1", "4", "5", "2", "0x3"]
     assert [row["nan"] for row in rows] == ["0", "1", "0", "", "0"]
@@ -121,7 +121,7 @@ def test_names_of_any_bytes_are_quoted_and_written(tmp_path, capsys) -> None:
     assert pa.ipc.open_file(tmp_path / "w.arrow").read_all().num_rows == 5
 
 
-def test_what_is_printed_may_go_to_a_file(tmp_path, capsys) -> None:
+def test_output_can_be_written_to_a_file(tmp_path, capsys) -> None:
     printed = run(capsys, DIGITS, "--csv")
     assert run(capsys, DIGITS, "--csv", "-o", tmp_path / "w.csv") == ""
     assert (tmp_path / "w.csv").read_text() == printed
@@ -147,7 +147,7 @@ def test_arrow_and_parquet_have_the_same_table(odd, tmp_path, capsys) -> None:
     assert table.schema.field("mean").type == pa.float64()
 
 
-def test_without_pyarrow_and_matplotlib_the_way_out_is_said(capsys, monkeypatch, tmp_path) -> None:
+def test_without_pyarrow_and_matplotlib_an_error_names_the_package(capsys, monkeypatch, tmp_path) -> None:
     for module in ("pyarrow", "matplotlib"):
         monkeypatch.setitem(sys.modules, module, None)
     assert "needs pyarrow, which is not installed" in complaint(capsys, DIGITS, "--parquet", tmp_path / "x")
@@ -198,8 +198,8 @@ def test_pictures_are_drawn_by_matplotlib(model, odd, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--plot", "w.gif"], "end it in .html, .png or .svg"),
-        (["--bins", "0"], "not a number of ranges"),
+        (["--plot", "w.gif"], "must end in .html, .png or .svg"),
+        (["--bins", "0"], "not a number of bins"),
         (["--threads", "x"], "not a number of threads"),
         (["--json", "--csv"], "not allowed with"),
     ],
@@ -213,7 +213,7 @@ def test_wrong_options_are_refused(arguments, text, capsys) -> None:
 
 def test_files_that_can_not_be_written_are_one_line(tmp_path, capsys) -> None:
     assert "No such file" in complaint(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
-    assert "this is the file that is read" in complaint(capsys, DIGITS, "--csv", "-o", DIGITS)
+    assert "this is the input" in complaint(capsys, DIGITS, "--csv", "-o", DIGITS)
 
 
 def test_a_damaged_tensor_is_one_line_with_its_path(tmp_path, capsys) -> None:

@@ -51,7 +51,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("color", ["", "--color=always"])
-def test_a_file_does_not_steer_the_terminal_it_is_shown_on(command, color, evil):
+def test_control_characters_do_not_reach_the_terminal(command, color, evil):
     name, *options = command.split()
     if color and name in ("info", "view", "dump", "meta"):
         pytest.skip("it has no colors")
@@ -62,7 +62,7 @@ def test_a_file_does_not_steer_the_terminal_it_is_shown_on(command, color, evil)
     assert assert_clean(shown)
 
 
-def test_what_is_piped_is_as_it_stands(evil):
+def test_piped_output_is_unchanged(evil):
     command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
     assert subprocess.run(command, cwd=evil, capture_output=True, check=True).stdout.decode() == f"{EVIL}\n\tnext\n"
 
@@ -73,7 +73,7 @@ def test_line_ends_and_tabs_of_a_value_are_kept(evil):
 
 
 @pytest.mark.parametrize("command", ["info", "check", "view -o", "meta", "nothing"])
-def test_names_of_files_do_not_steer_it_in_errors(command, evil):
+def test_file_names_are_escaped_in_errors(command, evil):
     name, *options = command.split()
     for path in (f"{EVIL}.onnx", f"no{EVIL}.onnx"):
         if not path.startswith("no"):
@@ -84,7 +84,7 @@ def test_names_of_files_do_not_steer_it_in_errors(command, evil):
     assert "unrecognized" in assert_clean(shown)
 
 
-def test_names_of_files_do_not_steer_it_in_warnings_and_progress_bars(evil):
+def test_file_names_are_escaped_in_warnings_and_progress_bars(evil):
     pytest.importorskip("rich")
     (evil / f"{EVIL}[red].txt").write_text("graph { producer_tag: 1 }")
     _, shown = shown_on_terminal("encode", f"{EVIL}[red].txt", "-o", f"{EVIL}[red].onnx", stream="stderr", cwd=evil)

@@ -66,7 +66,7 @@ def test_the_address_is_printed_and_a_signal_ends_it_quietly(number):
 
 
 @needs_signals
-def test_json_is_for_programs():
+def test_json_prints_the_address_for_programs():
     with serving(DIGITS, "--no-browser", "--json") as process:
         answer = json.loads(process.stdout.readline())
         assert (answer["file"], "#token=" in answer["address"]) == (str(DIGITS), True)
@@ -74,7 +74,7 @@ def test_json_is_for_programs():
 
 
 @needs_signals
-def test_the_browser_of_the_environment_is_opened_without_the_token(tmp_path, monkeypatch):
+def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part; mv {seen}.part {seen}\n')
@@ -118,12 +118,12 @@ def _get(address, key):
     return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=100).read()
 
 
-def test_a_schema_that_is_not_there_is_trouble(capsys):
+def test_an_absent_schema_is_an_error(capsys):
     assert main(["view", str(DIGITS), "--schema", "nowhere.md", "--type", "Point"]) == 2
     assert "nowhere.md" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_refused(capsys):
+def test_a_port_in_use_is_refused(capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -140,13 +140,13 @@ def test_a_port_that_is_taken_is_refused(capsys):
         ["--schema", __file__, "--type", "Point"],
     ],
 )  # fmt: skip
-def test_wrong_options_are_trouble(arguments, capsys):
+def test_wrong_options_are_errors(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["view", str(DIGITS), *arguments])
     assert caught.value.code == 2
 
 
-def test_a_file_that_is_not_there_is_trouble_in_one_line(tmp_path, capsys):
+def test_an_absent_file_is_one_line(tmp_path, capsys):
     for more in ([], ["-o", str(tmp_path / "r.html")]):
         assert main(["view", str(tmp_path / "no.onnx"), *more]) == 2
         assert capsys.readouterr().err.count("\n") == 1
@@ -185,7 +185,7 @@ def test_the_report_is_self_contained(capsys):
     assert "url(" not in text and "@import" not in text
 
 
-def test_names_of_the_model_are_no_markup(tmp_path, capsys):
+def test_names_of_the_model_are_escaped(tmp_path, capsys):
     evil = "</title><script>alert(1)</script>\"'&"
     graph = helper.make_graph([helper.make_node(evil, ["x"], ["y"], domain=evil)], evil, [], [])
     graph.initializer.add(name=evil, data_type=1, dims=[4], raw_data=bytes(16))
@@ -212,21 +212,21 @@ def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
         "graph { node { attribute { type: FLOAT sparse_tensor { indices { data_type: 7 dims: 2 } } } } }",
     ],
 )
-def test_a_report_of_a_model_with_faults_is_drawn(text, tmp_path, capsys):
+def test_a_report_of_a_damaged_model_is_drawn(text, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
     assert Reader(report_of(path, capsys)).open == []
 
 
-def test_the_report_does_not_take_the_place_of_the_model(tmp_path, capsys):
+def test_the_report_does_not_overwrite_the_model(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["view", str(path), "-o", str(path)]) == 2
-    assert "this is the file that is read" in capsys.readouterr().err
+    assert "this is the input" in capsys.readouterr().err
     assert path.read_bytes() == DIGITS.read_bytes()
 
 
-def test_a_report_that_can_not_be_written_is_trouble(tmp_path, capsys):
+def test_a_report_that_cannot_be_written_is_an_error(tmp_path, capsys):
     assert main(["view", str(DIGITS), "-o", str(tmp_path / "no" / "r.html")]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
