@@ -20,7 +20,7 @@ from onnxwire.io.load import load
 from onnxwire.messages import *  # noqa: F403
 from onnxwire.messages import __all__ as _messages
 
-# What is imported when it is first asked for, by where it is.
+# Names that are imported on first use, by module.
 _LAZY_BY_MODULE = {
     "onnxwire.analysis.diff": ("Difference", "diff"),
     "onnxwire.analysis.statistics": ("Histogram", "Statistics", "TensorStatistics", "measure", "measure_all"),
@@ -149,8 +149,8 @@ else:
             value.__module__ = __name__
         return value
 
-    # Pickles, reprs and tracebacks give what is public its public name, wherever it is defined. Classes that are
-    # imported lazily say so themselves, since objects of them can be had before their name is asked for.
+    # Pickles, reprs and tracebacks show the public name of public objects. Lazily imported classes set __module__
+    # themselves, since their instances may exist before their name is used.
     for _name in set(__all__).difference(_LAZY, _messages):
         if getattr(globals()[_name], "__module__", __name__) != __name__:
             globals()[_name].__module__ = __name__

@@ -10,28 +10,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-_NAMES = 100_000  # that are looked at for one that was meant
-_CLOSE = 2000  # of those names, the number that is compared letter by letter
-_LETTERS = 200  # of a name that is compared; a longer one is not a slip of the keyboard
+_MAX_NAMES = 100_000  # candidates
+_MAX_COMPARED = 2000  # candidates that are compared character by character
+_MAX_NAME_CHARS = 200  # a longer name is not a typing error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that was perhaps meant, such as "; did you mean 'axis'?", or "" where none is like it.
+    """Return a hint such as "; did you mean 'axis'?", or "" if no known name is similar.
 
-    A few letters may differ, or one be a part of the other. Of a million names the first 100,000 are looked at.
+    A similar name differs in a few characters, or one name contains the other. Only the first 100,000 known names are
+    considered.
     """
     from difflib import get_close_matches
     from heapq import nlargest
     from itertools import islice
     from os.path import commonprefix
 
-    if not name or len(name) > _LETTERS:
+    if not name or len(name) > _MAX_NAME_CHARS:
         return ""
-    names = dict.fromkeys(other for other in islice(known, _NAMES) if other and len(other) <= 2 * _LETTERS)
+    names = dict.fromkeys(other for other in islice(known, _MAX_NAMES) if other and len(other) <= 2 * _MAX_NAME_CHARS)
     likely: Iterable[str] = names
-    if len(names) > _CLOSE:
-        # Of very many, those that begin alike.
-        likely = nlargest(_CLOSE, names, lambda other: len(commonprefix([name, other])))  # noqa: RUF071
+    if len(names) > _MAX_COMPARED:
+        # Those with the longest common prefix.
+        likely = nlargest(_MAX_COMPARED, names, lambda other: len(commonprefix([name, other])))  # noqa: RUF071
     close = get_close_matches(name, likely, n=1, cutoff=0.7)
     if not close:
         lower = name.lower()
@@ -41,23 +42,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def count_text(n: int, noun: str) -> str:
-    """A number of things: 1 node, 1,204 nodes."""
+    """Return a number with a noun: 1 node, 1,204 nodes."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 class Error(Exception):
-    """The base of every error about what onnxwire was given, but for an argument of a kind that a call does not take.
-
-    Such a one is a TypeError, as of any function.
-    """
+    """The base class of all errors of onnxwire, except for arguments of a wrong type, which raise TypeError."""
 
 
 class DecodeError(Error, ValueError):
-    """Bytes that are not what they were taken for.
+    """Bytes that can't be decoded as the expected message type.
 
-    offset: the byte of the document at which the fault shows, or None where no one byte is to blame.
-    path: the field it lies in, such as `graph.node[3].attribute[0].ints`; "" for the document itself.
-    reason: what is wrong and what to do. source: the file's name or a word for what was given instead.
+    offset: the offset of the fault in the document, or None if it can't be attributed to one byte.
+    path: the field that contains the fault, such as `graph.node[3].attribute[0].ints`; "" for the document itself.
+    reason: the fault and the remedy. source: the file's name, or a word for another source.
     """
 
     def __init__(self, reason: str, offset: int | None = None, path: str = "", source: str = "<bytes>") -> None:
@@ -77,10 +75,10 @@ class DecodeError(Error, ValueError):
 
 
 class TensorError(Error, ValueError):
-    """A tensor whose parts do not fit together, or an array that no tensor can hold.
+    """A tensor whose parts do not fit together, or an array that no tensor can represent.
 
-    reason: what its dims and type call for, and what it holds. tensor: its name. offset and path: where it stands, or
-    None and "" for one that was edited; source: the file's name.
+    reason: the required and the actual contents. tensor: its name. offset and path: its position in the document, None
+    and "" for an edited tensor; source: the file's name.
     """
 
     def __init__(
@@ -102,21 +100,21 @@ class TensorError(Error, ValueError):
 
 
 class ExternalDataError(TensorError):
-    """External data that may not be opened, or a range that its file does not have."""
+    """External data that is not allowed, or a range past the end of its file."""
 
 
 class MissingPackageError(Error, ImportError):
-    """The request needs a package that is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 class QueryError(Error, ValueError):
-    """A query that the database refuses; the text says why."""
+    """A query that the database rejects; the message contains the reason."""
 
 
 class PathError(Error, LookupError):
-    """A path or name that leads to nothing in a message.
+    """A path or name that does not exist in a message.
 
-    path: what was asked for. reason: how far it leads, and what there is instead. source: the file's name.
+    path: the path or name. reason: the part of it that exists, and the alternatives. source: the file's name.
     """
 
     def __init__(self, reason: str, path: str = "", source: str = "") -> None:
@@ -134,13 +132,13 @@ class ClosedError(Error, ValueError):
 
 
 class InUseError(Error, BufferError):
-    """A document can't be closed because arrays or memoryviews still look into it."""
+    """A document can't be closed because arrays or memoryviews reference its bytes."""
 
 
 class EditError(Error):
-    """An edit that can't be made; also the TypeError, ValueError, ... that protobuf's own messages raise for it.
+    """An invalid edit. Subclasses are also the TypeError, ValueError, ... that protobuf raises for it.
 
-    reason: what is wrong. field: the full name of the field, such as `onnx.NodeProto.op_type`, or "".
+    reason: the fault. field: the full name of the field, such as `onnx.NodeProto.op_type`, or "".
     """
 
     def __init__(self, reason: str, field: str = "") -> None:
@@ -153,15 +151,15 @@ class EditError(Error):
 
 
 class FieldTypeError(EditError, TypeError):
-    """A value of a type that the field does not take."""
+    """A value of a type that the field does not accept."""
 
 
 class FieldValueError(EditError, ValueError):
-    """A value out of the field's range, or a name that the message does not have."""
+    """A value outside the field's range, or a name that the message does not have."""
 
 
 class FieldOverflowError(FieldValueError, OverflowError):
-    """An int that no float can hold, or that is too large to be an index."""
+    """An int that is too large for a float or an index."""
 
 
 class FieldIndexError(EditError, IndexError):
@@ -169,11 +167,11 @@ class FieldIndexError(EditError, IndexError):
 
 
 class FieldAttributeError(EditError, AttributeError):
-    """An assignment to what can't be assigned to."""
+    """An assignment to an attribute that is not assignable."""
 
 
 class FieldTextError(FieldValueError, UnicodeEncodeError):
-    """A str that is not text, such as one with a surrogate in it."""
+    """A str that can't be encoded as UTF-8, such as one with a lone surrogate."""
 
     def __init__(self, error: UnicodeEncodeError, field: str = "") -> None:
         UnicodeEncodeError.__init__(self, *error.args)
@@ -181,7 +179,7 @@ class FieldTextError(FieldValueError, UnicodeEncodeError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rebuild the error from the args of the one it was made of; `args` of its own are those."""
+        """Pickle the arguments of the original UnicodeError, which are in `args`."""
         return _unicode_error, (type(self), UnicodeEncodeError, self.args, self.field), self.__dict__
 
 
@@ -194,34 +192,34 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
         self.field = field
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rebuild the error from the args of the one it was made of; `args` of its own are those."""
+        """Pickle the arguments of the original UnicodeError, which are in `args`."""
         return _unicode_error, (type(self), UnicodeDecodeError, self.args, self.field), self.__dict__
 
 
 def _unicode_error(cls: Callable[..., Error], kind: type[UnicodeError], args: tuple[object, ...], field: str) -> Error:
-    # Not with an error among the arguments: packages such as tblib register another way to pickle those.
+    # The UnicodeError itself is not pickled: packages such as tblib replace the pickling of exceptions.
     return cls(kind(*args), field)
 
 
 class ChangedError(EditError, RuntimeError):
-    """A repeated field changed while one of its methods ran: by an index's or a key's code, or in another thread."""
+    """A repeated field was changed during one of its methods, by `__index__`, a key function, or another thread."""
 
 
 class StaleError(EditError):
-    """A change that is meant for a state of the message which is not the present one any more."""
+    """An edit that was made for an earlier state of the message."""
 
 
 class FileError(Error, OSError):
-    """A file could not be opened, read or written; also the OSError that the system's own error would have been."""
+    """A file could not be opened, read or written. Subclasses are also the specific OSError of the system."""
 
     @classmethod
     def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
-        """The error of this class for an OSError; it is a FileNotFoundError where that one was one, and so on.
+        """Return the error of this class for an OSError, of the same kind: FileNotFoundError and so on.
 
-        A ValueError is what Python raises for a path with a NUL in it, or letters that names of files can't have.
+        Python raises ValueError for a path with a NUL, or with characters that file names can't contain.
         """
         if not isinstance(error, OSError):
-            error = OSError(errno.EINVAL, "no file can have such a name")
+            error = OSError(errno.EINVAL, "the path is not a valid file name")
         kinds = _KINDS.get(cls, {})
         kind = next((kinds[builtin] for builtin in type(error).__mro__ if builtin in kinds), cls)
         reason = error.strerror or str(error)
@@ -244,15 +242,15 @@ class SourceIsADirectoryError(SourceError, IsADirectoryError):
 
 
 class SourcePermissionError(SourceError, PermissionError):
-    """The file may not be read."""
+    """There is no permission to read the file."""
 
 
 class SaveError(FileError):
-    """A file could not be written; what was at its path before is as it was, unless the message says otherwise."""
+    """A file could not be written. The old file is unchanged, unless the message states otherwise."""
 
 
 class SaveNotFoundError(SaveError, FileNotFoundError):
-    """There is no directory for the file."""
+    """The directory of the file does not exist."""
 
 
 class SaveIsADirectoryError(SaveError, IsADirectoryError):
@@ -264,14 +262,14 @@ class SaveNotADirectoryError(SaveError, NotADirectoryError):
 
 
 class SavePermissionError(SaveError, PermissionError):
-    """The file or its directory may not be written."""
+    """There is no permission to write the file or its directory."""
 
 
 class SaveBrokenPipeError(SaveError, BrokenPipeError):
-    """Whoever read the pipe that was written to has gone."""
+    """The reader of the pipe has closed it."""
 
 
-# The classes that are also the system's own error. Subclasses that an application defines are never raised.
+# Subclasses that are also built-in OSError classes. Subclasses that applications define are never raised.
 _KINDS: dict[type[FileError], dict[type, type[FileError]]] = {
     SourceError: {
         FileNotFoundError: SourceNotFoundError,

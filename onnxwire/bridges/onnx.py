@@ -12,7 +12,7 @@ from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 from onnxwire.tensor.external_data import locations_of
 from onnxwire.tensor.payload_layout import count_elements
-from onnxwire.tensor.placement import refer, share_elements, take_in
+from onnxwire.tensor.placement import make_inline, refer, share_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class StrippedModel:
             if stays_in and is_outside:
                 # External data that can't be read is left unchanged, for the function to judge.
                 with suppress(Error):
-                    take_in(tensor)
+                    make_inline(tensor)
                     self._read[source.name] = source, tensor
             elif not stays_in:
                 location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"

@@ -16,7 +16,7 @@ from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import ModelProto, NodeProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
-from onnxwire.tensor.placement import refer, take_in
+from onnxwire.tensor.placement import make_inline, refer
 from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class _SessionModel:
                 self.arrays[source.name] = bits, storage.data_type.number
                 refer(tensor, "in memory", 0, size)
             elif is_external(source):
-                take_in(tensor)
+                make_inline(tensor)
 
     @cached_property
     def _used(self) -> set[str]:

@@ -24,6 +24,7 @@ from onnxwire.catalog.models import Failure
 from onnxwire.catalog.read import NAMES, failures_table
 from onnxwire.errors import FileError, SaveError, SourceError
 from onnxwire.io.atomic_file import sync_folder
+from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import Folder
 
 if TYPE_CHECKING:
@@ -194,7 +195,9 @@ class Dataset:
         if os.fstat(self._journal).st_nlink != 1:
             reason = "it has other names too (hard links), which a run would write to; copy the catalog first"
             raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
-        _lock(self._journal, self.folder)
+        # Without locks, as on Windows, two concurrent runs leave a journal that the next run refuses.
+        if not try_lock(self._journal):
+            raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", self.folder)
         with os.fdopen(os.dup(self._journal), "rb") as file:
             self._contents, size = _read_contents(SaveError, file, self.folder)
             if size == 0:
@@ -307,15 +310,3 @@ def _as(kind: type[FileError], error: OSError, folder: str) -> FileError:
 def _other_files(folder: str) -> SaveError:
     reason = "the folder holds other files and no catalog; name a new or an empty one"
     return SaveError(errno.ENOTEMPTY, reason, folder)
-
-
-def _lock(descriptor: int, folder: str) -> None:
-    """Lock out other runs until the file is closed, even if this process is killed."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two concurrent runs leave a journal that the next run rejects
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", folder) from None

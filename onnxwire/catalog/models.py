@@ -136,7 +136,7 @@ def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
         reason = "there is no .onnx file in this folder"
     else:
         matches = [word] if os.path.lexists(word) else match_pattern(word)
-        reason = "no file fits the pattern" if glob.has_magic(word) else os.strerror(errno.ENOENT)
+        reason = "no file matches the pattern" if glob.has_magic(word) else os.strerror(errno.ENOENT)
     paths = [os.path.abspath(match) for match in matches if not os.path.isdir(match)]
     if not paths:
         raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), word)

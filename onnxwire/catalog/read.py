@@ -204,7 +204,7 @@ def _is_missing(message: ModelProto, location: str, files: dict[str, FileState |
     if message._document.memory is not None:
         return False
     try:
-        with message._document.files.look_at(location):
+        with message._document.files.open_temporarily(location):
             return False
     except (Error, OSError):
         return True

@@ -46,7 +46,7 @@ exit status:
 # Parameters in errors and warnings of the library, and the options of the commands for them.
 _ADVICE = {
     "overwrite=True": "--overwrite",
-    ", or give external_data=": "",
+    " or external_data=": "",
     "allow_hosts=": "--allow-host",
     "cache= or ONNXWIRE_CACHE": "--cache or ONNXWIRE_CACHE",
     "external_root=": "--external-root",

@@ -1,1 +1,1 @@
-"""Loading, saving and verifying models, and the files beside them."""
+"""Load, save and verify models and their external data files."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from onnxwire.engine.file_writer import FileWriter, copy_range
 from onnxwire.errors import Error, SaveError
-from onnxwire.io.file_lock import lock
-from onnxwire.io.folder import LIST, Folder, find, identity_of, whole
+from onnxwire.io.file_lock import try_lock
+from onnxwire.io.folder import LIST, Folder, absolute_path, find, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,43 +27,43 @@ if sys.platform != "win32":
     import fcntl
 
 SUFFIX = ".onnxwire-tmp"
-RANDOM = 12  # hexadecimal digits in a temporary name
-_SHORT = 64  # bytes; no file system refuses a name for being so long
+RANDOM_DIGITS = 12  # hexadecimal digits in a temporary name
+_SAFE_NAME_BYTES = 64  # all file systems allow names of this length
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-# Of making a file in a folder, and of renaming one there: what writing into the old file is the way around.
+# Errors of creating a file in a folder, and of renaming one, after which the old file is overwritten instead.
 NO_NEW_FILE = (errno.EACCES, errno.EPERM, errno.EROFS)
 NO_RENAME = (errno.EBUSY, errno.EXDEV, *NO_NEW_FILE)
-_REFUSED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
 
 
 class AtomicFile:
-    """A file that is written whole or not at all: `with AtomicFile(path) as target: target.write(data)`.
+    """A file that is written atomically: `with AtomicFile(path) as target: target.write(data)`.
 
-    path: where it shall be; size: its bytes, where they are known, for the error that speaks of space; progress: called
-    with the count of bytes written so far. The block is given a `FileWriter`.
+    path: the file to create or replace; size: its number of bytes, if known, for the error of a full disk; progress:
+    called with the number of bytes written so far. The with statement returns a `FileWriter`.
 
-    What is written is a new file in the same directory. When the block ends without an exception, it goes to the disk
-    and then replaces the old one, in one step. Before that a kill or any error leaves the old file as it was;
-    who has it open or mapped keeps it for good. The new file has the permissions of the old one, and its owner, group,
-    access list and user attributes as far as that is allowed; other hard links keep the old contents. Where the path is
-    a symbolic link, what it points to is replaced. What is not a regular file, such as a pipe, a device or /dev/stdout,
-    is written directly.
+    The data is written to a new file in the same directory. If the block ends without an exception, the new file is
+    synced to disk and renamed over the old one. An error or a kill before the rename leaves the old file unchanged;
+    processes that have the old file open or mapped keep its contents. The new file inherits the old one's permissions,
+    and its owner, group, access control list and user attributes as far as permitted; other hard links keep the old
+    contents. If the path is a symbolic link, its target is replaced. Anything but a regular file, such as a pipe, a
+    device or /dev/stdout, is written directly.
 
-    On Linux the new file has no name until the disk has it, so that a kill leaves no file. Only in the moment
-    after that, or where there are no such files, it leaves `.NAME.….onnxwire-tmp`, which the next save to the same path
-    removes (not on Windows).
+    On Linux the new file has no name until it is on disk, so that a kill leaves no file behind. A kill between naming
+    and renaming, or on systems without nameless files, leaves `.NAME.….onnxwire-tmp`, which the next save to the same
+    path removes (except on Windows).
 
-    A block that ends with `prepare` has all but the last step behind it, so that other files can be made ready before
-    any replaces it; without a `with`, `open`, `prepare`, and then `publish` or `abandon`, do the same.
-    Where the file can't be replaced, because it is mounted by itself (as into a container), or its folder may not be
-    written while the file may, the new file's bytes are written into the old one at the end: that is not one step, and
-    a kill in the middle leaves it damaged, and what it held in a file `onnxwire-backup-…` of the temporary directory
-    (`io/in_place.py`). in_place: whether that is allowed.
-    folder: the open folder that the path's last name is used in, instead of the path; a link there is not followed but
-    replaced. It is not closed here.
+    `prepare` does everything but the rename, so that several files can be prepared before any of them is replaced;
+    without a with statement, call `open`, `prepare`, and then `publish` or `abandon`.
+    If the file can't be replaced, because it is a mount point (as in a container) or its folder is read-only, the new
+    contents are copied into the old file at the end. This is not atomic: a kill during the copy leaves the file
+    damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory (`io/in_place.py`).
+    in_place: whether that is allowed.
+    folder: an open folder in which the path's last component is used; a link there is replaced, not followed. The
+    caller closes the folder.
 
-    Raises SaveError for whatever hinders it. SourceError, and what the block or `progress` raises, pass through.
+    Raises SaveError for any failure to write. SourceError, and exceptions of the block or `progress`, pass through.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class AtomicFile:
         folder: Folder | None = None,
         in_place: bool = True,
     ) -> None:
-        # First what is cleaned up at the end, which may come at any line.
-        self._temporary: str | None = None  # the name of the new file, while it has one
+        # State that `__del__` cleans up comes first: a KeyboardInterrupt may occur at any line.
+        self._temporary: str | None = None  # the temporary name of the new file, while it has one
         self._descriptor = -1
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
-        self.identity: Identity | None = None  # of the new file, when it is prepared
-        self._stream = -1  # an open descriptor that the path is the name of
+        self.identity: Identity | None = None  # of the new file, once it is prepared
+        self._stream = -1  # the open descriptor that the path names, as /dev/stdout does
         self.progress = progress
         self._in_place = in_place and sys.platform != "win32"
         self._is_elsewhere = False  # the new file is in the temporary directory
-        self._target: FileWriter | None = None  # while it is written to
+        self._target: FileWriter | None = None  # while data is written
         self._old: os.stat_result | None = None
         self._direct = False
         self.path = os.fsdecode(path)
@@ -105,30 +105,30 @@ class AtomicFile:
         self.publish()
 
     def __del__(self) -> None:
-        # A Ctrl-C may come before the first line of `__exit__`, or of `__init__`.
+        # A KeyboardInterrupt may occur before the first line of `__exit__`, or of `__init__`.
         if not hasattr(self, "folder"):
             return
         try:
             self._clean_up()
             self._leave_folder()
-        except MemoryError:  # where there was no memory for a call: each step looks whether it is still to be done
+        except MemoryError:  # of a call; each step checks whether it is still needed, so all can run again
             self._clean_up()
             self._leave_folder()
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the new file has its name.
+        """Whether the new file has replaced the old one.
 
-        By what is on the disk: a Ctrl-C may come right after the renaming, before anything could be noted.
+        Determined from the disk: a KeyboardInterrupt may occur right after the rename, before a flag could be set.
         """
         with suppress(OSError):
             return self.folder is not None and self.identity is not None and self.folder.holds(self.name, self.identity)
         return False
 
     def locate(self, *, beside: bool = False) -> None:
-        """Open the folder that the file is to be in, if that was not done; `open` does it too.
+        """Open the folder that will contain the file, if it is not open; `open` calls this.
 
-        beside: other files are to be in the folder of the path, so a link that leads to another one is replaced.
+        beside: other files will be saved in the path's own folder, so a link to a file elsewhere is replaced.
         """
         if self.folder is not None or self._stream >= 0:
             return
@@ -147,9 +147,9 @@ class AtomicFile:
             raise
 
     def _stay_beside(self) -> None:
-        """Take the folder of the path itself, where a link leads to a file of another one."""
+        """Use the path's own folder if a link leads to a file in another folder."""
         assert self.folder is not None
-        path = whole(self.path)
+        path = absolute_path(self.path)
         logical = Folder.at(os.path.dirname(path))
         if logical.is_same(self.folder):
             logical.close()
@@ -160,14 +160,14 @@ class AtomicFile:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is, or is to be, a regular file; `locate` comes before."""
+        """Whether the path is, or will be, a regular file; call `locate` first."""
         if self.folder is None:
             return False
         status = self.folder.status(self.name)
         return status is None or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
 
     def open(self) -> FileWriter:
-        """Open what is to be written."""
+        """Open the new file for writing."""
         try:
             self._open()
             self._target = FileWriter(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
@@ -177,7 +177,7 @@ class AtomicFile:
         return self._target
 
     def prepare(self) -> None:
-        """Have all that was written on the disk, under another name than its own; nothing more is written."""
+        """Sync the data to disk under a temporary name. Nothing can be written after this."""
         if self._target is None:
             return
         try:
@@ -189,7 +189,7 @@ class AtomicFile:
             raise
 
     def publish(self) -> None:
-        """Replace the old file by what was prepared."""
+        """Replace the old file with the prepared one."""
         try:
             self._replace()
         except BaseException as fault:
@@ -199,14 +199,14 @@ class AtomicFile:
         self._leave_folder()
 
     def close(self) -> None:
-        """Give the descriptor of a prepared file back; another save to the same path may then take it for stale."""
-        # Forgotten first: after a Ctrl-C the number may be another file's.
+        """Close the descriptor of a prepared file. Another save to the same path may then remove it as stale."""
+        # Cleared first: after a KeyboardInterrupt the number may belong to another file.
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def _open(self) -> None:
-        """Open what shall be written to."""
+        """Open the stream, the device or the new file."""
         self.locate()
         if self._stream >= 0:
             self._direct = True
@@ -216,7 +216,7 @@ class AtomicFile:
         assert folder is not None
         self._old = folder.status(name)
         if self._old and stat.S_ISLNK(self._old.st_mode):
-            self._old = None  # the link goes, and what it leads to is left alone
+            self._old = None  # the link is replaced, and its target left unchanged
         if self._old and stat.S_ISDIR(self._old.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self._old and not stat.S_ISREG(self._old.st_mode):
@@ -224,15 +224,15 @@ class AtomicFile:
             self._descriptor = folder.open(name, os.O_WRONLY)
             return
         if self._old:
-            # To replace it, its directory is all that must be writable; but who protects a file means this too.
+            # A rename requires write permission for the directory only; but a read-only file must not be replaced.
             os.close(folder.open(name, os.O_WRONLY | _NONBLOCK))
         _remove_stale(folder, name)
-        # Nobody else reads the new version of a file that may be secret, not even while it is written.
+        # Other users must not read the new version of a private file, not even while it is written.
         mode = 0o600 if self._old else 0o666
         try:
             self._open_nameless(folder, mode)
         except OSError:
-            # No such files here; or a true fault, which now shows again.
+            # The file system has no nameless files; any other fault shows again here.
             try:
                 self._open_named(mode)
             except OSError as error:
@@ -241,7 +241,7 @@ class AtomicFile:
                 self._open_elsewhere()
 
     def _open_elsewhere(self) -> None:
-        """Open a new file in the temporary directory, whose bytes are written over the old one at the end."""
+        """Open a new file in the temporary directory; at the end its contents are copied over the old file."""
         import tempfile
 
         self._temporary = None
@@ -253,12 +253,12 @@ class AtomicFile:
         if sys.platform != "linux":
             raise OSError
         descriptor = folder.open(os.curdir, os.O_TMPFILE | os.O_RDWR, mode)
-        # Without /proc it could not be given a name.
+        # Naming the file requires /proc.
         if not os.path.exists(f"/proc/self/fd/{descriptor}"):
             os.close(descriptor)
             raise OSError
         self._descriptor = descriptor
-        lock(descriptor)
+        try_lock(descriptor)
 
     def _open_named(self, mode: int) -> None:
         assert self.folder is not None
@@ -266,27 +266,27 @@ class AtomicFile:
             name = self._temporary = temporary_name(self.name)
             with suppress(FileExistsError):
                 descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-                # Between these two another save may have found it without a lock, and removed it.
-                if lock(descriptor) and self.folder.status(name) is not None:
+                # Before the lock another save may have removed the file as stale.
+                if try_lock(descriptor) and self.folder.status(name) is not None:
                     self._descriptor = descriptor
                     return
                 os.close(descriptor)
 
     def _settle(self) -> None:
-        """Put what was written to the disk."""
+        """Sync the data to disk, and name the new file."""
         if self._direct:
             _sync(self._descriptor, may_refuse=True)
             return
         if self._is_elsewhere:
             return
         if self._temporary is None:
-            # The long wait for the disk comes here, where a kill still leaves nothing. But btrfs does not make a file
-            # without a name durable, whatever fsync returns, so that it is called again below; it is quick then.
+            # The long sync happens here, while a kill leaves no file behind. btrfs does not make a nameless file
+            # durable, whatever fsync returns, so it is synced again below, which is fast then.
             _sync(self._descriptor)
             self._link()
         assert self.folder is not None
         if self._old:
-            _take_over(self._descriptor, self._old, self.folder, self.name)
+            _copy_attributes(self._descriptor, self._old, self.folder, self.name)
         _sync(self._descriptor)
         self.identity = identity_of(os.fstat(self._descriptor))
         if sys.platform == "win32":
@@ -321,7 +321,7 @@ class AtomicFile:
         try:
             self.folder.link(nameless, self._temporary)
         except OSError:
-            # Some sandboxes and file systems open such files and then refuse them a name.
+            # Some sandboxes and file systems create nameless files and then refuse to name them.
             self._open_named(stat.S_IMODE(os.fstat(nameless).st_mode))
             try:
                 copy_range(nameless, 0, self._descriptor, 0, os.fstat(nameless).st_size, fresh=True)
@@ -329,20 +329,20 @@ class AtomicFile:
                 os.close(nameless)
 
     def abandon(self, error: BaseException | None = None) -> None:
-        """Remove what was written; raises SaveError if the error is about this file and not of whoever writes it."""
+        """Remove the new file. Raise SaveError if `error` is a failure of this file rather than of the caller."""
         try:
             self._clean_up()
             if isinstance(error, Error):
                 return
             if self._target is None and isinstance(error, ValueError) and not isinstance(error, OSError):
-                raise SaveError.from_os_error(error, self.path) from None  # of the path
+                raise SaveError.from_os_error(error, self.path) from None  # an invalid path
             if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
                 raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
         finally:
             self._leave_folder()
 
     def _clean_up(self) -> None:
-        # Removed before it is closed: its lock ends there. Windows wants it the other way round.
+        # Removed before it is closed, which releases the lock. Windows requires the opposite order.
         for _ in range(2):
             if self._temporary is not None and self.folder is not None:
                 with suppress(OSError):
@@ -358,24 +358,24 @@ class AtomicFile:
 
     def _advice(self, error: OSError) -> str:
         if self.is_replaced:
-            return "the new file is there, but may be lost if the machine stops now; save again"
-        advice = self._way_out(error)
+            return "the new file is in place, but may be lost if the system stops now; save again"
+        advice = self._advice_for(error)
         if self._old and not self._direct:
-            advice += f"{'; ' if advice else ''}the old file is as it was"
+            advice += f"{'; ' if advice else ''}the old file is unchanged"
         return advice
 
     def _folder_name(self) -> str:
-        """The folder that the file was to be in, where links lead."""
+        """Return the folder of the file, with links resolved."""
         if self.folder is not None:
             return self.folder.path
         with suppress(OSError):  # there may be no working directory
             return os.path.dirname(os.path.realpath(self.path))
         return os.curdir
 
-    def _way_out(self, error: OSError) -> str:
+    def _advice_for(self, error: OSError) -> str:
         folder = self._folder_name()
         if error.errno in _NO_SPACE and not self._direct:
-            # Counted after the new file was removed.
+            # Measured after the new file was removed.
             if self._is_elsewhere:
                 import tempfile
 
@@ -384,92 +384,96 @@ class AtomicFile:
             needed = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
             return f"{needed}{free}: make room, or save elsewhere"
         if error.errno == errno.EFBIG:
-            return "the file system, or a limit of this process (ulimit -f), allows no file so large"
+            return "the file system, or a limit of this process (ulimit -f), allows no file of this size"
         if error.errno == errno.EFAULT:
-            return "what is to be written can't be read; a mapped file was cut while it was open"
+            return "the data to write can't be read; a mapped file was truncated while it was open"
         if isinstance(error, PermissionError) and not self._direct:
             if self._old and not os.access(os.path.join(folder, self.name), os.W_OK):
-                return "allow writing it, or save under another name"
+                return "make the file writable, or save under another name"
             if not os.access(folder, os.W_OK):
-                return f"the directory {folder} may not be written; save elsewhere"
-            return "close whatever has it open, or save elsewhere" if sys.platform == "win32" else "save elsewhere"
+                return f"the directory {folder} is not writable; save elsewhere"
+            return (
+                "close the programs that have it open, or save elsewhere"
+                if sys.platform == "win32"
+                else "save elsewhere"
+            )
         if error.errno in (errno.EROFS, errno.EBUSY):
             return "save elsewhere"
         if isinstance(error, IsADirectoryError):
             return "name a file in it"
         if isinstance(error, FileNotFoundError):
             if os.path.isdir(folder):
-                return "it, or the directory that it was to be in, was removed meanwhile; save again"
+                return "the file or its directory was removed during the save; save again"
             return f"there is no directory {folder}"
         if error.errno == errno.ENAMETOOLONG:
             return "choose a shorter name"
         if error.errno == errno.EIO:
-            return "the disk fails, or the connection to it: save elsewhere"
+            return "the disk, or the connection to it, fails; save elsewhere"
         return ""
 
 
 class RawWriter(io.RawIOBase):
-    """A FileWriter as a file object that is written from front to back."""
+    """A FileWriter as a sequential file object."""
 
     def __init__(self, target: FileWriter) -> None:
         self._target = target
 
     def writable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def write(self, data: Buffer) -> int:
-        """Write all of some bytes."""
+        """Write all bytes of a buffer. Return their number."""
         with memoryview(data) as view:
             self._target.write(view)
             return view.nbytes
 
 
 def temporary_start(name: str) -> str:
-    """How temporary names for a file begin; they are no longer than its own name, or _SHORT."""
-    room = max(len(os.fsencode(name)), _SHORT) - RANDOM - len(SUFFIX) - 2
+    """Return the prefix of a file's temporary names, which are no longer than its name or _SAFE_NAME_BYTES."""
+    room = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - 2
     while len(os.fsencode(name)) > room:
         name = name[:-1]
     return f".{name}."
 
 
 def temporary_name(name: str) -> str:
-    """A name that no file has; what is left at it is removed by the next save to the name that it is made of."""
-    return temporary_start(name) + os.urandom(RANDOM // 2).hex() + SUFFIX
+    """Return an unused temporary name for a file. A stale file of such a name is removed by the next save to `name`."""
+    return temporary_start(name) + os.urandom(RANDOM_DIGITS // 2).hex() + SUFFIX
 
 
 def _remove_stale(folder: Folder, name: str) -> None:
-    """Remove the temporary files of saves that were killed: those for the same name that nobody holds locked."""
+    """Remove temporary files of killed saves to the same name: those without a lock."""
     if sys.platform == "win32":
         return
     start = temporary_start(name)
-    length = len(start) + RANDOM + len(SUFFIX)
-    with suppress(OSError):  # a directory that may not be listed
+    length = len(start) + RANDOM_DIGITS + len(SUFFIX)
+    with suppress(OSError):  # no permission to list the directory
         for entry in folder.names():
             if len(entry) != length or not entry.startswith(start) or not entry.endswith(SUFFIX):
                 continue
-            with suppress(OSError):  # somebody else's, or gone meanwhile
+            with suppress(OSError):  # another user's file, or removed in the meantime
                 descriptor = folder.open(entry, os.O_RDWR | _NONBLOCK)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    folder.unlink(entry)
+                    if try_lock(descriptor, unsupported=False):
+                        folder.unlink(entry)
                 finally:
                     os.close(descriptor)
 
 
-def _take_over(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:
-    """Give a new file the owner, permissions, access list and attributes of the old one, as far as that is allowed."""
+def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:
+    """Copy owner, permissions, access control list and user attributes of the old file, as far as permitted."""
     if sys.platform == "win32":
         return
     mode = stat.S_IMODE(old.st_mode)
     try:
         os.fchown(descriptor, old.st_uid, old.st_gid)
     except OSError:
-        mode &= 0o777  # nobody shall become somebody else by it
+        mode &= 0o777  # no set-user-ID for a different owner
         try:
             os.fchown(descriptor, -1, old.st_gid)
         except OSError:
-            # The group is another one, which gets no more than everybody had.
+            # The new group is a different one; it gets the permissions of others.
             mode = (mode & 0o707) | (mode & 0o007) << 3
     if sys.platform == "linux":
         with suppress(OSError):
@@ -482,35 +486,35 @@ def _take_over(descriptor: int, old: os.stat_result, folder: Folder, name: str) 
             finally:
                 os.close(source)
     try:
-        # After the access list, which it limits to the same.
+        # After the access control list, whose mask it sets.
         os.fchmod(descriptor, mode)
     except OSError as error:
-        if error.errno not in _REFUSED:  # a file system without permissions of its own
+        if error.errno not in _UNSUPPORTED:  # a file system without permissions
             raise
 
 
 def _sync(descriptor: int, may_refuse: bool = False) -> None:
-    """Wait until the disk has a file; may_refuse: it may be a pipe or device that has no disk."""
+    """Sync a file to disk. may_refuse: ignore errors of pipes and devices, which can't be synced."""
     if sys.platform == "darwin":
         with suppress(OSError):
-            # There fsync leaves the bytes in the drive's own memory.
+            # On macOS fsync leaves the data in the drive's cache.
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if not may_refuse or error.errno not in _REFUSED:
+        if not may_refuse or error.errno not in _UNSUPPORTED:
             raise
 
 
 def sync_folder(folder: Folder) -> None:
-    """Wait until the disk has the names in a directory, where the system can do that."""
+    """Sync the entries of a directory to disk, if the system supports it."""
     if sys.platform == "win32":
         return
     try:
         descriptor = folder.open(os.curdir, LIST)
     except PermissionError:
-        return  # one may write into a directory that one may not list
+        return  # a directory may be writable without being readable
     try:
         _sync(descriptor, may_refuse=True)
     finally:

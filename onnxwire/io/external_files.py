@@ -1,9 +1,9 @@
-"""Files of external data: which ones a model may name, and reading them.
+"""Open external data files, and decide which files a model may refer to.
 
-What a location says was written by whoever wrote the model, and the folder may have come with it. So a location is
-followed by hand, name by name, each opened in the folder before it; whether it may be read is then decided by what was
-opened, not by what a path said. A file may be read where it lies in the folder of the model's path, or in the one that
-the model's symbolic link leads to, or below; and in `external_root`.
+A location comes from the author of the model, and so may the folder. Therefore a location is followed component by
+component, each opened relative to the previous folder, and access is decided by the file that was opened, not by its
+path. A file may be read if it is in or below the folder of the model's path, the folder that the model's symbolic link
+leads to, or `external_root`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, Error, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
-from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, identity_of, walk, whole
+from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, absolute_path, identity_of, walk
 from onnxwire.tensor.external_data import fault_of
-from onnxwire.tensor.external_file import ExternalFile, way_out
+from onnxwire.tensor.external_file import ExternalFile, advice_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,27 +29,26 @@ if TYPE_CHECKING:
     from onnxwire.io.folder import Identity
 
     Data = Mapping[str, Buffer] | Callable[[str], Buffer | None]
-    """The data given instead of files, by location."""
+    """Data that replaces files, by location."""
 
-_MAX_NAMES = 10_000  # entries of folders that are looked at for the names of one hard-linked file
-_MAX_DEPTH = 32  # folders in folders that are
+_MAX_ENTRIES = 10_000  # directory entries searched for the names of one hard-linked file
+_MAX_DEPTH = 32  # levels of folders searched
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
 
 _CHANGED = "the file was changed or replaced while it was opened; load the model again"
-_COPY_IT = "copy the file there, or name its folder with external_root="
+_COPY_ADVICE = "copy the file there, or pass its folder as external_root="
 _TYPES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class ExternalFiles:
-    """The files that the tensors of one model name as external data, each opened once, when it is first asked for.
+    """The external data files of one model. Each file is opened once, on first use.
 
-    model_path: where the model was read from, or None for one that came from no file and so has no folder. root:
-    another folder that files may be in, as the user says (`external_root`); hard links in it are not looked into. data:
-    buffers by location, or a function from location to buffer or None, which come first (`external_data`). mmap: map
-    the files, else read what is asked for. model: the status of the file that was opened as the model; where another
-    one has come to be at the path since, its folder is not taken for the model's.
-    folder: of the path as it was given, or None. Raises SourceError where root is not a folder.
+    model_path: the path of the model; None if it was not read from a file, and so has no folder. root: another trusted
+    folder (`external_root`), in which hard links are not checked. data: buffers by location, or a function from
+    location to buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on
+    demand. model: the status of the opened model file; if the path now leads to another file, its folder is not used.
+    folder: the folder of model_path, as given, or None. Raises SourceError if root is not a folder.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class ExternalFiles:
         model: os.stat_result | None = None,
     ) -> None:
         if data is not None and not callable(data) and not hasattr(data, "get"):
-            raise TypeError(f"external_data takes a mapping or a function, not {type(data).__name__}")
+            raise TypeError(f"external_data is a mapping or a function, not {type(data).__name__}")
         self.folder = None if model_path is None else os.path.dirname(model_path)
         self._folders = _Folders(model_path, root, model)
         self._data = data
@@ -72,9 +71,9 @@ class ExternalFiles:
         self._is_closed = False
 
     def open(self, location: str) -> ExternalFile:
-        """The file at a location; the same one for all locations that lead to it.
+        """Return the open file of a location. Locations that lead to the same file share one ExternalFile.
 
-        Raises ExternalDataError for a location that is refused, SourceError for a file that is missing or can't be
+        Raises ExternalDataError for a location that is not allowed, SourceError for a file that is missing or can't be
         read, ClosedError after `close`.
         """
         file = self._by_location.get(location)
@@ -85,10 +84,10 @@ class ExternalFiles:
         return file
 
     @contextmanager
-    def look_at(self, location: str) -> Iterator[ExternalFile]:
-        """The file at a location for the time of a with block: not mapped, and closed then if it was not open before.
+    def open_temporarily(self, location: str) -> Iterator[ExternalFile]:
+        """Open the file of a location for a with block, without mapping it. Close it afterwards if it was not open.
 
-        So as many can be looked at as there are. Raises as `open` does.
+        This allows visiting any number of files one by one. Raises as `open` does.
         """
         file = self._by_location.get(location) or self._supplied(location)
         if file is not None:
@@ -102,39 +101,39 @@ class ExternalFiles:
             file.close()
 
     def is_beside(self, path: str) -> bool:
-        """Whether a path is one of a file in the folder that the model was read from."""
+        """Return whether a path is in the folder that the model was read from."""
         if self.folder is None:
             return False
-        # What is wrong with the path is told where it is opened.
+        # A fault of the path is reported where it is opened.
         with suppress(OSError):
-            return os.path.realpath(self.folder) == os.path.realpath(os.path.dirname(whole(path)))
+            return os.path.realpath(self.folder) == os.path.realpath(os.path.dirname(absolute_path(path)))
         return False
 
-    def keep(self, location: str) -> None:
-        """Open the file at a location, if there is one, so that it is still had when another one replaces it."""
+    def keep_open(self, location: str) -> None:
+        """Open the file of a location, if it exists, so that its data stays readable after it is replaced."""
         with suppress(Error):
             self.open(location)
 
     def status_of(self, location: str, *, only_open: bool) -> os.stat_result | None:
-        """The status of the file at a location, None where there is none; only_open: of one that was not opened too."""
+        """Return the status of the file of a location; None if it is missing, or, with only_open, not open."""
         with suppress(Error, OSError):
             if location in self._by_location or (not only_open and self._data is None):
-                with self.look_at(location) as file:
+                with self.open_temporarily(location) as file:
                     return os.fstat(file.descriptor) if file.descriptor >= 0 else None
         return None
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
-        """Have a file at a location, whatever is there otherwise; it is closed with the others."""
+        """Use a file for a location from now on. It is closed with the others."""
         self._by_location[location] = file
         return file
 
     def check_unused(self) -> None:
-        """Raise InUseError while arrays or memoryviews look into one of the files."""
+        """Raise InUseError if arrays or memoryviews reference one of the files."""
         for file in self._by_location.values():
             file.check_unused()
 
     def close(self) -> None:
-        """Close all the files; raises InUseError, and closes none, while arrays or memoryviews look into one."""
+        """Close all files. Raise InUseError, and close none, if arrays or memoryviews reference one."""
         self.check_unused()
         self._is_closed = True
         for file in self._by_location.values():
@@ -146,7 +145,7 @@ class ExternalFiles:
         if self._data is None:
             return None
         if callable(self._data):
-            # It may well make a path of what it is given.
+            # The function may use the location as a path.
             self._folders.check(location)
             data = self._data(location)
         else:
@@ -156,7 +155,7 @@ class ExternalFiles:
         try:
             return ExternalFile(Document(data, location))
         except (TypeError, ValueError, BufferError) as error:
-            raise TypeError(f"external_data has no contiguous buffer of bytes for {location!r}: {error}") from None
+            raise TypeError(f"external_data for {location!r} is not a contiguous buffer of bytes: {error}") from None
 
     def _opened(self, location: str) -> ExternalFile:
         descriptor, name = self._folders.open(location)
@@ -169,7 +168,7 @@ class ExternalFiles:
 
 
 class _Folder:
-    """A folder that files may be in: its whole path, what errors call it, and what it is known by."""
+    """An allowed folder: its absolute path, its name in errors, and its identity."""
 
     def __init__(self, path: str, name: str, identity: Identity) -> None:
         self.path = path
@@ -178,7 +177,7 @@ class _Folder:
 
 
 class _Folders:
-    """The folders that a model's files may be in, and the way into them; parameters as of ExternalFiles."""
+    """The folders in which external data is allowed. Parameters: as for ExternalFiles."""
 
     def __init__(
         self, model_path: str | None, root: str | os.PathLike[str] | None, model: os.stat_result | None
@@ -186,7 +185,7 @@ class _Folders:
         self._model = model_path or ""
         self._all: list[_Folder] = []
         self._root: Identity | None = None
-        self._fault = "the model was not read from a file, so that no folder is known to be its own"
+        self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:
                 self._find(model_path, model)
@@ -196,21 +195,21 @@ class _Folders:
             self._add_root(os.fspath(root))
 
     def _find(self, model_path: str, model: os.stat_result | None) -> None:
-        """Find the folder of the model's path and the one that it really lies in; raises OSError."""
-        path = whole(model_path)
+        """Find the folder of the model's path, and the folder of the file that it links to. Raises OSError."""
+        path = absolute_path(model_path)
         logical, status = _folder_of(path, os.path.dirname(model_path))
         folders = [logical]
         if stat.S_ISLNK(status.st_mode):
             found = os.path.realpath(path)
             resolved, status = _folder_of(found, os.path.dirname(found))
-            # /dev/stdin may lead to a file; that does not make what is in /dev its neighbours.
+            # /dev/stdin may lead to a file; that does not allow the other files in /dev.
             folder = os.path.realpath(logical.path)
             is_of_devices = folder == "/dev" or folder.startswith("/proc/")
             folders = [resolved] if is_of_devices else [logical, resolved]
         if not stat.S_ISREG(status.st_mode):
             return  # a pipe has no folder
         if model is not None and identity_of(status) != identity_of(model):
-            self._fault = "the model's file was replaced while it was loaded, so that its folder is not sure"
+            self._fault = "the model's file was replaced while it was loaded, so its folder is unknown"
             return
         self._all = folders
 
@@ -220,42 +219,42 @@ class _Folders:
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except (OSError, ValueError) as error:
-            raise SourceError.from_os_error(error, root, "external_root= takes a folder that is there") from None
+            raise SourceError.from_os_error(error, root, "external_root= must be an existing folder") from None
         self._root = identity_of(status)
-        self._all.append(_Folder(whole(root), root, self._root))
+        self._all.append(_Folder(absolute_path(root), root, self._root))
 
     def check(self, location: str) -> None:
-        """Raise ExternalDataError for a location that is refused whatever is there."""
+        """Raise ExternalDataError for a location that is never allowed."""
         reason = fault_of(location)
         if reason:
             raise self._refused(location, reason)
 
     def open(self, location: str) -> tuple[int, str]:
-        """Open a file for reading, in the first of the folders that has one at the location.
+        """Open a file for reading, in the first allowed folder that contains the location.
 
-        Returns its descriptor and its name for errors. Raises ExternalDataError and SourceError.
+        Returns its descriptor and its path for errors. Raises ExternalDataError and SourceError.
         """
         self.check(location)
         if not self._all:
-            raise self._refused(location, f"{self._fault}; name one with external_root=, or give external_data=")
+            raise self._refused(location, f"{self._fault}; pass external_root= or external_data=")
         missing: list[tuple[OSError, str]] = []
         for folder in self._all:
             name = os.path.join(folder.name, location)
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
             except (FileNotFoundError, NotADirectoryError) as error:
-                # Without its frames, which would keep the arrays that callers make.
+                # Without frames, which would keep the callers' arrays alive.
                 missing.append((error.with_traceback(None), name))
             except OSError as error:
-                raise SourceError.from_os_error(error, name, way_out(error)) from None
-        raise SourceError.from_os_error(*missing[0], _COPY_IT) from None
+                raise SourceError.from_os_error(error, name, advice_for(error)) from None
+        raise SourceError.from_os_error(*missing[0], _COPY_ADVICE) from None
 
     def _refused(self, location: str, reason: str) -> ExternalDataError:
         shown = repr(location if len(location) <= 200 else location[:200] + "…")
         return ExternalDataError(f"its external data at {shown} is not read: {reason}", source=self._model)
 
     def _open_at(self, folder: _Folder, location: str) -> int:
-        """Open a file for reading, each name in the folder before it; raises OSError and ExternalDataError."""
+        """Open a file for reading, component by component. Raises OSError and ExternalDataError."""
         start = os.open(folder.path, PASS)
         try:
             self._check_folder(location, folder, os.fstat(start))
@@ -277,9 +276,9 @@ class _Folders:
             os.close(here)
 
     def _open_by_path(self, folder: _Folder, location: str) -> int:
-        """As `_open_at`, where the system can't open a name in an open folder, as on Windows.
+        """Open a file as `_open_at` does, on systems that can't open a name in an open folder, such as Windows.
 
-        What is refused there is refused here, except to somebody who swaps folders at just the right moments.
+        The checks are the same, but an attacker who replaces folders in between can evade them.
         """
         self._check_folder(location, folder, os.stat(folder.path))
         path = os.path.join(folder.path, location)
@@ -302,13 +301,13 @@ class _Folders:
 
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
         if identity_of(status) != folder.identity:
-            reason = f"the folder {folder.path} is another one than when the model was loaded; load it again"
+            reason = f"the folder {folder.path} was replaced since the model was loaded; load it again"
             raise self._refused(location, reason)
 
     def _check_inside(self, location: str, status: os.stat_result, chain: Collection[Identity]) -> None:
-        """Refuse what lies in none of the folders, and what is not a file."""
+        """Refuse a file outside the allowed folders, and anything but a regular file."""
         if not any(folder.identity in chain for folder in self._all):
-            raise self._refused(location, f"a symbolic link leads out of the model's folder; {_COPY_IT}")
+            raise self._refused(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
         self._check_type(location, status)
 
     def _check_type(self, location: str, status: os.stat_result) -> None:
@@ -319,7 +318,7 @@ class _Folders:
     def _check_file(
         self, location: str, descriptor: int, chain: Collection[Identity], look_again: Callable[[], os.stat_result]
     ) -> None:
-        """Refuse an opened file that is none, or that may be somebody else's under a second name (hard link)."""
+        """Refuse anything but a regular file, and a file that may be a hard link to one outside the allowed folders."""
         status = os.fstat(descriptor)
         self._check_type(location, status)
         if self._root in chain:
@@ -327,19 +326,19 @@ class _Folders:
         if status.st_nlink > 1 and (not _HAS_DIR_FD or self._count_names(status) < status.st_nlink):
             raise self._refused(
                 location,
-                f"the file has {status.st_nlink} names (hard links), not all of them found in the model's folder, and "
-                f"so may be one from elsewhere; {_COPY_IT}",
+                f"the file has {status.st_nlink} names (hard links), not all of them found in the model's folder, so "
+                f"it may belong to another folder; {_COPY_ADVICE}",
             )
-        # A name that was taken off since, or moved, was perhaps not counted, or twice; this changes the ctime.
+        # Removing or moving a name during the count makes it wrong, and changes the ctime.
         if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, look_again())}) > 1:
             raise self._refused(location, _CHANGED)
 
     def _count_names(self, wanted: os.stat_result) -> int:
-        """How many of a file's names are in the folders or below, as far as they are looked through."""
-        found, left = 0, _MAX_NAMES
+        """Return how many names of a file are in or below the allowed folders. The search is limited."""
+        found, left = 0, _MAX_ENTRIES
         seen: set[Identity] = set()
 
-        def look(path: str, above: int | None, depth: int) -> None:
+        def search(path: str, above: int | None, depth: int) -> None:
             nonlocal found, left
             folder = os.open(path, LIST | (NO_FOLLOW if depth else 0), dir_fd=above)
             try:
@@ -352,9 +351,9 @@ class _Folders:
                         left -= 1
                         if left < 0 or found == wanted.st_nlink:
                             return
-                        with suppress(OSError):  # a folder that may not be listed, or what is gone
+                        with suppress(OSError):  # no permission to list the folder, or removed in the meantime
                             if entry.is_dir(follow_symlinks=False):
-                                look(entry.name, folder, depth + 1)
+                                search(entry.name, folder, depth + 1)
                             elif entry.inode() == wanted.st_ino:
                                 found += identity_of(entry.stat(follow_symlinks=False)) == identity_of(wanted)
             finally:
@@ -362,12 +361,12 @@ class _Folders:
 
         for folder in self._all:
             with suppress(OSError):
-                look(folder.path, None, 0)
+                search(folder.path, None, 0)
         return found
 
 
 def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
-    """The folder that a path's last name is in, and the status of what has that name in it; raises OSError."""
+    """Return the folder of a path, and the status of the path's last component in it. Raises OSError."""
     folder, last = os.path.split(path)
     if not _HAS_DIR_FD:
         return _Folder(folder, name, identity_of(os.stat(folder))), os.lstat(path)
@@ -379,14 +378,14 @@ def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
 
 
 def _folders_above(folder: int) -> list[Identity]:
-    """An open folder and all that it lies in, up to the root or to one that may not be passed."""
+    """Return the identities of an open folder and its ancestors, up to the root or an inaccessible folder."""
     here = os.dup(folder)
     chain: list[Identity] = []
     try:
         while True:
             identity = identity_of(os.fstat(here))
             if identity in chain[-1:]:
-                return chain  # the root lies in itself
+                return chain  # the root is its own parent
             chain.append(identity)
             try:
                 inner, here = here, os.open("..", PASS, dir_fd=here)

@@ -1,7 +1,7 @@
-"""Moves payloads between a model's file and files beside it, on the way to a new file.
+"""Move payloads between a model's file and external data files while saving.
 
-The model itself is not changed: what is saved is a copy, which shares its bytes, with other fields in its tensors. All
-that is written goes from file to file. New files get their names when all of them are on the disk, the model last.
+The message itself is not changed: the saved message is a copy-on-write clone whose tensors have other fields. Payloads
+are copied from file to file. New files are renamed into place once all of them are on disk, the model last.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from array import array
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
-from onnxwire.io.atomic_file import RANDOM, SUFFIX, AtomicFile, temporary_name, temporary_start
+from onnxwire.io.atomic_file import RANDOM_DIGITS, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.io.folder import identity_of
 from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
-from onnxwire.tensor.placement import refer, take_in
+from onnxwire.tensor.placement import make_inline, refer
 from onnxwire.tensor.storage import Storage, write_payload
 
 TYPE_CHECKING = False
@@ -37,41 +37,41 @@ if TYPE_CHECKING:
     from onnxwire.tensor.storage import Origin
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
-    """Which file payloads go to: one, one a tensor by a pattern, whichever a function names, or the model's own."""
+    """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
-_PADDING = 1 << 21  # zeros between payloads: fewer than the largest alignment in use, that of huge pages
-_OLD = ".old"  # after a temporary name: the only copy of something, which no save takes for stale
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime takes any .. for a way out of the folder
-_LONGEST = 100  # characters of a tensor's name in a file's name
+_MAX_PADDING = 1 << 21  # zero bytes between payloads: below the largest alignment in use, that of huge pages
+_OLD_SUFFIX = ".old"  # follows a temporary name; marks the only copy of old data, which is never removed as stale
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime refuses any name that contains ".."
+_MAX_NAME_CHARS = 100  # of a tensor's name in a file name
 
 
 class _DataFile:
-    """A file beside the model that is to be written."""
+    """An external data file that will be written."""
 
     def __init__(self, location: str, align: int, number: int) -> None:
         self.location = location
-        self.number = number  # of all files of the save, from 1 on
+        self.number = number  # among all files of the save, from 1
         self.size = 0
-        self.payloads: list[tuple[int, Origin]] = []  # and their offsets, which ascend
-        self.atomic: AtomicFile | None = None  # that writes it
-        self.old = ""  # the name that the file that it replaces has meanwhile
-        self.found: tuple[int, ...] = ()  # the file that it may replace, as _state tells it
+        self.payloads: list[tuple[int, Origin]] = []  # with their offsets, in ascending order
+        self.atomic: AtomicFile | None = None  # the writer of this file
+        self.old = ""  # the temporary name of the file that this one replaces
+        self.found: tuple[int, ...] = ()  # the `_state` of the file that this one may replace
         self._align = align
         self._offsets: dict[Origin, int] = {}
 
     @property
     def folder(self) -> str:
-        """Where it is to be, from the model's folder; "" for that itself."""
+        """The path of its folder relative to the model's folder; "" for the model's folder."""
         return posixpath.dirname(self.location)
 
     @property
     def name(self) -> str:
-        """Its name there."""
+        """Its name in that folder."""
         return posixpath.basename(self.location)
 
     def add(self, origin: Origin, size: int, limit: float) -> int:
-        """Give a payload its offset; -1 where the file would become longer than `limit` and is not empty."""
-        # Tensors may share one of external data, which is written once.
+        """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `limit`."""
+        # A range of external data that several tensors share is written once.
         offset = self._offsets.get(origin) if isinstance(origin, tuple) else None
         if offset is None:
             offset = self.size + -self.size % self._align
@@ -86,23 +86,23 @@ class _DataFile:
     def write(self, target: FileWriter) -> None:
         """Write all payloads, each at its offset."""
         for offset, origin in self.payloads:
-            # A new file reads as zeros between them, and takes no room for these on the disk.
+            # Gaps in a new file read as zeros, and occupy no disk space.
             target.seek(offset)
             write_payload(origin, target)
 
 
 class Relocation:
-    """A copy of a message whose payloads are in other files, and the files that these are in.
+    """A copy of a message whose payloads are moved to other files, and those files.
 
-    message: what is saved; model: the file that it is saved to, None for a file object; the rest as for
-    `onnxwire.save`. copy: the message to be written, after `write`; size: bytes of all files but its own.
-    `with relocation:` opens the model's folder, and looks whether the files may be there. In the block, `write` makes
-    them ready, and `publish` gives them their names, when the model is ready too. At the end of the block it is the
-    disk that tells how it fared, so that a Ctrl-C can come at any time: where the new model has its name the old
-    files are removed, else they are put back.
-    Everything is done in folders that were opened once, from the model's on; no link in it is followed.
-    Raises TensorError where a tensor that is to be moved has parts that do not fit together, SaveError for a file that
-    is not the model's to write over, FieldValueError for a name that no file may have.
+    message: the message to save; model: the file that it is saved to, None for a file object; other parameters as for
+    `onnxwire.save`. copy: the message to write, complete after `write`; size: the bytes of all external data files.
+    `with relocation:` opens the model's folder and checks whether the files may be created there. In the block, `write`
+    prepares the files, and `publish` renames them into place once the model is prepared too. The end of the block
+    determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
+    are removed, else they are restored.
+    All paths are used relative to the model's open folder; no link in it is followed.
+    Raises TensorError for a tensor to be moved whose parts do not fit together, SaveError for a file that may not be
+    overwritten, FieldValueError for an invalid file name.
     """
 
     def __init__(
@@ -111,36 +111,36 @@ class Relocation:
         model: AtomicFile | None,
         choice: Choice,
         *,
-        threshold: int = 1024,
-        align: int = 4096,
-        shard_size: int | None = None,
-        checksum: bool = False,
-        overwrite: bool = False,
+        threshold: int,
+        align: int,
+        shard_size: int | None,
+        checksum: bool,
+        overwrite: bool,
     ) -> None:
         self._model = model
         self._checksum = checksum
         self._overwrite = overwrite
-        self._home: Folder | None = None  # the model's
-        self._inner: tuple[str, Folder] | None = None  # the one in it that was used last
-        self._made: list[str] = []  # folders, from the model's
+        self._model_folder: Folder | None = None
+        self._subfolder: tuple[str, Folder] | None = None  # the path and folder used last
+        self._created: list[str] = []  # paths of created folders
         self._files: list[_DataFile] = []
-        # Of each tensor the number of its file in `_files`, from 1 on, 0 for none, and where its payload is there.
+        # For each tensor: the number of its file, 0 for none, and the offset and size of its payload there.
         self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
-        # The program may edit the message meanwhile, in another thread or where it is asked for a file.
+        # Another thread, or the caller's function `external`, may edit the message in the meantime.
         before, self.copy = type(message)(), type(message)()
         before.CopyFrom(message)
-        self._source = message._document.files  # of all that was taken from the message, and copied
+        self._source = message._document.files
         self.copy.CopyFrom(before)
         self._plan(before, choice, threshold, align, shard_size or math.inf)
         self._refer(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
 
     def _plan(self, message: Message, choice: Choice, threshold: int, align: int, limit: float) -> None:
-        """Choose the file and the offset of each payload that is to be moved."""
+        """Choose the file and offset of each payload that is moved."""
         shards: dict[str, list[_DataFile]] = {}
         choose = _chooser(choice, "" if self._model is None else self._model.name)
         last: object = None
-        location = ""  # its one form
+        location = ""  # `last`, normalized
         for path, source in find_tensors(message):
             info = describe(source, path)
             number = offset = size = 0
@@ -165,18 +165,18 @@ class Relocation:
             _number(files)
 
     def _refer(self, digests: list[str | None]) -> None:
-        """Have the tensors of the copy name where their payloads are to be; digests: of each file, to be named too."""
-        places = zip(self._numbers, self._offsets, self._sizes, strict=True)
-        for (number, offset, size), (_, tensor) in zip(places, find_tensors(self.copy), strict=True):
+        """Make the tensors of the copy refer to their new files. digests: the checksum of each file, or None."""
+        rows = zip(self._numbers, self._offsets, self._sizes, strict=True)
+        for (number, offset, size), (_, tensor) in zip(rows, find_tensors(self.copy), strict=True):
             if number:
                 refer(tensor, self._files[number - 1].location, offset, size, digests[number - 1])
             elif is_external(tensor):
-                take_in(tensor)
+                make_inline(tensor)
 
     def __enter__(self) -> Self:
         if self._files:
             try:
-                self._open_home()
+                self._open_model_folder()
                 self._check_names()
                 self._check_paths()
             except BaseException:
@@ -188,66 +188,66 @@ class Relocation:
         try:
             self._end()
         except BaseException:
-            # A Ctrl-C, after which it is done again: each step first looks whether it is still to be done.
+            # After a KeyboardInterrupt run it again: each step checks whether it is still needed.
             self._end()
             raise
         finally:
             self._close()
 
-    def _open_home(self) -> None:
+    def _open_model_folder(self) -> None:
         model = self._model
         if model is not None:
             model.locate(beside=True)
         if model is None or model.folder is None or not model.is_plain:
-            raise FieldTypeError("external data is saved beside a model; save that to a path of a file")
-        self._home = model.folder.copy()
+            raise FieldTypeError("external data is saved beside a model; save the model to a path of a file")
+        self._model_folder = model.folder.copy()
 
     def _close(self) -> None:
-        for folder in (self._inner and self._inner[1], self._home):
+        for folder in (self._subfolder and self._subfolder[1], self._model_folder):
             if folder:
                 folder.close()
 
     def _path(self, location: str) -> str:
-        """The name that errors have for a file."""
+        """Return the path of a file for errors."""
         return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
 
     def _folder(self, path: str) -> Folder:
-        """A folder, from the model's, opened name by name; raises OSError, for links too."""
-        assert self._home is not None
+        """Open a folder by its path from the model's folder. Raises OSError, also for links."""
+        assert self._model_folder is not None
         if not path:
-            return self._home
-        if self._inner is None or self._inner[0] != path:
-            # One at a time, as a model may have a folder a tensor.
-            here = self._home.copy()
+            return self._model_folder
+        if self._subfolder is None or self._subfolder[0] != path:
+            # Only one is open at a time, since every tensor may have its own folder.
+            here = self._model_folder.copy()
             for name in path.split("/"):
                 with here:
                     here = here.inner(name)
-            before, self._inner = self._inner, (path, here)
+            before, self._subfolder = self._subfolder, (path, here)
             if before is not None:
                 before[1].close()
-        return self._inner[1]
+        return self._subfolder[1]
 
     def _check_names(self) -> None:
-        """Refuse names that are one another's."""
+        """Refuse names that collide with each other or with the model."""
         assert self._model is not None
-        # Some file systems make no difference between upper and lower case. The model's are its link's, and its own.
+        # Some file systems ignore case. A model behind a link has two names.
         model = (os.path.basename(self._model.path), self._model.name)
         names = {name.casefold(): "the model itself" for name in model}
         for file in self._files:
             other = names.setdefault(file.location.casefold(), file.location)
             if other is not file.location:
-                raise _unfit(file.location, f"that is {other}")
+                raise _invalid(file.location, f"the name collides with {other}")
         for file in self._files:
             above = file.folder
             while above:
                 if above.casefold() in names:
-                    raise _unfit(file.location, f"{above} is to be a file")
+                    raise _invalid(file.location, f"{above} is also the name of a file")
                 above = posixpath.dirname(above)
 
     def _check_paths(self) -> None:
-        """Refuse links, and files that hold what is not the model's."""
+        """Refuse links, and existing files that contain anything but the model's own data."""
         assert self._model is not None
-        # What can't be read any more is to be told before what would be written over.
+        # Data that can't be read is reported before files that would be overwritten.
         origins = (origin for file in self._files for _, origin in file.payloads)
         for source in {origin[0] for origin in origins if isinstance(origin, tuple)}:
             source.check_unchanged()
@@ -255,39 +255,39 @@ class Relocation:
         for file in self._files:
             path = self._path(file.location)
             try:
-                status = self._look(file)
+                status = self._status_of(file)
             except OSError as error:
                 raise SaveError.from_os_error(error, path) from None
             if status is None:
                 continue
             if not stat.S_ISREG(status.st_mode):
-                raise SaveError(errno.EEXIST, "what is there is not a file; choose another name", path)
+                raise SaveError(errno.EEXIST, "the path exists and is not a regular file; choose another name", path)
             file.found = _state(status)
             if self._source is not None and self._source.is_beside(self._model.path):
-                # Tensors that the message has no longer may have their data in it, and were not asked for it yet.
-                self._source.keep(file.location)
+                # Tensors removed from the message may still need the old file, which may not be open yet.
+                self._source.keep_open(file.location)
             if not self._overwrite:
                 owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
                 if identity_of(status) not in owned:
                     raise _not_owned(path)
 
-    def _look(self, file: _DataFile) -> os.stat_result | None:
-        """The status of what has a file's path; raises OSError, and FieldValueError for a link on the way."""
-        assert self._home is not None
-        here, names = self._home.copy(), file.location.split("/")
+    def _status_of(self, file: _DataFile) -> os.stat_result | None:
+        """Return the status of an existing file, or None. Raises OSError; FieldValueError for a link on the path."""
+        assert self._model_folder is not None
+        here, names = self._model_folder.copy(), file.location.split("/")
         for number, name in enumerate(names, 1):
             with here:
                 status = here.status(name)
                 if status is None:
                     return None
                 if stat.S_ISLNK(status.st_mode):
-                    raise _unfit(file.location, "a symbolic link leads elsewhere")
+                    raise _invalid(file.location, "the path contains a symbolic link")
                 if number < len(names):
                     here = here.inner(name)
         return status
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
-        """Have all files of external data on the disk, under other names; progress: given the bytes so far."""
+        """Write all files and sync them to disk, under temporary names. progress: called with the bytes written."""
         done = 0
         digests: list[str | None] = []
         for file in self._files:
@@ -305,7 +305,7 @@ class Relocation:
                 atomic.abandon(error)
                 raise
             atomic.prepare()
-            # A model may have more of them than a process may have open.
+            # There may be more files than a process may have open.
             atomic.close()
             file.payloads.clear()
             done += file.size
@@ -319,10 +319,10 @@ class Relocation:
             try:
                 folder = self._folder(above)
                 if folder.status(names[depth]) is None:
-                    self._made.append(path)  # before, so that it is known whenever a Ctrl-C comes
+                    self._created.append(path)  # first, so that a KeyboardInterrupt can't lose it
                     folder.mkdir(names[depth])
             except FileExistsError:
-                self._made.remove(path)  # somebody else made it
+                self._created.remove(path)  # another process created it
             except OSError as error:
                 raise SaveError.from_os_error(error, self._path(path), "save elsewhere") from None
 
@@ -330,17 +330,17 @@ class Relocation:
         try:
             return self._folder(file.folder)
         except OSError as error:
-            advice = "it must be a folder, and not a link; choose another name"
+            advice = "it must be a folder, not a link; choose another name"
             raise SaveError.from_os_error(error, self._path(file.folder), advice) from None
 
     def publish(self) -> None:
-        """Give the files their names, one after another; what was there has another name until the block ends."""
+        """Rename the files into place. Old files keep a temporary name until the block ends."""
         for file in self._files:
             assert file.atomic is not None
             file.atomic.folder = folder = self._reopen(file)
             try:
                 if folder.status(file.name) is not None:
-                    file.old = temporary_name(file.name) + _OLD  # before, as above
+                    file.old = temporary_name(file.name) + _OLD_SUFFIX  # first, as above
                     folder.replace(file.name, file.old)
                     if not self._overwrite and _state(folder.status(file.old)) != file.found:
                         raise _not_owned(file.atomic.path)
@@ -351,19 +351,19 @@ class Relocation:
             file.atomic.publish()
 
     def _end(self) -> None:
-        if self._home is not None and self._model is not None:
-            if self._home.holds(self._model.name, self._model.identity):
-                self._forget_old()
+        if self._model_folder is not None and self._model is not None:
+            if self._model_folder.holds(self._model.name, self._model.identity):
+                self._remove_old()
             else:
                 self._undo()
                 self._model.abandon()
 
     def _undo(self) -> None:
-        """Put back what was there: the model that goes with the new files has not got its name."""
+        """Restore the old files, because the new model is not in place."""
         for file in self._files:
             with suppress(OSError):
                 self._undo_file(file)
-        for path in reversed(self._made):
+        for path in reversed(self._created):
             with suppress(OSError):
                 self._folder(posixpath.dirname(path)).rmdir(posixpath.basename(path))
 
@@ -374,58 +374,61 @@ class Relocation:
         atomic.folder = folder = self._folder(file.folder)
         is_new = atomic.is_replaced
         if file.old and folder.status(file.old) is not None:
-            # What somebody else put there meanwhile stays.
+            # A file that another process created in the meantime stays.
             if is_new or folder.status(file.name) is None:
                 folder.replace(file.old, file.name)
         elif is_new:
             folder.unlink(file.name)
         atomic.abandon()
 
-    def _forget_old(self) -> None:
-        """Remove what was replaced, and what killed saves left of that: the model has its name."""
-        starts: dict[str, set[str]] = {}
+    def _remove_old(self) -> None:
+        """Remove the replaced files, and those that killed saves left: the new model is in place."""
+        prefixes: dict[str, set[str]] = {}
         for file in self._files:
-            starts.setdefault(file.folder, set()).add(temporary_start(file.name))
-        for path, begun in starts.items():
+            prefixes.setdefault(file.folder, set()).add(temporary_start(file.name))
+        for path, names_to_remove in prefixes.items():
             with suppress(OSError):
                 folder = self._folder(path)
                 for name in folder.names():
-                    if name.endswith(SUFFIX + _OLD) and name[: -len(SUFFIX + _OLD) - RANDOM] in begun:
+                    if (
+                        name.endswith(SUFFIX + _OLD_SUFFIX)
+                        and name[: -len(SUFFIX + _OLD_SUFFIX) - RANDOM_DIGITS] in names_to_remove
+                    ):
                         with suppress(OSError):
                             folder.unlink(name)
 
 
 def _state(status: os.stat_result | None) -> tuple[int, ...]:
-    """The numbers that tell a file from one that came after it, which may have got its inode."""
+    """Return numbers that distinguish a file from a later one, even if that reuses its inode."""
     return () if status is None else (*identity_of(status), status.st_size, status.st_mtime_ns)
 
 
 def _not_owned(path: str) -> SaveError:
     return SaveError(
         errno.EEXIST,
-        "there is a file that is not the model's; allow it with overwrite=True, or choose another name",
+        "the existing file is not the model's; allow replacing it with overwrite=True, or choose another name",
         path,
     )
 
 
-def _unfit(location: str, reason: str) -> FieldValueError:
+def _invalid(location: str, reason: str) -> FieldValueError:
     return FieldValueError(f"external data can't be saved to {location!r}: {reason}")
 
 
 def _normal(location: object) -> str:
-    """A location in the one form that it is written in."""
+    """Return a location in normal form."""
     if isinstance(location, os.PathLike):
         location = os.fspath(location)
     if not isinstance(location, str):
-        raise FieldTypeError(f"external data goes to a file of some name, a str, not {type(location).__name__}")
+        raise FieldTypeError(f"the name of an external data file is a str, not {type(location).__name__}")
     fault = fault_of(location)
     if fault:
-        raise _unfit(location, fault)
+        raise _invalid(location, fault)
     return posixpath.normpath(location)
 
 
 def _number(files: list[_DataFile]) -> None:
-    """Give shards names such as weights-00001-of-00003.data."""
+    """Name shards weights-00001-of-00003.data and so on."""
     if len(files) > 1:
         stem, suffix = os.path.splitext(files[0].location)
         for number, file in enumerate(files, 1):
@@ -433,7 +436,7 @@ def _number(files: list[_DataFile]) -> None:
 
 
 def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
-    """The function that tells the file of a tensor; model: the name that no pattern makes."""
+    """Return the function from TensorInfo to file name. model: a name that the function must not return."""
     if choice is None:
         return lambda info: None
     if callable(choice):
@@ -442,11 +445,11 @@ def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     if "{name}" not in location:
         return lambda info: location
     taken = {model.casefold()}
-    # By stem the last number that was tried: very many tensors may have one name.
+    # The last suffix tried for each stem: millions of tensors may have the same name.
     numbers: dict[str, int] = {}
 
     def name_of(info: TensorInfo) -> str:
-        stem = _UNFIT.sub("_", info.name or info.path)[-_LONGEST:].strip(".") or "tensor"
+        stem = _UNSAFE.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
         name, folded = location.replace("{name}", stem), stem.casefold()
         while name.casefold() in taken:
             numbers[folded] = numbers.get(folded, 1) + 1
@@ -458,10 +461,10 @@ def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
 
 
 def _files_of(path: str, cls: type[Message]) -> set[Identity]:
-    """The files that hold nothing but external data of the model that is at a path, if there is one.
+    """Return the files that contain nothing but external data of the model at a path; empty if there is no model.
 
-    What a model says of a file is not enough: it can say it of any in its folder. All bytes are to be those of tensors
-    that fit their types and dims, but for zeros between them.
+    A reference from the model alone proves nothing: it can refer to any file in its folder. Every byte must belong to a
+    tensor that fits its type and dims, or be zero padding.
     """
     from onnxwire.io.load import load
 
@@ -481,17 +484,17 @@ def _files_of(path: str, cls: type[Message]) -> set[Identity]:
 
 
 def _is_covered(file: ExternalFile, spans: list[tuple[int, int]]) -> bool:
-    """Whether all bytes of a file are in one of the spans, or padding."""
+    """Return whether every byte of a file is in one of the spans, or is zero padding."""
     end = 0
     for start, stop in [*sorted(spans), (file.size, file.size)]:
-        if start - end >= _PADDING or (start > end and any(memoryview(file.view(end, start - end)))):
+        if start - end >= _MAX_PADDING or (start > end and any(memoryview(file.view(end, start - end)))):
             return False
         end = max(end, stop)
     return True
 
 
 def _digest(descriptor: int, name: str) -> str:
-    """The SHA-1 of all that is in an open file. Source: onnx.proto, TensorProto.external_data."""
+    """Return the SHA-1 of an open file. Source: onnx.proto, TensorProto.external_data."""
     file = ExternalFile.from_descriptor(os.dup(descriptor), name, mmap=False)
     try:
         return file.sha1()

@@ -1,4 +1,4 @@
-"""The lock of a file that is being written, which ends with its descriptor, by whatever way the process ends."""
+"""Lock a file that is being written. The system releases the lock when the descriptor is closed or the process ends."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ if sys.platform != "win32":
     import fcntl
 
 
-def lock(descriptor: int) -> bool:
-    """Lock an open file for writing; False where another descriptor has it locked.
+def try_lock(descriptor: int, *, unsupported: bool = True) -> bool:
+    """Lock an open file exclusively, without waiting. Return False if another descriptor holds the lock.
 
-    True without a lock on file systems that have none, and on Windows.
+    unsupported: the result on Windows, and on file systems that have no locks.
     """
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
+    if sys.platform == "win32":
+        return unsupported
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return unsupported
     return True

@@ -1,7 +1,8 @@
-"""Folders that stay open while files in them are opened, made, renamed and removed, and the way to a file by hand.
+"""Open folders, in which files are opened, created, renamed and removed by name; and paths followed link by link.
 
-A path that is used twice may lead to two files: who may write in a folder on it can put a link there in between. So a
-folder is opened once, and names are used in it, not paths. Systems without such calls, as Windows, get paths.
+The same path, used twice, may lead to two files: anyone who may write to a folder on the path can insert a link in
+between. Therefore a folder is opened once, and names are used relative to it. Systems without such calls, such as
+Windows, use paths.
 """
 
 from __future__ import annotations
@@ -18,47 +19,47 @@ if TYPE_CHECKING:
     from typing import Self
 
     Identity = tuple[int, int]
-    """The device and inode of a file or folder, which no other has while it is there."""
+    """The device and inode of a file or folder, unique while it exists."""
 
 HAS_DIR_FD = {os.open, os.link, os.mkdir, os.readlink, os.rename, os.rmdir, os.stat, os.unlink} <= os.supports_dir_fd
 HAS_DIR_FD = HAS_DIR_FD and {os.scandir, os.listdir} <= os.supports_fd
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-# A folder need not be readable to be passed through.
+# Traversing a folder does not require permission to list it.
 PASS = LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _MAX_LINKS = 40  # as in Linux
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """The identity of a file or folder, whatever its path."""
+    """Return the identity of a file or folder, which does not depend on its path."""
     return status.st_dev, status.st_ino
 
 
 def match_pattern(pattern: str) -> list[str]:
-    """Return the paths that a pattern matches, in no order; ** matches any folders.
+    """Return the paths that a pattern matches, in arbitrary order; ** matches any number of folders.
 
-    Raises SourceError where the pattern, or the folders that it matches, are nested deeper than Python's calls may be.
+    Raises SourceError if the pattern, or the folders that it matches, are nested deeper than Python's recursion limit.
     """
     import glob
 
     try:
         return glob.glob(pattern, recursive=True)
     except RecursionError:
-        reason = "the folders are nested too deeply for the pattern; start it in a folder nearer to the files"
+        reason = "the folders are nested too deeply for the pattern; start it in a folder closer to the files"
         raise SourceError(errno.ENAMETOOLONG, reason, pattern) from None
 
 
-def whole(path: str) -> str:
-    """A path from the root on, so that a change of the working directory does not move it."""
+def absolute_path(path: str) -> str:
+    """Return an absolute path, without resolving links or "..": those may only be resolved by the system."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
 class Folder:
-    """An open folder, which is used by the names in it. None of its methods follows a symbolic link.
+    """An open folder. Its methods take names in the folder, and none of them follows a symbolic link.
 
-    path: what errors call it, and the way to it where the system can't use names in an open folder; descriptor: it,
-    opened, and closed with the object; -1 there. All methods raise OSError.
+    path: used in errors, and to access the folder where the system can't use names in an open folder. descriptor: the
+    open folder, closed with the object; -1 where paths are used. All methods raise OSError.
     """
 
     def __init__(self, path: str, descriptor: int = -1) -> None:
@@ -67,7 +68,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: str) -> Folder:
-        """Open the folder at a path, whose links are followed."""
+        """Open the folder at a path. Links on the path are followed."""
         return cls(path, os.open(path or os.curdir, PASS)) if HAS_DIR_FD else cls(path)
 
     @property
@@ -78,7 +79,7 @@ class Folder:
         return name if self._descriptor >= 0 else os.path.join(self.path, name)
 
     def inner(self, name: str) -> Folder:
-        """Open a folder in it."""
+        """Open a subfolder."""
         path = os.path.join(self.path, name)
         if self._descriptor >= 0:
             return Folder(path, os.open(name, PASS | NO_FOLLOW, dir_fd=self._descriptor))
@@ -88,32 +89,32 @@ class Folder:
         return Folder(path)
 
     def copy(self) -> Folder:
-        """The same folder, opened once more."""
+        """Return the same folder with a descriptor of its own."""
         return Folder(self.path, os.dup(self._descriptor) if self._descriptor >= 0 else -1)
 
     def is_same(self, other: Folder) -> bool:
-        """Whether both are the same folder."""
+        """Return whether both are the same folder."""
         if self._descriptor < 0:
             return os.path.samefile(self.path, other.path)
         return os.path.samestat(os.fstat(self._descriptor), os.fstat(other._descriptor))
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open or make a file; returns its descriptor."""
+        """Open or create a file. Return its descriptor."""
         return os.open(self._name(name), flags | NO_FOLLOW | FLAGS, mode, dir_fd=self._at)
 
     def status(self, name: str) -> os.stat_result | None:
-        """The status of what has a name, a link itself included; None where nothing has."""
+        """Return the status of the entry of a name, without following a link; None if there is no such entry."""
         with suppress(FileNotFoundError):
             return os.stat(self._name(name), dir_fd=self._at, follow_symlinks=False)
         return None
 
     def holds(self, name: str, identity: Identity | None) -> bool:
-        """Whether a name is that of the file or folder with this identity."""
+        """Return whether a name refers to the file or folder with this identity."""
         status = self.status(name)
         return status is not None and identity_of(status) == identity
 
     def replace(self, old: str, new: str) -> None:
-        """Give a file another name, instead of what has it."""
+        """Rename a file, replacing any entry of the new name."""
         os.replace(self._name(old), self._name(new), src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def unlink(self, name: str) -> None:
@@ -121,24 +122,25 @@ class Folder:
         os.unlink(self._name(name), dir_fd=self._at)
 
     def mkdir(self, name: str) -> None:
-        """Make a folder in it."""
+        """Create a subfolder."""
         os.mkdir(self._name(name), dir_fd=self._at)
 
     def rmdir(self, name: str) -> None:
-        """Remove an empty folder in it."""
+        """Remove an empty subfolder."""
         os.rmdir(self._name(name), dir_fd=self._at)
 
     def link(self, nameless: int, name: str) -> None:
         """Give a name to an open file that has none (Linux)."""
-        # With a directory descriptor Python calls linkat, which can follow the link; the path makes it meaningless.
+        # Only with a directory descriptor does Python call linkat, which can follow the link; as the path is absolute,
+        # the descriptor is ignored.
         path = f"/proc/self/fd/{nameless}"
         os.link(path, self._name(name), src_dir_fd=nameless, dst_dir_fd=self._at, follow_symlinks=True)
 
     def names(self) -> list[str]:
-        """The names of all that is in it."""
+        """Return the names of all entries."""
         if self._descriptor < 0:
             return os.listdir(self.path)
-        # It may be open only to be passed through.
+        # The descriptor may have been opened for traversal only.
         descriptor = self.open(os.curdir, LIST)
         try:
             return os.listdir(descriptor)
@@ -146,7 +148,7 @@ class Folder:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Give the descriptor back; a second call does nothing."""
+        """Close the descriptor. No-op if it is closed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -159,10 +161,11 @@ class Folder:
 
 
 def find(path: str) -> tuple[Folder, str] | int:
-    """Where a path to a file leads through symbolic links: an open folder and a name in it, which need not be there.
+    """Follow the symbolic links of a path. Return the open folder it leads to, and a name there, which need not exist.
 
-    A number, an open descriptor, where the path is one of those, as of /dev/stdout: opened by its name, it would be
-    written from its beginning, or be replaced. Raises OSError, also for a link in a sticky folder that `walk` refuses.
+    Return a descriptor number if the path names an open descriptor, as /dev/stdout does: a file opened by that name
+    would be written from its beginning, or be replaced. Raises OSError, also for a link in a sticky folder that `walk`
+    refuses.
     """
     if not HAS_DIR_FD:
         return _find_by_path(path)
@@ -175,13 +178,13 @@ def find(path: str) -> tuple[Folder, str] | int:
     if _is_descriptor(here, name):
         os.close(here)
         return int(name)
-    # Of a path without links, as it was given.
-    path = whole(path)
+    # A path without links is shown as it was given.
+    path = absolute_path(path)
     return Folder(os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path), here), name
 
 
 def _find_by_path(path: str) -> tuple[Folder, str] | int:
-    path = whole(path)
+    path = absolute_path(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)
         if name.isdecimal() and os.path.realpath(folder) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
@@ -190,18 +193,18 @@ def _find_by_path(path: str) -> tuple[Folder, str] | int:
             path = os.path.join(folder, os.readlink(path))
         except OSError:
             if not os.path.isdir(folder):
-                os.stat(folder)  # raises what is to be told
+                os.stat(folder)  # raises the error to report
             return Folder(folder), name
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, bytes, os.stat_result | None]:
-    """Follow a path and the symbolic links on it by hand from an open folder.
+    """Follow a path from an open folder, resolving symbolic links one by one.
 
-    Returns a new descriptor of the folder it leads to, the last name, and the status of that, which is not a link.
-    may_be_new: where nothing has the last name the status is None, as it is for the names of open descriptors.
-    A link in a sticky folder that everybody may write in, such as /tmp, is followed only where it is the user's or the
-    folder's owner's own, as Linux does it (protected_symlinks): anybody can put one there.
+    Returns a new descriptor of the folder that contains the file, the file's name, and its status, which is not that of
+    a link. may_be_new: return None as the status if there is no such file, and for names of open descriptors.
+    A link in a world-writable sticky folder, such as /tmp, is followed only if the user or the folder's owner owns it,
+    as Linux does with protected_symlinks, because any user can create one there.
     Raises OSError as opening the path would.
     """
     rest, links, here = names_of(path), 0, os.dup(start)
@@ -220,7 +223,7 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
                 links += 1
                 if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                _refuse_strange(os.fstat(here), status)
+                _check_link(os.fstat(here), status)
                 target = os.readlink(name, dir_fd=here)
                 rest += names_of(target)
                 if not target.startswith(b"/"):
@@ -228,7 +231,7 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
                 name = b"/"
             elif not rest:
                 return here, name, status
-            # Where it was replaced by a link since, this fails.
+            # This fails if the folder was replaced by a link in the meantime.
             outer, here = here, os.open(name, PASS | NO_FOLLOW, dir_fd=here)
             os.close(outer)
     except BaseException:
@@ -237,21 +240,21 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
 
 
 def names_of(path: bytes) -> list[bytes]:
-    """The names of a path, the first one last."""
+    """Return the components of a path in reverse order."""
     return [name for name in reversed(path.split(b"/")) if name not in (b"", b".")]
 
 
-def _refuse_strange(folder: os.stat_result, link: os.stat_result) -> None:
-    """Raise PermissionError for a link that somebody may have put in a folder of all."""
-    everybodys = stat.S_ISVTX | stat.S_IWOTH
-    if folder.st_mode & everybodys == everybodys and link.st_uid not in (os.geteuid(), folder.st_uid):
+def _check_link(folder: os.stat_result, link: os.stat_result) -> None:
+    """Raise PermissionError for another user's link in a world-writable sticky folder."""
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    if folder.st_mode & shared == shared and link.st_uid not in (os.geteuid(), folder.st_uid):
         raise PermissionError(
-            errno.EACCES, "a symbolic link of somebody else, in a folder that everybody may write in, is not followed"
+            errno.EACCES, "a symbolic link in a world-writable folder that belongs to another user is not followed"
         )
 
 
 def _is_descriptor(folder: int, name: str) -> bool:
-    """Whether a name in an open folder is that of an open descriptor of this process."""
+    """Return whether a name in an open folder is that of an open descriptor of this process."""
     if not (name.isascii() and name.isdecimal()):
         return False
     with suppress(OSError):

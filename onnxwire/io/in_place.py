@@ -1,4 +1,4 @@
-"""Writing into a file that can't be replaced: one that is mounted by itself, or lies in a read-only folder."""
+"""Overwrite a file that can't be replaced because it is a mount point, or its folder is read-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from onnxwire.engine.document import keep_bytes_of
 from onnxwire.engine.file_writer import copy_range
 from onnxwire.errors import SaveError
-from onnxwire.io.file_lock import lock
+from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import identity_of
 
 TYPE_CHECKING = False
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def write_over(folder: Folder, name: str, expected: Identity, source: int, path: str) -> None:
-    """Write all of an open file over the file of a name in a folder, which stays the same file.
+    """Overwrite a file with the contents of the open file `source`. The file keeps its inode.
 
-    expected: the file that was found there before; path: what errors call it. Documents that map it get its bytes as
-    memory of their own first. What it held is copied to a file in the temporary directory, and is written back if this
-    fails; where that fails too, or the process is killed, the copy stays there.
-    Raises OSError; SaveError, with the name of the copy, where the file could not be put back.
+    expected: the identity that the file must have; path: its path in errors. Documents that map the file first copy its
+    bytes to memory. The old contents are copied to a backup file in the temporary directory, and restored if writing
+    fails; if restoring fails too, or the process is killed, the backup remains.
+    Raises OSError; SaveError, with the path of the backup, if the old contents could not be restored.
     """
     target = folder.open(name, os.O_RDWR)
     try:
-        if not lock(target):
-            raise OSError(errno.EBUSY, "another save is writing over it; wait for its end, and save again")
+        if not try_lock(target):
+            raise OSError(errno.EBUSY, "another save is overwriting the file; wait until it ends, and save again")
         status = os.fstat(target)
         if identity_of(status) != expected:
-            raise OSError(errno.EBUSY, "another file took its place meanwhile; save again")
+            raise OSError(errno.EBUSY, "the file was replaced in the meantime; save again")
         keep_bytes_of(target)
         backup, backup_path = tempfile.mkstemp(prefix="onnxwire-backup-")
-        is_kept = False
+        is_backup_needed = False
         try:
             copy_range(target, 0, backup, 0, status.st_size, fresh=True)
             os.fsync(backup)
@@ -43,17 +43,17 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
             try:
                 _overwrite(target, source, size)
             except BaseException:
-                is_kept = True
+                is_backup_needed = True
                 try:
                     _overwrite(target, backup, status.st_size)
                 except OSError as error:
-                    reason = f"{error.strerror}; it may be damaged, and what it held is in {backup_path}"
+                    reason = f"{error.strerror}; the file may be damaged, and its old contents are in {backup_path}"
                     raise SaveError(error.errno or errno.EIO, reason, path) from None
-                is_kept = False
+                is_backup_needed = False
                 raise
         finally:
             os.close(backup)
-            if not is_kept:
+            if not is_backup_needed:
                 os.unlink(backup_path)
     finally:
         os.close(target)
@@ -72,7 +72,7 @@ def _make_room(target: int, old_size: int, size: int) -> None:
 
 
 def _overwrite(target: int, source: int, size: int) -> None:
-    """Make an open file hold the bytes of another of some size."""
+    """Replace the contents of an open file with the first `size` bytes of another."""
     copy_range(source, 0, target, 0, size)
     os.ftruncate(target, size)
     os.fsync(target)

@@ -1,4 +1,4 @@
-"""Loading documents."""
+"""Load documents."""
 
 from __future__ import annotations
 
@@ -38,27 +38,28 @@ def load(
 ) -> MessageT:
     """Open a document and return a view of its root message.
 
-    source: a path, which is mapped and not read; bytes, bytearray, memoryview or mmap, which are shared and not copied;
-    or a binary file object. Or an address, such as https://host/model.onnx or s3://bucket/model.onnx: what is asked for
-    is fetched when it is asked for, and external data found beside it. type: the class of the root message.
-    mmap: whether files are mapped. Without it the document is read into memory, and of files with external data what
-    is asked for, when it is asked for. A process that touches a mapping of what was truncated ends: load so what other
-    programs may write over. Bytes of a file that was written to since it was opened are refused with SourceError,
-    mapped or not, when a payload, an array or an encoding is asked for.
-    external_root: a folder that external data may be in, beside the document's own. external_data: the data itself, a
-    mapping from location to a bytes-like object, or a function that returns one, or None for what is in a file.
-    storage_options: what the store of an address is made with (credentials, region, `client_options`, `retry_config`),
-    as keyword arguments of obstore's `from_url`. store: a ready store of obstore or file system of fsspec, in which
-    source is the name of a file. cache: a folder in which what is fetched from an address is kept for later; else the
-    one that the environment variable ONNXWIRE_CACHE names, if any. allow_hosts: servers, as `host` or `host:port`, that
-    an HTTP server may redirect to; else those in ONNXWIRE_ALLOW_HOSTS, separated by commas. Without any, requests for
-    the model are redirected anywhere, and those for external data to the servers that the model was redirected to;
-    never from a public server to a private address, nor from https to http. Addresses but those of HTTP need the extra
+    source: a path, which is mapped, not read; bytes, bytearray, memoryview or mmap, which are shared, not copied; a
+    binary file object; or an address, such as https://host/model.onnx or s3://bucket/model.onnx. Ranges of a file on a
+    server are fetched on demand; its external data is found beside it. type: the class of the root message.
+    mmap: whether files are mapped. If False, the document is read into memory, and external data files are read on
+    demand. The system kills a process that touches a mapped page beyond the end of a truncated file, so use False for
+    files that other programs may overwrite. Mapped or not, payloads, arrays and encodings of a file that was written to
+    since it was opened are refused with SourceError.
+    external_root: a folder that may contain external data, in addition to the document's own folder. external_data: the
+    data itself: a mapping from location to a bytes-like object, or a function from location to a bytes-like object or
+    None; for a location without data the file is opened.
+    storage_options: options of the address's store (credentials, region, `client_options`, `retry_config`), passed as
+    keyword arguments to obstore's `from_url`. store: an existing obstore store or fsspec file system, in which source
+    is a file name. cache: a folder that stores fetched ranges for later runs; default: the environment variable
+    ONNXWIRE_CACHE, if set. allow_hosts: servers, as `host` or `host:port`, that an HTTP server may redirect to;
+    default: ONNXWIRE_ALLOW_HOSTS, separated by commas. If none are given, requests for the model may be redirected
+    anywhere, and requests for external data to the servers that the model was redirected to. Redirects from a public
+    server to a private address, or from https to http, are always refused. Addresses other than HTTP need the extra
     `remote`.
-    The view is a context manager that closes the document, and the files beside it. Only the records of the root
-    message are looked at now.
-    Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or no message
-    of the type: it says what they look like instead.
+    The view is a context manager that closes the document and its external data files. Only the records of the root
+    message are scanned at this point.
+    Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or not a
+    message of the type; the error names the format that the bytes look like.
     """
     document = open_document(source, mmap, store, storage_options, cache, allow_hosts)
     try:
@@ -66,13 +67,13 @@ def load(
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
         return _root(document, type)
     except BaseException:
-        # The error may be kept, with its frames; the source must be free again.
+        # A caller may store the error, which references these frames; release the source now.
         document.close()
         raise
 
 
 def files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
-    """The files that tensors of a document may name; options: as of ExternalFiles."""
+    """Return the external data files of a document. options: as for ExternalFiles."""
     if document.memory is not None:
         from onnxwire.io.remote.remote_document import RemoteFiles
 
@@ -83,7 +84,7 @@ def files_beside(source: Source, document: Document, **options: Any) -> External
 
 
 def _root(document: Document, type: type[MessageT]) -> MessageT:
-    """The root view of a document, or what speaks against it being of the type."""
+    """Return the root view of a document. Raise DecodeError if the bytes are probably of another type."""
     try:
         message = root_view(document, type)
     except DecodeError as error:
@@ -93,7 +94,7 @@ def _root(document: Document, type: type[MessageT]) -> MessageT:
         if foreign is None:
             raise
         raise DecodeError(foreign, 0, "", document.name) from error
-    # The tags of a model are like no other message's; any other type is looked at more closely.
+    # A model's tags are unlike those of any other message; documents of other types are examined more closely.
     if message._is_doubtful or type is not ModelProto:
         from onnxwire.io.sniff import type_mismatch
 

@@ -1,4 +1,4 @@
-"""Fetching the payloads of several tensors together."""
+"""Fetch the payloads of several tensors together."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def prefetch(tensors: Iterable[TensorProto]) -> None:
-    """Fetch the payloads of some tensors of a model on a server together, which takes less time than one by one.
+    """Fetch the payloads of several tensors of a model on a server in parallel.
 
-    tensors: any TensorProtos. What is fetched stays in memory until the model is closed. Of tensors in local files and
-    in memory nothing is done. Raises what `numpy` raises, of the tensors' parts and for what can't be fetched.
+    tensors: any TensorProtos. Fetched bytes stay in memory until the model is closed. Tensors in local files and in
+    memory are skipped. Raises as `TensorProto.numpy` does.
     """
     wanted: dict[int, tuple[PartialMemory, list[Range]]] = {}
     for tensor in tensors:

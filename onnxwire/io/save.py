@@ -1,4 +1,4 @@
-"""Loading, saving and verifying documents."""
+"""Save messages."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ if TYPE_CHECKING:
     from onnxwire.io.external_save import Choice, Relocation
 
 
-_STEP = 1 << 23  # bytes that are written to a file object at a time
-_IN_MEMORY = 1 << 26  # bytes of an encoding that is held there
-_LARGEST_ALIGN = 1 << 30  # bytes of the largest pages of memory
+_CHUNK_BYTES = 1 << 23  # written to a file object at a time
+_MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding goes to a temporary file
+_MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
-
-INLINE_LIMIT = (1 << 31) - 1  # bytes that protobuf-based tools can read
+DEFAULT_THRESHOLD = 1024
+"""Tensors of fewer bytes stay inline and unaligned, unless the caller gives another threshold."""
+INLINE_LIMIT = (1 << 31) - 1
+"""The size in bytes of the largest file that protobuf-based tools can read."""
 
 
 class LargeFileWarning(UserWarning):
-    """A file was saved that protobuf-based tools can't read, because it has more than 2 GiB."""
+    """A file larger than 2 GiB was saved, which protobuf-based tools can't read."""
 
     __module__ = "onnxwire"
 
 
 class ExternalDataWarning(UserWarning):
-    """A model was saved to a folder that does not have the external data that it names."""
+    """A model was saved to a folder that does not contain its external data."""
 
     __module__ = "onnxwire"
 
@@ -58,7 +60,7 @@ def save(
     deterministic: bool = False,
     progress: Callable[[int, int], object] | None = None,
     external: Choice | EllipsisType = ...,
-    threshold: int = 1024,
+    threshold: int = DEFAULT_THRESHOLD,
     align: int = 4096,
     shard_size: int | None = None,
     checksum: bool = False,
@@ -67,56 +69,55 @@ def save(
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write a message to a file, whole or not at all; returns how many bytes that is.
+    """Write a message to a file atomically. Return the number of bytes written.
 
-    message: any message; saving does not change it. What was not edited goes from its file to the new one as it stands,
-    without being read into memory. path: where to; an old file there is replaced, in one step, when the new one is
-    safely on the disk. It may be the file that the message was loaded from, whose views stay as they are. Permissions
-    are kept, symbolic links followed, and pipes and devices written directly. A file that can't be replaced, because it
-    is mounted by itself or its folder may not be written, is written over: not in one step, though its old bytes are
-    put back where that fails. Or a binary file object, which is written to and not closed; one that takes nothing (its
-    `write` returns None or 0) is an error, which says how much it has.
-    deterministic: as for SerializeToString. progress: called with the bytes written so far and their total.
+    message: any message; saving does not change it. Unedited parts are copied from file to file without being read into
+    memory. path: the file to write. An old file there is replaced atomically once the new one is on disk. It may be the
+    file that the message was loaded from, whose views stay valid. Permissions are preserved, symbolic links followed,
+    and pipes and devices written directly. A file that can't be replaced, because it is a mount point or its folder is
+    read-only, is overwritten; this is not atomic, but its old contents are restored if writing fails. path may also be
+    a binary file object, which is written to and not closed; if its `write` returns None or 0, SaveError reports the
+    number of bytes written.
+    deterministic: as for SerializeToString. progress: called with the number of bytes written so far and in total.
 
-    external: where the payloads of tensors go. By default they stay where they are, inline or in the files that the
-    tensors name. None: all inline. "weights.data": into that file, beside the new one; "data/{name}.bin": each into a
-    file of its own; or a function from TensorInfo to such a name, or None for inline. Payloads of fewer than
-    `threshold` bytes, and strings, are inline; each other one begins at a multiple of `align` bytes. shard_size: the
-    bytes from which on another file is begun, weights-00001-of-00003.data and so on. checksum: also store the SHA-1 of
-    the files.
-    overwrite: allow to replace files that hold more than the data of the old model at the path, to save the model over
-    a file that its own tensors have their data in, and to refer to files that others have come in place of since they
-    were opened.
-    New files get their names after the last byte of all is on the disk, the model last; where that fails, the old
-    ones are put back. A kill in that moment, which is as short as a few renames, can leave the old model beside new
-    data of the same name; the old data is then in a file of a name that ends with .old, and the checksums tell. Ctrl-C
-    is no such case: whenever it comes, the old files or the new ones are there. Data and model are in one folder, that
-    of the path: a symbolic link that leads to a model in another folder is replaced by the new model.
-    path may also be an address, such as s3://bucket/model.onnx, or with `store` a name in that: the file is sent in
-    parts, and is there when all are. store, storage_options: as of `load`; `external` can't be given then.
-    inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, by
+    external: where to store the payloads of tensors. By default they stay inline, or in their external data files.
+    None: all inline. "weights.data": in that file, beside the new model. "data/{name}.bin": each in its own file. A
+    function from TensorInfo to a file name, or None for inline. Payloads of fewer than `threshold` bytes, and strings,
+    are always inline; every other payload begins at a multiple of `align` bytes. shard_size: the size in bytes at which
+    another file is started, as weights-00001-of-00003.data. checksum: also store the SHA-1 of each file.
+    overwrite: allow replacing files that contain anything but the data of the old model at the path, saving over a file
+    that contains the model's own external data, and referring to external files that were replaced since they were
+    opened.
+    New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
+    restored. A kill between these renames can leave the old model with new data files; the old data is then in files
+    whose names end with .old, and checksums reveal the mismatch. Ctrl-C always leaves either all old or all new files.
+    Data files are always in the folder of the path itself: a symbolic link to a model in another folder is replaced.
+    path may also be an address, such as s3://bucket/model.onnx, or, with `store`, a name in the store: the file is
+    uploaded in parts, and appears when the upload is complete. store, storage_options: as for `load`; they exclude
+    `external`.
+    inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, with
     padding that readers skip.
 
-    Raises SaveError where a file can't be written, and the old ones are then as they were; SourceError where one that
-    the data is in can't be read any more; TensorError for a tensor that can't be moved because its parts do not fit
-    together. Warns, with LargeFileWarning, of a result above 2 GiB, and with ExternalDataWarning where files that the
-    model names are not beside it.
+    Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
+    data of the message can't be read; TensorError for a tensor to be moved whose parts do not fit together. Warns with
+    LargeFileWarning if the file is larger than 2 GiB, and with ExternalDataWarning if external files that the model
+    refers to are not in the new file's folder.
     """
     from onnxwire.io.atomic_file import AtomicFile
-    from onnxwire.io.references import look_at_references
+    from onnxwire.io.references import check_references
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
     threshold = _bytes("threshold", threshold, 0)
-    align = _bytes("align", align, 1, _LARGEST_ALIGN)
+    align = _bytes("align", align, 1, _MAX_ALIGNMENT)
     shard_size = None if shard_size is None else _bytes("shard_size", shard_size, 1)
-    inline_align = _bytes("inline_align", inline_align, 0, _LARGEST_ALIGN)
+    inline_align = _bytes("inline_align", inline_align, 0, _MAX_ALIGNMENT)
     if store is not None or (isinstance(path, str) and "://" in path):
         from onnxwire.io.remote.address import is_address, shown_source
 
         if store is not None or is_address(path):
             if not isinstance(external, EllipsisType):
-                reason = "external= is for files on this machine; save there, and copy them"
+                reason = "external= needs a local path; save locally, and upload the files"
                 raise SaveError(errno.EINVAL, reason, shown_source(os.fspath(path)))  # type: ignore[arg-type]
             total, pieces = _encode(message, deterministic, None, inline_align, threshold)
             from onnxwire.io.remote.upload import upload
@@ -131,7 +132,7 @@ def save(
         message._document.check_unchanged()
         refuse_weights(message, file.path)
     if isinstance(external, EllipsisType):
-        advice = "" if file is None else look_at_references(message, file.path, refuse=not overwrite)
+        advice = "" if file is None else check_references(message, file.path, refuse=not overwrite)
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if advice:
             import warnings
@@ -149,19 +150,19 @@ def save(
     return total
 
 
-def _bytes(name: str, value: object, least: int, most: int = sys.maxsize) -> int:
-    """A number of bytes that was given for an argument; raises FieldTypeError and FieldValueError for another thing."""
+def _bytes(name: str, value: object, minimum: int, maximum: int = sys.maxsize) -> int:
+    """Return an argument that is a number of bytes as an int. Raises FieldTypeError and FieldValueError."""
     try:
         number = index(value)  # type: ignore[arg-type]
     except TypeError:
         raise FieldTypeError(f"{name} is a number of bytes, an int, not {type(value).__name__}") from None
-    if not least <= number <= most:
-        raise FieldValueError(f"{name} is a number of bytes from {least} to {most:,}, not {number:,}")
+    if not minimum <= number <= maximum:
+        raise FieldValueError(f"{name} is a number of bytes from {minimum} to {maximum:,}, not {number:,}")
     return number
 
 
 def refuse_weights(message: Message, path: str) -> None:
-    """Raise SaveError where the file to write is one that tensors of the message have their data in."""
+    """Raise SaveError if the file to write contains external data of the message."""
     from onnxwire.io.folder import identity_of
     from onnxwire.io.tensor_list import find_locations
 
@@ -171,10 +172,10 @@ def refuse_weights(message: Message, path: str) -> None:
     wanted = identity_of(os.stat(path))
     for location in {location for _, location in find_locations(message)}:
         try:
-            with files.look_at(location) as file:
+            with files.open_temporarily(location) as file:
                 is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
         except Error:
-            continue  # it is not there, or may not be read
+            continue  # missing or not allowed
         if is_same:
             raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)
 
@@ -188,7 +189,7 @@ def _save(
     alignment: int,
     threshold: int,
 ) -> int:
-    """Write a message, and the files that its payloads were moved to; returns the bytes of its own."""
+    """Write a message and its moved payloads. Return the size of the message's own file in bytes."""
     from onnxwire.engine.write import write_pieces
     from onnxwire.io.atomic_file import AtomicFile
 
@@ -198,27 +199,27 @@ def _save(
         _write_to_object(file, total, pieces, progress)
         return total
     message._document.check_unchanged()
-    beside = 0 if moved is None else moved.size
-    full = 0
+    external_size = 0 if moved is None else moved.size
+    full_size = 0
     done = None
     if progress is not None:
 
         def done(written: int) -> object:
-            return progress(min(written, full), full)
+            return progress(min(written, full_size), full_size)
 
-        file.progress = lambda written: done(beside + written)
+        file.progress = lambda written: done(external_size + written)
     with file as target:
         if moved is not None:
-            full = beside + (content.ByteSize() if progress is not None else 0)
+            full_size = external_size + (content.ByteSize() if progress is not None else 0)
             moved.write(done)
         total, pieces = _encode(content, deterministic, target, alignment, threshold)
         file.size = total
-        full = beside + total
+        full_size = external_size + total
         write_pieces(target, pieces)
         if not target.is_stream:
             target.seek(total)
         if done is not None:
-            done(full)
+            done(full_size)
         if moved is not None:
             file.prepare()
             moved.publish()
@@ -228,7 +229,7 @@ def _save(
 def _encode(
     message: Message, deterministic: bool, target: FileWriter | None, alignment: int, threshold: int
 ) -> tuple[int, list[bytes | Piece]]:
-    """The size of a message's encoding, and what of it is still to be written to the target."""
+    """Return the size of a message's encoding, and the pieces that still have to be written to the target."""
     from onnxwire.engine.write import encode_pieces
 
     if alignment <= 1:
@@ -243,14 +244,14 @@ def _encode(
 
 
 def encoded_document(message: Message, deterministic: bool) -> Document:
-    """A document of a message's encoding, in memory or, where that is much, in a file that has no name."""
+    """Return a document of a message's encoding, in memory or, if large, in a temporary file."""
     import tempfile
 
     from onnxwire.engine.document import Document
     from onnxwire.engine.file_writer import FileWriter
     from onnxwire.engine.write import encode_pieces, write_pieces
 
-    if message.ByteSize() < _IN_MEMORY:
+    if message.ByteSize() < _MAX_BYTES_IN_MEMORY:
         return Document(message.SerializeToString(deterministic))
     with tempfile.TemporaryFile() as file:
         target = FileWriter(file.fileno(), fresh=True)
@@ -267,33 +268,33 @@ def _write_to_object(
     from onnxwire.engine.write import chunks_of
 
     written = 0
-    for rest in chunks_of(pieces, _STEP):
+    for rest in chunks_of(pieces, _CHUNK_BYTES):
         while rest:
-            # An unbuffered file may take a part of it only.
-            taken = _hand_over(file, rest, written, total)
-            rest = rest[taken:]
-            written += taken
+            # An unbuffered file may accept only a part.
+            count = _write_some(file, rest, written, total)
+            rest = rest[count:]
+            written += count
         if progress is not None:
             progress(written, total)
 
 
-def _hand_over(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:
-    """Give a file object bytes to write; returns how many it took. Source: io.RawIOBase.write."""
+def _write_some(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:
+    """Write bytes to a file object. Return how many it accepted. Source: io.RawIOBase.write."""
     try:
-        taken = file.write(rest)
-        if taken is None:
-            raise BlockingIOError(errno.EAGAIN, "it takes nothing now: its write gave None; make it blocking")
-        if not isinstance(taken, Integral) or not 0 < taken <= len(rest):
-            raise OSError(errno.EIO, f"its write was given {len(rest):,} bytes and returned {taken!r}, not how many")
+        count = file.write(rest)
+        if count is None:
+            raise BlockingIOError(errno.EAGAIN, "its write returned None, so it is not blocking; make it blocking")
+        if not isinstance(count, Integral) or not 0 < count <= len(rest):
+            raise OSError(errno.EIO, f"its write returned {count!r} for {len(rest):,} bytes, not the number written")
     except OSError as error:
         if isinstance(error, Error):
             raise
         name = getattr(file, "name", None)
         name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-        # What a buffered file object took of this before it failed.
+        # A buffered file object reports what it accepted before it failed.
         written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
         raise SaveError.from_os_error(error, name, f"{written:,} of {total:,} bytes are written") from None
-    return taken
+    return count
 
 
 def _warn_of_size(size: int) -> None:
@@ -301,8 +302,8 @@ def _warn_of_size(size: int) -> None:
         import warnings
 
         warnings.warn(
-            f"the file has {size:,} bytes; tools that use protobuf can't read more than {INLINE_LIMIT:,}, unless the "
-            "weights are moved to a file of their own (external data)",
+            f"the file has {size:,} bytes; tools that use protobuf can't read more than {INLINE_LIMIT:,} bytes; move "
+            "the weights to a separate file (external data)",
             LargeFileWarning,
             stacklevel=3,
         )

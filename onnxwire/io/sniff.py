@@ -1,4 +1,4 @@
-"""Says what a file is that is not what it was taken for."""
+"""Recognize files that are not ONNX models, or not of the expected message type."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
-_HEAD = 512
-_RECORDS = 1024  # looked at in all, of a document against one type
-_NESTED_BYTES = 1 << 16
-_DEPTH = 2
-_TEXT_BYTES = 256
-_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r")
+_HEAD_BYTES = 512
+_MAX_RECORDS = 1024  # records examined for each candidate type
+_MAX_NESTED_BYTES = 1 << 16
+_MAX_DEPTH = 2
+_MAX_TEXT_BYTES = 256
+_CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
 def foreign_format(document: Document) -> str | None:
-    """Say which other format a document is in, judged by its first bytes; None where it is none that is known."""
-    head = bytes_at(document, 0, min(len(document), _HEAD))
+    """Return a sentence that names the foreign format of a document, judged by its first bytes; None if unknown."""
+    head = bytes_at(document, 0, min(len(document), _HEAD_BYTES))
     for offset, magic, name in _MAGIC:
         if head[offset : offset + len(magic)] == magic:
             return f"this is not an ONNX file but {name}"
@@ -57,39 +57,39 @@ def foreign_format(document: Document) -> str | None:
     if text.startswith((b"{", b"[")) and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but JSON text"
     if text.startswith((b"ir_version:", b"ir_version ", b"<\n", b"graph {")) or text.startswith(b"<ir_version"):
-        return "this is not a binary ONNX file but a text form of one"
+        return "this is not a binary ONNX file but its text form"
     if head and not head.strip(b"\0"):
-        return "the file starts with zero bytes; it was perhaps never written to its end"
+        return "the file starts with zero bytes; it may not have been written completely"
     if len(head) > 16 and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but plain text"
     return None
 
 
 def type_mismatch(message: Message) -> str | None:
-    """Say why a root message, though its bytes decode, is not of its type; None where it may well be."""
-    document, asked = message._document, message.DESCRIPTOR
+    """Return why a root message that decodes is probably not of its type; None if it probably is."""
+    document, expected = message._document, message.DESCRIPTOR
     foreign = foreign_format(document)
     if foreign is not None:
         return foreign
-    hits, misfits = _fit(document, asked)
+    hits, misfits = _fit(document, expected)
     if misfits:
         other = best_fit(document)
-        if other is not None and other is not asked:
+        if other is not None and other is not expected:
             name = other.full_name.partition(".")[2]
-            return f"this looks like {name}, not {asked.name}; load it with type=onnxwire.{name}"
+            return f"this looks like {name}, not {expected.name}; load it with type=onnxwire.{name}"
     if not hits:
-        return f"it has no known field of {asked.name}; this is not an ONNX file, or not of that type"
+        return f"it has no known field of {expected.name}; this is not an ONNX file, or not of that type"
     return None
 
 
 def fits(document: Document, descriptor: Descriptor) -> bool:
-    """Whether the first records of a document are those of a message type."""
+    """Return whether the first records of a document fit a message type."""
     hits, misfits = _fit(document, descriptor)
     return hits > 0 and misfits == 0
 
 
 def best_fit(document: Document) -> Descriptor | None:
-    """The message type that all of a document's records fit, the one that knows most of them; None for no such type."""
+    """Return the message type that knows most of a document's records and contradicts none; None if there is none."""
     best: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
         hits, misfits = _fit(document, cls.DESCRIPTOR)
@@ -99,14 +99,14 @@ def best_fit(document: Document) -> Descriptor | None:
 
 
 def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
-    """Count the first records of a document that fit the table of a message, those in nested messages too, and misfits.
+    """Return how many of a document's first records, nested ones included, fit a message type, and how many do not.
 
-    A text counts twice where text should be: it tells more than a number, which many bytes could be.
+    Valid text in a string field counts twice: arbitrary bytes often look like a number, but rarely like text.
     """
     hits = misfits = 0
-    # Messages yet to be looked at, as spans; nested ones only where they are small, since they are many.
+    # Spans of messages to examine; large nested messages are skipped.
     pending = [(descriptor, 0, len(document), 0)]
-    left = _RECORDS
+    left = _MAX_RECORDS
     while pending:
         table, start, end, depth = pending.pop()
         fields, retired = table.fields_by_number, {field.number for field in table.retired_fields}
@@ -128,10 +128,10 @@ def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
                 seen.add(number)
             if field.type == field.TYPE_STRING:
                 hits += 1
-                text = bytes_at(document, value, min(after, value + _TEXT_BYTES))
-                misfits += not _CONTROL.isdisjoint(text)
+                text = bytes_at(document, value, min(after, value + _MAX_TEXT_BYTES))
+                misfits += not _CONTROL_BYTES.isdisjoint(text)
             elif field.message_type is not None:
-                if depth < _DEPTH and after - value <= _NESTED_BYTES:
+                if depth < _MAX_DEPTH and after - value <= _MAX_NESTED_BYTES:
                     pending.append((field.message_type, value, after, depth + 1))
             elif wire == WIRE_LEN and not field.is_span and after > value:
                 size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)

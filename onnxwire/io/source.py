@@ -1,4 +1,4 @@
-"""From a path, bytes or a file object to a document."""
+"""Open a path, bytes, a file object or an address as a document."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def open_document(
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
 ) -> Document:
-    """Make a document of a source, without reading it where it can be mapped and `mmap` allows it.
+    """Open a source as a document. Map regular files instead of reading them, unless `mmap` is False.
 
-    store, storage_options, cache, allow_hosts: of a file on a server, as of `load`.
+    store, storage_options, cache, allow_hosts: for a file on a server, as for `load`.
 
-    Raises SourceError for a file that can't be opened, DecodeError for an empty one, TypeError for another type.
+    Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError for any other type.
     """
     if store is not None or (isinstance(source, str) and "://" in source):
         from onnxwire.io.remote.address import is_address
@@ -43,7 +43,7 @@ def open_document(
             return open_remote(source, store, storage_options, cache, allow_hosts)
     if storage_options is not None or allow_hosts is not None:
         name = "storage_options=" if storage_options is not None else "allow_hosts="
-        raise TypeError(f"{name} is for addresses, such as s3://bucket/model.onnx")
+        raise TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):
@@ -91,7 +91,7 @@ def _advice(path: str) -> str:
 
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
-    """Map a regular file; read anything else, such as a pipe, to its end."""
+    """Map a regular file. Read anything else, such as a pipe, to its end."""
     from onnxwire.engine.mapping import map_file
 
     status = os.fstat(descriptor)
@@ -103,15 +103,15 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     if status.st_size == 0:
         return Document(b"", name)
     mapping = map_file(descriptor, status.st_size)
-    # Kept open, to copy from file to file, and to find out whether the file was changed.
+    # The descriptor stays open: saving copies from file to file, and reading checks whether the file has changed.
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
 def _map_file(file: IO[bytes], may_map: bool) -> Document:
-    """Map what a file object has from its position to its end, or read it where it can't be mapped."""
+    """Map the rest of a file object from its position on, or read it if it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-    # Only of a plain file are the descriptor's bytes what reading gives: a gzip file has a descriptor too.
+    # Only for a plain file do the descriptor's bytes equal those that `read` returns: a GzipFile has a descriptor too.
     if type(getattr(file, "raw", file)) is io.FileIO:
         try:
             mode = os.fstat(file.fileno()).st_mode
@@ -128,12 +128,12 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
     except OSError as error:
         raise SourceError.from_os_error(error, name) from None
     if not isinstance(data, bytes):
-        raise TypeError(f"{name} gives {type(data).__name__}, not bytes; open it in binary mode")
+        raise TypeError(f"{name} returns {type(data).__name__}, not bytes; open it in binary mode")
     return Document(data, name)
 
 
 def refuse_empty(document: Document) -> Document:
-    """Return the document, or raise DecodeError where it has no byte."""
+    """Return the document. Raise DecodeError if it is empty."""
     if len(document) == 0:
-        raise DecodeError("the file is empty; it was perhaps never written to its end", 0, "", document.name)
+        raise DecodeError("the file is empty; it may not have been written completely", 0, "", document.name)
     return document

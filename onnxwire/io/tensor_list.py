@@ -1,4 +1,4 @@
-"""An index of every tensor of a model, made without reading one."""
+"""List every tensor of a model without reading payloads."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
     from onnxwire.io.source import Source
 
-_SHOWN = 20  # tensors in a text
-_BATCH = 1024  # tensors that are put into columns at a time
+_MAX_SHOWN = 20  # tensors in a repr
+_BATCH_SIZE = 1024  # tensors that are appended to the columns at a time
 
-_ALIGNED = 1 << 16  # what no mapping needs more of: the step at which Windows maps files
+_MAX_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 
 
 class TensorInfo(
     namedtuple("TensorInfo", ("path", "name", "data_type", "shape", "nbytes", "file", "offset", "location"))
 ):
-    """Where a tensor is, and what it is.
+    """The description of one tensor and the position of its payload.
 
-    path: where it is in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in the
-    TensorProto. nbytes: the bytes of its payload, at most 2**63 - 1: those of raw_data, or those that external_data
-    states, else what data type and dims call for. file: the file that holds the payload, or None where it is nowhere
-    but in memory. offset: of the payload's first byte in the file, None where the elements are not one run of bytes
-    there. location: what the tensor names as external data, or None.
+    path: the tensor's position in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in
+    the TensorProto. nbytes: the size of the payload in bytes, at most 2**63 - 1: that of raw_data, or the length that
+    external_data states, else the size that follows from data type and dims. file: the file that contains the payload;
+    None if it is in memory only. offset: the offset of the payload's first byte in the file; None if the elements are
+    not contiguous there. location: the location that external_data states, or None.
     """
 
     __module__ = "onnxwire"
 
-    # Typed here: dataclasses and typing.NamedTuple take longer to import than all the rest.
+    # Annotated here: importing dataclasses or typing would take longer than the rest of this module.
     __slots__ = ()
     path: str
     name: str
@@ -56,16 +56,16 @@ class TensorInfo(
     @property
     def alignment(self) -> int | None:
         """The largest power of two, up to 65,536, that divides the offset."""
-        return None if self.offset is None else min(self.offset & -self.offset or _ALIGNED, _ALIGNED)
+        return None if self.offset is None else min(self.offset & -self.offset or _MAX_ALIGNMENT, _MAX_ALIGNMENT)
 
 
-_made = tuple.__new__  # of a TensorInfo: its own goes through a function of Python's
+_new_tuple = tuple.__new__  # faster than TensorInfo.__new__, which is a Python function
 
 
 class TensorList(Sequence[TensorInfo]):
-    """The tensors of a model, as a sequence that keeps columns and makes a TensorInfo when it is asked for one.
+    """The tensors of a model as a sequence that stores columns and creates a TensorInfo on access.
 
-    A damaged file may have millions of them, in two bytes each; here one takes some 60 bytes beside its name and shape.
+    A damaged file may contain millions of tensors of two bytes; a row takes about 60 bytes plus name and shape.
     """
 
     def __init__(self, message: Message) -> None:
@@ -77,15 +77,15 @@ class TensorList(Sequence[TensorInfo]):
         self._sizes = array("q")
         self._offsets = array("q")
         self._file_numbers = array("I")
-        self._files: list[tuple[str | None, str | None]] = []  # and locations, each pair of them once
+        self._files: list[tuple[str | None, str | None]] = []  # distinct pairs of file and location
         found: Iterable[tuple[int, Any]] = [(0, message)]
         if not isinstance(message, TensorProto):
             self._paths = paths = Paths()
             found = Search(message, [TensorProto], paths)
         known: dict[tuple[str | None, str | None], int] = {}
         entries = ((number, *_entry(tensor)) for number, tensor in found)
-        while some := list(islice(entries, _BATCH)):
-            numbers, names, types, shapes, sizes, files, offsets, locations = zip(*some, strict=True)
+        while batch := list(islice(entries, _BATCH_SIZE)):
+            numbers, names, types, shapes, sizes, files, offsets, locations = zip(*batch, strict=True)
             self._numbers.extend(numbers)
             self._names += names
             self._types.extend(types)
@@ -125,7 +125,7 @@ class TensorList(Sequence[TensorInfo]):
             file, location = self._files[file_number]
             path = self._paths[number]
             at = None if offset < 0 else offset
-            yield _made(TensorInfo, (path, name, data_type, shape, nbytes, file, at, location))
+            yield _new_tuple(TensorInfo, (path, name, data_type, shape, nbytes, file, at, location))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
@@ -135,16 +135,16 @@ class TensorList(Sequence[TensorInfo]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} tensors>" if len(self) > _SHOWN else repr(list(self))
+        return f"<{len(self):,} tensors>" if len(self) > _MAX_SHOWN else repr(list(self))
 
 
 def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Sequence[TensorInfo]:
-    """List every tensor wherever it is: initializers, sparse ones, attributes, subgraphs, functions, training graphs.
+    """List all tensors: initializers, sparse tensors, attributes, and those of subgraphs, functions, training graphs.
 
-    source: a message, or what `load` takes; type: the class of its root message. Order: by path in the document.
-    Payloads are stepped over, and external files not opened; what is wrong with a tensor is not looked for.
-    Returns a sequence that can't be changed; `list` makes one that can.
-    Raises what `load` raises, and DecodeError for damaged bytes on the way, or messages nested more than 100 deep.
+    source: a message, or any source of `load`; type: the class of the source's root message. Order: by path in the
+    document. Payloads are skipped, external files are not opened, and faults of tensors are not reported.
+    Returns an immutable sequence of TensorInfo.
+    Raises as `load` does, and DecodeError for damaged bytes, and messages nested more than 100 levels deep.
     """
     if isinstance(source, Message):
         return TensorList(source)
@@ -155,19 +155,19 @@ def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Seque
 
 
 def find_tensors(message: Message) -> Iterator[tuple[str, TensorProto]]:
-    """Find every tensor with its path, one after another; the message itself, where it is one, with the path ""."""
+    """Iterate over (path, tensor) for every tensor; a message that is a TensorProto itself has the path ""."""
     return iter([("", message)]) if isinstance(message, TensorProto) else Search(message, [TensorProto])
 
 
 def describe(tensor: TensorProto, path: str) -> TensorInfo:
-    """The entry of a tensor."""
-    return _made(TensorInfo, (path, *_entry(tensor)))
+    """Return the TensorInfo of a tensor."""
+    return _new_tuple(TensorInfo, (path, *_entry(tensor)))
 
 
 def _entry(
     tensor: TensorProto,
 ) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
-    """What a TensorInfo has but the path; a damaged file may have millions of tensors."""
+    """Return the fields of a TensorInfo except the path."""
     layout = layout_of(tensor)
     location, raw = layout.location, layout.raw
     file = offset = None
@@ -177,19 +177,19 @@ def _entry(
         offset = layout.offset
     elif raw is not None and (document := raw.document) is not None:
         span = raw.span
-        # Of bytes that were made in memory, the offset tells nothing.
+        # Offsets in bytes that an edit created mean nothing to the caller.
         if span is not None and document.root is not None:
             file, offset = document.name, span[0]
     return tensor.name, layout.data_type, layout.shape, layout.nbytes, file, offset, location
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Whether the payload is in another file."""
+    """Return whether the payload is in another file."""
     return tensor.data_location == EXTERNAL
 
 
 def find_locations(message: Message) -> Iterator[tuple[str, str]]:
-    """The path of each tensor whose payload is in another file, and the location of that."""
+    """Iterate over (path of a tensor, location) for every tensor whose payload is in another file."""
     for path, tensor in find_tensors(message):
         if is_external(tensor):
             for location in locations_of(tensor):
@@ -197,5 +197,5 @@ def find_locations(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def tensor_bytes(tensor: TensorProto) -> int:
-    """The size of a tensor's payload, as `TensorInfo.nbytes` has it."""
+    """Return the size of a tensor's payload in bytes, as in `TensorInfo.nbytes`."""
     return layout_of(tensor).nbytes

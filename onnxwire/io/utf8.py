@@ -1,12 +1,12 @@
-"""Names for file formats that hold nothing but UTF-8."""
+"""Convert names for file formats that require valid UTF-8."""
 
 from __future__ import annotations
 
 
 def valid_text(name: str) -> str:
-    """A name as formats take it that hold UTF-8 only: bytes that are not are written as \\xff and the like."""
+    """Return a name as valid UTF-8 text, with invalid bytes and lone surrogates escaped as in \\xff and \\udc00."""
     try:
         data = name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a half of a pair, which no bytes stand for
+    except UnicodeEncodeError:  # a lone surrogate that does not encode a byte
         data = name.encode("utf-8", "backslashreplace")
     return data.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Verifying documents."""
+"""Verify documents."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
-    """Walk every message, field and packed run of a document, without making objects of them.
+    """Check every message, field and packed run of a document, without creating objects for them.
 
-    source, type: as for `load`; bytes of length 0 are a sound, empty message. checksums: also read the files of
-    external data whose SHA-1 the tensors name.
-    Raises DecodeError at the first fault that a protobuf parser would refuse, SourceError as `load` does, and
-    ExternalDataError for a file that has another checksum, or that a tensor may not name.
+    source, type: as for `load`; zero bytes are a valid, empty message. checksums: also read the external data files
+    for which tensors state a SHA-1, and compare.
+    Raises DecodeError at the first fault that a protobuf parser would reject, SourceError as `load` does, and
+    ExternalDataError for a file with a different checksum or a location that is not allowed.
     """
     document = open_document(source)
     try:
@@ -33,7 +33,7 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
 
 def _verify_checksums(message: Message) -> None:
-    """Compare files of external data with the checksums that tensors name; each file is read once."""
+    """Compare external data files with the checksums that tensors state. Read each file once."""
     from onnxwire.io.tensor_list import find_tensors, is_external
     from onnxwire.tensor.error import tensor_error
     from onnxwire.tensor.external_data import payload, reference_of
@@ -49,5 +49,5 @@ def _verify_checksums(message: Message) -> None:
         if id(file) not in digests:
             digests[id(file)] = file.sha1()
         if digests[id(file)] != wanted.lower():
-            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}: fetch it again"
+            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}; fetch it again"
             raise tensor_error(tensor, reason, ExternalDataError)

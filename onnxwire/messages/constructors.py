@@ -1,4 +1,4 @@
-"""Makes messages of numpy arrays."""
+"""Create messages from numpy arrays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
-    """Make a TensorProto of an array, whose memory it shares; do not change it before the tensor is saved.
+    """Create a TensorProto that shares the memory of an array. Do not change the array before the tensor is saved.
 
-    array: what numpy.asarray takes, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a complex
-    number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied where it is not
-    contiguous, has big-endian elements, or such of less than 8 bits, which are packed; strings go to string_data.
-    Raises TensorError for a dtype that ONNX has no name for.
+    array: any argument of numpy.asarray, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a
+    complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it is not
+    contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in string_data.
+    Raises TensorError for a dtype that ONNX does not have.
     Source: onnx.proto, TensorProto.raw_data.
     """
     import numpy as np
@@ -33,7 +33,7 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
         return TensorProto(dims=array.shape, data_type=STRING.number, string_data=strings, name=name or None)
     data_type = BY_DTYPE_NAME.get(array.dtype.name)
     if data_type is None:
-        raise TensorError(f"numpy's {array.dtype} is not an ONNX type; cast the array to one that is", name or "")
+        raise TensorError(f"numpy's {array.dtype} is not an ONNX type; convert the array to one", name or "")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     shape = array.shape
@@ -48,22 +48,23 @@ def _encoded(value: object, name: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
-        raise TensorError(f"an array of objects holds a {type(value).__name__}; ONNX has strings only", name)
+        raise TensorError(
+            f"an array of objects contains a {type(value).__name__}; only str and bytes are allowed", name
+        )
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise TensorError(f"a str has no UTF-8 form: {error}", name) from None
+        raise TensorError(f"a str can't be encoded as UTF-8: {error}", name) from None
 
 
 def from_coo(
     values: npt.ArrayLike, indices: npt.ArrayLike, shape: tuple[int, ...], name: str | None = None
 ) -> SparseTensorProto:
-    """Make a SparseTensorProto of values and their coordinates; as for `from_array`, memory is shared where it can be.
+    """Create a SparseTensorProto from values and their coordinates. Memory is shared as in `from_array`.
 
-    values: shape (nnz,), of a dtype that from_array takes. indices: integers, coordinates of shape (nnz, rank) or
-    linear ones of shape (nnz,); they are sorted where they are not. shape: of the dense tensor. name: becomes that of
-    `values`.
-    Raises TensorError for shapes that do not fit together, indices outside `shape`, and indices that repeat.
+    values: shape (nnz,), of a dtype that from_array accepts. indices: integers, coordinates of shape (nnz, rank) or
+    linear indices of shape (nnz,); sorted if necessary. shape: of the dense tensor. name: the name of `values`.
+    Raises TensorError for shapes that do not fit together, indices outside `shape`, and duplicate indices.
     Source: onnx.proto, SparseTensorProto.
     """
     import numpy as np
@@ -74,11 +75,11 @@ def from_coo(
     if not coordinates.size:
         coordinates = coordinates.astype(np.int64)
     if coordinates.dtype.kind not in "iu":
-        raise TensorError(f"indices are integers, not {coordinates.dtype}", name or "")
+        raise TensorError(f"indices must be integers, not {coordinates.dtype}", name or "")
     if values.ndim != 1 or coordinates.shape not in ((len(values),), (len(values), rank)):
         raise TensorError(
             f"values of shape {values.shape} and indices of shape {coordinates.shape} do not fit together; "
-            f"they are (nnz,) and (nnz, {rank}) or (nnz,)",
+            f"they must be (nnz,) and (nnz, {rank}) or (nnz,)",
             name or "",
         )
     coordinates = coordinates.astype(np.int64, copy=False)
@@ -89,14 +90,14 @@ def from_coo(
         order = np.lexsort([coordinates] if coordinates.ndim == 1 else list(coordinates.T[::-1]))
         values, coordinates = values[order], coordinates[order]
     sparse = SparseTensorProto(dims=shape, values=from_array(values, name), indices=from_array(coordinates))
-    sparse.to_coo(strings="bytes")  # raises for what is outside the shape or stands twice
+    sparse.to_coo(strings="bytes")  # raises for indices outside the shape, and duplicates
     return sparse
 
 
 def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorProto:
-    """Make a SparseTensorProto of the elements of an array that are not 0, with coordinates.
+    """Create a SparseTensorProto from the nonzero elements of an array.
 
-    array, name: as for `from_array`, the array with a dimension at least. Raises TensorError as that does.
+    array, name: as for `from_array`; the array has at least one dimension. Raises TensorError as `from_array` does.
     """
     import numpy as np
 

@@ -1,1 +1,1 @@
-"""Tensors: data types, numpy arrays, DLPack, and the bytes that lie outside the model."""
+"""Tensors: data types, numpy arrays, DLPack, and external data."""

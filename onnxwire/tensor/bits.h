@@ -1,11 +1,11 @@
-/* Elements of 2, 4 or 6 bits, packed low bits first, <-> one byte an element.
+/* Convert elements of 2, 4 or 6 bits, packed low bits first, to and from one byte per element.
  *
- * Eight elements of b bits are b whole bytes. Taken as one little-endian number they are spread over eight bytes by
- * three moves, each of which puts the upper half of every group where it belongs: 4 elements to 32 bits, 2 to 16, 1 to 8.
- * With b a constant that is some ten instructions, the same for every width and on every processor, and backwards they
- * pack. Where the compiler has vector types (SSE2 is part of x86-64, NEON of aarch64) two such numbers go at once.
+ * Eight elements of b bits take exactly b bytes. Loaded as one little-endian number, they are spread over eight bytes in
+ * three steps, each of which moves the upper half of every group into position: 4 elements to 32 bits, 2 to 16, 1 to 8.
+ * With constant b this takes about ten instructions for every width on every processor. Packing is the inverse. With
+ * the compiler's vector types (SSE2 on x86-64, NEON on aarch64) two such numbers are processed at a time.
  *
- * Guarantee of both functions: nothing at or after `end` is read and exactly what the elements need is written.
+ * Both functions never read at or after `end`, and write exactly the bytes of the elements.
  */
 #ifndef ONNXWIRE_BITS_H
 #define ONNXWIRE_BITS_H
@@ -22,7 +22,7 @@ typedef uint64_t ow_words __attribute__((vector_size(16)));
 typedef uint64_t ow_words;
 #endif
 
-enum { OW_WORDS = sizeof(ow_words) / 8, OW_GROUP = sizeof(ow_words) /* elements that go at once */ };
+enum { OW_WORDS = sizeof(ow_words) / 8, OW_GROUP = sizeof(ow_words) /* elements processed at a time */ };
 
 #define OW_EVERY(n) (~(uint64_t)0 / OW_LOW(n))    /* the lowest bit of every n bits; n divides 64 */
 #define OW_LOW(n) (((uint64_t)1 << (n)) - 1)     /* n set bits */
@@ -35,7 +35,7 @@ OW_INLINE uint64_t ow_little(uint64_t word) {
 #endif
 }
 
-/* Loads 8 bytes a word, from addresses `stride` bytes apart. */
+/* Load 8 bytes per word, from addresses `stride` bytes apart. */
 OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
     uint64_t each[OW_WORDS];
     ow_words words;
@@ -47,7 +47,7 @@ OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
     return words;
 }
 
-/* Stores 8 bytes a word, front to back, `stride` bytes apart: what a word stores above them the next one overwrites. */
+/* Store 8 bytes per word, in order, `stride` bytes apart: each word overwrites the excess bytes of the previous one. */
 OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
     uint64_t each[OW_WORDS];
     memcpy(each, &words, sizeof words);
@@ -57,14 +57,14 @@ OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
     }
 }
 
-/* The low 8 * b bits, b a byte; the bits above them are ignored. */
+/* Spread the low 8 * b bits over eight bytes, b bits each. Higher bits are ignored. */
 OW_INLINE ow_words ow_spread(ow_words w, int b) {
     w = (w & OW_LOW(4 * b)) | (w & OW_LOW(4 * b) << 4 * b) << (32 - 4 * b);
     w = (w & OW_LOW(2 * b) * OW_EVERY(32)) | (w & (OW_LOW(2 * b) << 2 * b) * OW_EVERY(32)) << (16 - 2 * b);
     return (w & OW_LOW(b) * OW_EVERY(16)) | (w & (OW_LOW(b) << b) * OW_EVERY(16)) << (8 - b);
 }
 
-/* The low b bits of eight bytes, side by side. */
+/* Collect the low b bits of eight bytes into the low 8 * b bits. */
 OW_INLINE ow_words ow_gather(ow_words w, int b) {
     w = (w & OW_LOW(b) * OW_EVERY(16)) | (w >> (8 - b) & (OW_LOW(b) << b) * OW_EVERY(16));
     w = (w & OW_LOW(2 * b) * OW_EVERY(32)) | (w >> (16 - 2 * b) & (OW_LOW(2 * b) << 2 * b) * OW_EVERY(32));
@@ -109,7 +109,7 @@ OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
     }
 }
 
-/* Reads n elements of `bits` bits that begin `shift` bits (0 to 7) above the lowest bit at p and lie before `end`. */
+/* Read n elements of `bits` bits, which begin `shift` bits (0 to 7) above the lowest bit at p and end before `end`. */
 static void ow_unpack(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int bits) {
     switch (bits) {
     case 2: ow_unpack_b(p, end, shift, out, n, 2); break;
@@ -118,7 +118,7 @@ static void ow_unpack(const uint8_t *p, const uint8_t *end, int shift, uint8_t *
     }
 }
 
-/* Writes the low `bits` bits of each of n bytes; (n * bits + 7) / 8 bytes, the last filled up with zero bits. */
+/* Write the low `bits` bits of n bytes to (n * bits + 7) / 8 bytes. The last byte is padded with zero bits. */
 static void ow_pack(const uint8_t *p, uint8_t *out, size_t n, int bits) {
     switch (bits) {
     case 2: ow_pack_b(p, out, n, 2); break;

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Elements of 2, 4 or 6 bits as tensors store them: packed low bits first, without a gap, across bytes.
+"""Pack and unpack elements of 2, 4 or 6 bits: low bits first, without gaps, across bytes.
 
-Unpacked, an element takes the low bits of a byte of its own. Zeros above them are what ml_dtypes itself stores for
-int4, uint4, int2, uint2, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn, negative ones included (it ignores those bits
-where it reads), so elements can be viewed as any of these: `out.view(ml_dtypes.int4)`.
+An unpacked element is in the low bits of its own byte; the high bits are zero. ml_dtypes uses the same format for int4,
+uint4, int2, uint2, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn, also for negative numbers (it ignores the high bits
+on reading), so elements can be viewed as any of these: `out.view(ml_dtypes.int4)`.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t
@@ -12,16 +12,16 @@ cdef extern from "bits.h" nogil:
     void ow_unpack(const uint8_t* p, const uint8_t* end, int shift, uint8_t* out, size_t n, int bits)
     void ow_pack(const uint8_t* p, uint8_t* out, size_t n, int bits)
 
-cdef Py_ssize_t LONG_RUN = 1 << 16  # elements; less takes no longer than to let other threads run
+cdef Py_ssize_t MIN_NOGIL_ELEMENTS = 1 << 16  # fewer take no longer than releasing the GIL
 
 
 def unpack(source, out, int bits, Py_ssize_t start=0):
-    """Fill `out` with the elements from `start` on of a packed run, one byte each.
+    """Unpack elements into `out`, one byte each.
 
     source: C-contiguous buffer of at least ceil((start + n) * bits / 8) bytes. out: writable C-contiguous buffer of n
-    one-byte elements, apart from source, whose high bits become zero. bits: 2, 4 or 6. start: counted in elements; need
-    not begin a byte.
-    Raises ValueError, and writes nothing, where a size does not fit.
+    one-byte elements, which must not overlap source; their high bits become zero. bits: 2, 4 or 6. start: the index of
+    the first element, which need not begin at a byte boundary.
+    Raises ValueError, and writes nothing, if a size does not fit.
     """
     cdef Py_buffer packed, elements
     PyObject_GetBuffer(source, &packed, PyBUF_SIMPLE)
@@ -40,17 +40,17 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
     cdef const uint8_t* end = p + packed.len
     cdef uint8_t* out = <uint8_t*>elements.buf
     cdef Py_ssize_t n = elements.len
-    cdef uint64_t held
+    cdef uint64_t available
     check_elements(elements, bits)
-    # Memory ends long before 2^61 bytes, so no product of a length that a buffer has and a few bits runs over.
-    held = <uint64_t>packed.len * 8 / bits
-    if start < 0 or <uint64_t>start > held or <uint64_t>n > held - start:
-        raise ValueError(f"{packed.len} bytes hold {held} elements of {bits} bits, not {n} from element {start} on")
+    # No buffer has 2**61 bytes, so these products can't overflow.
+    available = <uint64_t>packed.len * 8 / bits
+    if start < 0 or <uint64_t>start > available or <uint64_t>n > available - start:
+        raise ValueError(f"{packed.len} bytes contain {available} elements of {bits} bits, not {n} from index {start}")
     if n == 0:
         return 0
     p += <uint64_t>start * bits / 8
     start = <uint64_t>start * bits % 8
-    if n < LONG_RUN:
+    if n < MIN_NOGIL_ELEMENTS:
         ow_unpack(p, end, start, out, n, bits)
     else:
         with nogil:
@@ -59,11 +59,11 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
 
 
 def pack(source, out, int bits):
-    """Pack one-byte elements, and fill the last byte up with zero bits.
+    """Pack one-byte elements. Pad the last byte with zero bits.
 
-    source: C-contiguous buffer of n one-byte elements, of which only the low `bits` bits count. out: writable
-    C-contiguous buffer of exactly ceil(n * bits / 8) bytes, apart from source. bits: 2, 4 or 6.
-    Raises ValueError, and writes nothing, where a size does not fit.
+    source: C-contiguous buffer of n one-byte elements, whose high bits are ignored. out: writable C-contiguous buffer
+    of exactly ceil(n * bits / 8) bytes, which must not overlap source. bits: 2, 4 or 6.
+    Raises ValueError, and writes nothing, if a size does not fit.
     """
     cdef Py_buffer elements, packed
     PyObject_GetBuffer(source, &elements, PyBUF_SIMPLE)
@@ -86,7 +86,7 @@ cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1
     needed = (<uint64_t>n * bits + 7) / 8
     if <uint64_t>packed.len != needed:
         raise ValueError(f"{n} elements of {bits} bits take {needed} bytes, not {packed.len}")
-    if n < LONG_RUN:
+    if n < MIN_NOGIL_ELEMENTS:
         ow_pack(p, out, n, bits)
     else:
         with nogil:
@@ -96,7 +96,7 @@ cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1
 
 cdef int check_elements(Py_buffer* elements, int bits) except -1:
     if bits != 2 and bits != 4 and bits != 6:
-        raise ValueError(f"elements of 2, 4 or 6 bits are packed, not of {bits}")
+        raise ValueError(f"bits must be 2, 4 or 6, not {bits}")
     if elements.itemsize != 1:
         raise ValueError(f"unpacked elements take a byte each, not {elements.itemsize}")
     return 0

@@ -1,4 +1,4 @@
-"""The elements of a tensor a block at a time, without mapping the file that they are in."""
+"""Read the elements of a tensor in blocks, without mapping their file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 
-# What is fetched of a tensor on a server at once, in bytes, and how many such are kept: a second pass over a tensor of
-# up to 256 MiB, as for a histogram, fetches nothing.
-_WINDOW = 1 << 26
-_WINDOWS = 4
+# The bytes of a tensor on a server that are fetched at once, and the number of such windows that are cached: a second
+# pass over a tensor of up to 256 MiB, as for a histogram, fetches nothing.
+_WINDOW_BYTES = 1 << 26
+_MAX_WINDOWS = 4
 
 
 class BlockReader:
-    """The bytes of a tensor's elements, as raw_data has them, a block at a time; several threads may read.
+    """Reads the elements of a tensor in blocks, in the format of raw_data. Thread-safe.
 
-    storage: of a tensor that is not of strings. What is in a file is read from it, typed fields are decoded once.
-    data_type, count: of the elements; source: the open file and the byte they begin at there, None for those in memory.
+    storage: of a tensor of any data type except STRING. Files are read, not mapped; typed fields are decoded once.
+    data_type, count: of the elements; source: the open file and the offset of the elements there, None if in memory.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -35,15 +35,15 @@ class BlockReader:
         self._lock = Lock()
 
     def read(self, start: int, count: int, buffer: bytearray) -> memoryview:
-        """The bytes of `count` elements from index `start`, which begins with a byte; they may be in the buffer.
+        """Return the bytes of `count` elements from index `start`, which must begin at a byte boundary.
 
-        buffer: room for the bytes of as many elements, whose content is lost.
+        buffer: memory of at least that size, which the result may reference.
         """
         first, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
         if self.source is not None:
             file, offset = self.source
             if file.memory is not None:
-                return self._fetched(first, size)
+                return self._fetch(first, size)
             data = memoryview(buffer)[:size]
             file.read_into(offset + first, data)
             return data
@@ -54,28 +54,28 @@ class BlockReader:
                 return self._decoded[first : first + size]
         return self._storage.payload(first, first + size)
 
-    def _fetched(self, first: int, size: int) -> memoryview:
-        """Some of the bytes of a tensor on a server, of which more are fetched at once than are asked for."""
+    def _fetch(self, first: int, size: int) -> memoryview:
+        """Return bytes of a tensor on a server. Fetch and cache a window around them."""
         assert self.source is not None
         file, offset = self.source
         end = self.data_type.count_bytes(self.count)
-        number = first // _WINDOW
-        start = number * _WINDOW
-        if first + size > start + _WINDOW:
+        number = first // _WINDOW_BYTES
+        start = number * _WINDOW_BYTES
+        if first + size > start + _WINDOW_BYTES:
             data = memoryview(bytearray(size))
             file.read_into(offset + first, data)
             return data
         with self._lock:
             window = self._windows.get(number)
             if window is None:
-                if len(self._windows) == _WINDOWS:
+                if len(self._windows) == _MAX_WINDOWS:
                     del self._windows[next(iter(self._windows))]
-                window = memoryview(bytearray(min(_WINDOW, end - start)))
+                window = memoryview(bytearray(min(_WINDOW_BYTES, end - start)))
                 file.read_into(offset + start, window)
                 self._windows[number] = window
         return window[first - start : first - start + size]
 
     def release(self) -> None:
-        """Let go of what was decoded or fetched."""
+        """Release decoded and fetched bytes."""
         self._decoded = None
         self._windows.clear()

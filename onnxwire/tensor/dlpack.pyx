@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""DLPack capsules of numpy arrays, of ml_dtypes' types too, which numpy itself does not export."""
+"""Create DLPack capsules of numpy arrays, including types of ml_dtypes, which numpy does not export."""
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -38,7 +38,7 @@ cdef extern from "dlpack.h" nogil:
         uint64_t flags
         OwDLTensor tensor
 
-# Of pointers, not objects: a capsule that is being discarded must not be counted up again.
+# Declared with pointers instead of objects: Cython must not increment the reference count of a dying capsule.
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
     void Py_DECREF(PyObject* o)
@@ -49,7 +49,7 @@ cdef extern from "Python.h":
 cdef const char* LEGACY = "dltensor"
 cdef const char* VERSIONED = "dltensor_versioned"
 
-# dtype.name -> DLPack's code of the type, and bits of an element. Codes 7 and up came with DLPack 1.1.
+# dtype.name -> DLPack's type code, and the bits of an element. Codes from 7 on require DLPack 1.1.
 TYPES = {
     "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
     "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
@@ -60,20 +60,19 @@ TYPES = {
     "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
     "int2": (0, 2), "int4": (0, 4), "uint2": (1, 2), "uint4": (1, 4),
 }
-VERSION = (1, 1)  # the first that can say all that is said here
+VERSION = (1, 1)  # the first version with all of these types and flags
 
 
 def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
-    """Make a DLPack capsule of a numpy array, which shares its memory and keeps it alive until the consumer is done.
+    """Return a DLPack capsule that shares the memory of a numpy array, and references it until the consumer is done.
 
-    array: a numpy array of bools, numbers or ml_dtypes' types, of any shape and strides, and of any alignment. Sub-byte
-    types take a byte an element, as numpy holds them, and are flagged so. The other parameters are those of
-    `__dlpack__`: stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a
-    "dltensor_versioned", which can say that the array is read-only; else it is a "dltensor". dl_device: None or CPU,
-    (1, 0). copy: True for a copy of its own; else nothing is copied.
-    Raises BufferError for what can't be passed on: to another device; strings, objects, structs, long doubles, foreign
-    byte order; strides that are not whole elements; a read-only array before 1.0, and sub-byte types before 1.1. Raises
-    TypeError for a max_version that is no pair.
+    array: a numpy array of bools, numbers or ml_dtypes' types, of any shape, strides and alignment. Sub-byte types take
+    one byte per element, as in numpy, and are flagged as padded. The other parameters are those of `__dlpack__`:
+    stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a "dltensor_versioned",
+    which has a read-only flag; else it is a "dltensor". dl_device: None or (1, 0), the CPU. copy: True for a copy.
+    Raises BufferError for another device; for strings, objects, structs, long doubles and non-native byte order; for
+    strides that are not multiples of the element size; for a read-only array before version 1.0, and sub-byte types
+    before 1.1. Raises TypeError for a max_version that is not a pair.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = False
@@ -86,13 +85,13 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     if stream is not None:
         raise BufferError("an array in main memory has no stream; stream must be None")
     if dl_device is not None and tuple(dl_device) != (OW_DL_CPU, 0):
-        raise BufferError(f"the array is in main memory, device (1, 0), and can't be passed as one on {dl_device}")
+        raise BufferError(f"the array is in main memory, device (1, 0), and can't be exported to {dl_device}")
     if dtype.name not in TYPES or not dtype.isnative:
         raise BufferError(f"DLPack has no type for {dtype!r}")
     code, bits = TYPES[dtype.name]
     if bits < 8:
         if max_version is None or max_version < VERSION:
-            raise BufferError(f"{dtype.name} takes a byte an element, which only a consumer of DLPack 1.1 can be told")
+            raise BufferError(f"{dtype.name} takes one byte per element, which requires a consumer of DLPack 1.1")
         flags |= OW_DL_PADDED
     if copy:
         array = array.copy(order="K")
@@ -100,14 +99,14 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     if not array.flags.writeable:
         if not is_versioned:
             raise BufferError(
-                "the array is read-only, which only a consumer of DLPack 1.0 can be told; take numpy(writable=True)"
+                "the array is read-only, which requires a consumer of DLPack 1.0; use numpy(writable=True)"
             )
         flags |= OW_DL_READ_ONLY
     return make_capsule(array, code, bits, flags, is_versioned)
 
 
 cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint is_versioned):
-    """A capsule over one allocation: the struct, then the shape, then the strides."""
+    """Return a capsule with a single allocation: the struct, then the shape, then the strides."""
     cdef Py_ssize_t size = sizeof(OwDLVersioned) if is_versioned else sizeof(OwDLManaged)
     cdef Py_ssize_t ndim = array.ndim
     cdef OwDLVersioned* versioned
@@ -137,7 +136,7 @@ cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint
     tensor.shape = <int64_t*>(memory + size)
     tensor.strides = tensor.shape + ndim
     try:
-        point(tensor, array)
+        set_layout(tensor, array)
         capsule = PyCapsule_New(memory, VERSIONED if is_versioned else LEGACY, discard)
     except BaseException:
         PyMem_RawFree(memory)
@@ -146,8 +145,8 @@ cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint
     return capsule
 
 
-cdef int point(OwDLTensor* tensor, array) except -1:
-    """Fill in where the elements are."""
+cdef int set_layout(OwDLTensor* tensor, array) except -1:
+    """Set the data pointer, shape and strides."""
     cdef Py_ssize_t itemsize = array.itemsize
     cdef Py_ssize_t length, stride
     cdef int i = 0
@@ -162,7 +161,7 @@ cdef int point(OwDLTensor* tensor, array) except -1:
     return 0
 
 
-# Consumers call a deleter from any thread, and do not hold the GIL then.
+# Consumers call deleters from any thread, without the GIL.
 
 cdef void delete_versioned(OwDLVersioned* self) noexcept nogil:
     release(self.manager, self)
@@ -173,7 +172,7 @@ cdef void delete_managed(OwDLManaged* self) noexcept nogil:
 
 
 cdef void release(PyObject* array, void* memory) noexcept nogil:
-    # A consumer may outlive the interpreter, and then nobody is left to give the array back to.
+    # A consumer may outlive the interpreter; then the array no longer exists.
     if Py_IsInitialized():
         with gil:
             Py_DECREF(array)
@@ -181,7 +180,7 @@ cdef void release(PyObject* array, void* memory) noexcept nogil:
 
 
 cdef void discard(PyObject* capsule) noexcept:
-    """Free what no consumer took: one that takes it renames the capsule."""
+    """Free a capsule that no consumer used; a consumer renames it."""
     if PyCapsule_IsValid(capsule, VERSIONED):
         delete_versioned(<OwDLVersioned*>PyCapsule_GetPointer(capsule, VERSIONED))
     elif PyCapsule_IsValid(capsule, LEGACY):

@@ -1,4 +1,4 @@
-"""The data types of tensors: how ONNX stores an element of each, and what numpy calls it."""
+"""The data types of tensors: their storage in ONNX, and their numpy dtypes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class DataType:
     """One data type.
 
-    number, name: as in TensorProto.DataType. bits: of an element in raw_data, 0 for strings. dtype_name: the numpy
-    dtype of its arrays; an attribute of ml_dtypes where numpy has none. field: the repeated field that holds what is
-    not in raw_data.
+    number, name: as in TensorProto.DataType. bits: of an element in raw_data, 0 for strings. dtype_name: the name of
+    the dtype of its arrays, in numpy, or else in ml_dtypes. field: the repeated field that stores the elements if
+    raw_data does not.
     """
 
     def __init__(self, number: int, name: str, bits: int, dtype_name: str, field: str) -> None:
@@ -29,7 +29,7 @@ class DataType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy dtype of an array of such elements, in the byte order of this machine."""
+        """The numpy dtype of an array of such elements, in native byte order."""
         if self._dtype is None:
             import numpy as np
 
@@ -43,23 +43,23 @@ class DataType:
 
     @property
     def is_packed(self) -> bool:
-        """Whether elements are smaller than a byte; numpy gives each a byte of its own."""
+        """Whether elements are smaller than a byte. In numpy each element takes one byte."""
         return 0 < self.bits < 8
 
     @property
     def word(self) -> int:
-        """The bytes that are swapped on machines of the other byte order: of a number, of a half of a complex one."""
+        """The number of bytes to swap on big-endian machines: the size of a number, or of half a complex number."""
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:
-        """The length of raw_data for a number of elements. Source: onnx.proto, TensorProto.raw_data."""
+        """Return the length of raw_data for a number of elements. Source: onnx.proto, TensorProto.raw_data."""
         return (elements * self.bits + 7) // 8
 
     def count_entries(self, elements: int) -> int:
-        """The entries of the repeated field for a number of elements. Source: onnx.proto, TensorProto.int32_data."""
+        """Return the length of the repeated field for some elements. Source: onnx.proto, TensorProto.int32_data."""
         if self.dtype_name.startswith("complex"):
             return 2 * elements
-        # Two and four in a byte are so in an entry; the elements of 6 bits have one each.
+        # Elements of 2 and 4 bits are packed into an entry as into a byte; elements of 6 bits take one entry each.
         return self.count_bytes(elements) if self.bits in (2, 4) else elements
 
 
@@ -93,7 +93,7 @@ DATA_TYPES = [
     DataType(27, "FLOAT6E2M3", 6, "float6_e2m3fn", "int32_data"),
     DataType(28, "FLOAT6E3M2", 6, "float6_e3m2fn", "int32_data"),
 ]
-"""Every data type of ONNX 1.23.2 but UNDEFINED."""
+"""Every data type of ONNX 1.23.2 except UNDEFINED."""
 
 BY_NUMBER = {data_type.number: data_type for data_type in DATA_TYPES}
 BY_NAME = {data_type.name: data_type for data_type in DATA_TYPES}
@@ -101,23 +101,23 @@ STRING = BY_NAME["STRING"]
 BY_DTYPE_NAME = {data_type.dtype_name.rstrip("_"): data_type for data_type in DATA_TYPES}
 
 FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
-"""The repeated fields that hold elements."""
+"""The repeated fields that store elements."""
 
-# No release of ONNX has used or reserved a field number above 16 in TensorProto, and upstream counts upwards.
-# protobuf's descriptor.proto leaves 50000 to 99999 to whoever wants numbers of his own; of these the tag has three
-# bytes. The first ones, 50000 and on, are what everybody takes.
+# No release of ONNX has used or reserved a field number above 16 in TensorProto, and upstream assigns ascending
+# numbers. protobuf's descriptor.proto reserves 50000 to 99999 for private use; their tags take three bytes. Numbers
+# just above 50000 are the most likely to be used by others.
 PADDING = 64064
-"""The number of the unknown field that is padding before an aligned payload in a TensorProto."""
+"""The number of the unknown field that stores padding before an aligned payload in a TensorProto."""
 
 LITTLE_ENDIAN = sys.byteorder == "little"
 
 EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
 MAX_COUNT = (1 << 63) - 1
-"""The elements that a tensor can have, the bytes that a file can have, and the greatest offset in one."""
+"""The maximum number of elements of a tensor, of bytes of a file, and the maximum offset."""
 
 
 def name_of(number: int) -> str:
-    """A data type's name, or its number where it has none."""
+    """Return a data type's name, or its number as text if it is unknown."""
     data_type = BY_NUMBER.get(number)
     return data_type.name if data_type is not None else "UNDEFINED" if number == 0 else str(number)

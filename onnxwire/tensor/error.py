@@ -1,4 +1,4 @@
-"""The error about a tensor."""
+"""Create errors that name a tensor."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def tensor_error(tensor: TensorFields, reason: str, error_class: type[TensorError] = TensorError) -> TensorError:
-    """The error about a tensor: it says where it stands."""
+    """Return an error about a tensor, with its name, path, file and offset."""
     from onnxwire.engine.field_path import field_path
 
     span, document = tensor._span, tensor._document
     if span is None or document.root is None:
         return error_class(reason, tensor.name)
-    # The byte before is that of its length, which is not in a field of its own.
+    # The byte before the span belongs to the length, so to no field inside the tensor.
     path = field_path(document, span[0] - 1) if span[0] else ""
     return error_class(reason, tensor.name, path, document.name, span[0])

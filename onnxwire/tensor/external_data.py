@@ -1,4 +1,4 @@
-"""A tensor's reference to its external data."""
+"""Read a tensor's reference to its external data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ if TYPE_CHECKING:
     from onnxwire.tensor.fields import TensorFields
 
     class Files(Protocol):
-        """A protocol of the files of a model: opens the file at a location."""
+        """The protocol of the external data files of a model."""
 
         def open(self, location: str) -> ExternalFile:
-            """The file at a location; raises ExternalDataError and SourceError."""
+            """Return the open file of a location. Raises ExternalDataError and SourceError."""
 
 
-_NO_FOLDER = (
-    "the model was not read from a file, so that no folder is known to be its own; name one with external_root=, or "
-    "give external_data="
-)
-_LONGEST = 4096  # bytes of a location, and of any path on Linux
+_NO_FOLDER = "the model was not read from a file, so it has no folder; pass external_root= or external_data="
+_MAX_LOCATION_BYTES = 4096  # PATH_MAX of Linux
 
 _WINDOWS = sys.platform == "win32"
 
@@ -36,12 +33,13 @@ _RESERVED = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """Where a tensor says that its data is: `length` bytes from byte `offset` of a file, or all that come after it.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file, or all bytes from there on.
 
-    location: the file's path from the model's folder; checksum: the SHA-1 of the whole file in hexadecimal digits.
+    location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
+    digits.
     """
 
-    # Typed here rather than by typing.NamedTuple, which would take as long to import as all the rest.
+    # Annotated here: importing typing.NamedTuple would take as long as the rest of this module.
     __slots__ = ()
     location: str
     offset: int
@@ -50,9 +48,9 @@ class Reference(namedtuple("Reference", ("location", "offset", "length", "checks
 
 
 def reference_of(tensor: TensorFields) -> Reference:
-    """Read a tensor's `external_data`; other keys than those of a Reference mean nothing.
+    """Parse a tensor's `external_data`. Keys other than those of a Reference are ignored.
 
-    Raises ExternalDataError where the location is missing, a key is there twice, or the offset or length is not a plain
+    Raises ExternalDataError if the location is missing, a key is repeated, or the offset or length is not a plain
     decimal number below 2**63. Source: onnx.proto, TensorProto.external_data.
     """
     from onnxwire.tensor.payload_layout import layout_of
@@ -62,9 +60,9 @@ def reference_of(tensor: TensorFields) -> Reference:
     if layout.is_ambiguous:
         keys = [entry.key for entry in tensor.external_data]
         key = next(key for key in Reference._fields if keys.count(key) > 1)
-        raise _error(tensor, f"external_data has {key!r} twice; remove one of the entries")
+        raise _error(tensor, f"external_data contains {key!r} twice; remove one of the entries")
     if layout.location is None:
-        raise _error(tensor, "external_data has no location, so there is no file to read")
+        raise _error(tensor, "external_data contains no location, so there is no file to read")
     for key, number in (("offset", layout.offset), ("length", layout.length)):
         if number is None and key in values:
             text = values[key]
@@ -74,15 +72,15 @@ def reference_of(tensor: TensorFields) -> Reference:
 
 
 def locations_of(tensor: TensorFields) -> list[str]:
-    """The locations that a tensor names, unchecked: one, or none, but in what is damaged."""
+    """Return the unchecked locations of a tensor: at most one, unless the tensor is damaged."""
     return [entry.value for entry in tensor.external_data if entry.key == "location"]
 
 
 def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
-    """The file that an EXTERNAL tensor's data is in, the byte at which it begins, and its length in bytes.
+    """Return the file that contains an EXTERNAL tensor's data, and the data's offset and length in bytes.
 
-    files: those of the tensor's document. Nothing is read yet. Raises ExternalDataError for a reference that is wrong,
-    refused, or runs past the end of its file, SourceError for a file that can't be opened; both name the tensor.
+    files: those of the tensor's document. No data is read. Raises ExternalDataError for a reference that is invalid,
+    not allowed, or runs past the end of the file, SourceError for a file that can't be opened; both name the tensor.
     """
     reference = reference_of(tensor)
     if files is None:
@@ -94,15 +92,15 @@ def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, in
     except ExternalDataError as error:
         raise _error(tensor, error.reason) from None
     except SourceError as error:
-        advice = f"the data of tensor {tensor.name!r} is to be there"
+        advice = f"tensor {tensor.name!r} refers to it"
         raise SourceError.from_os_error(error, error.filename, advice) from None
     offset, length = reference.offset, reference.length
     if offset > file.size or (length is not None and length > file.size - offset):
-        what = f"{length:,} bytes from byte {offset:,}" if length is not None else f"what begins at byte {offset:,}"
+        extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all from byte {offset:,}"
         raise _error(
             tensor,
-            f"its external data, {what} of {file.name}, is not all there: the file has {file.size:,} bytes; it was "
-            "cut, or belongs to another model",
+            f"its external data, {extent} of {file.name}, runs past its end: the file has {file.size:,} bytes; "
+            "it was truncated, or belongs to another model",
         )
     return file, offset, file.size - offset if length is None else length
 
@@ -114,9 +112,9 @@ def _error(tensor: TensorFields, reason: str) -> ExternalDataError:
 
 
 def fault_of(location: str) -> str:
-    """The reason that forbids a location, whatever is there; "" where nothing does.
+    """Return why a location is never allowed; "" if it may be.
 
-    The same on all systems, but for names that mean something else on Windows. Source: docs/ExternalData.md.
+    The result is the same on all systems, except for special names of Windows. Source: docs/ExternalData.md.
     """
     if not location:
         return "it is empty"
@@ -126,25 +124,25 @@ def fault_of(location: str) -> str:
     except UnicodeEncodeError:
         return "it is not valid UTF-8 text"
     if location.startswith("#") or location == "*/_ORT_MEM_ADDR_/*":
-        return "it marks data in the memory of the program that wrote it, which is not in any file"
-    if len(encoded) > _LONGEST:
-        return f"it is longer than {_LONGEST:,} bytes"
+        return "it denotes data in the memory of the program that wrote the model, not in a file"
+    if len(encoded) > _MAX_LOCATION_BYTES:
+        return f"it is longer than {_MAX_LOCATION_BYTES:,} bytes"
     if any(letter < " " or "\x7f" <= letter <= "\x9f" for letter in location):
-        return "it holds a NUL or another control character"
+        return "it contains a NUL or another control character"
     if "\\" in location:
-        return "it holds a backslash; folders are separated by / on all systems"
+        return "it contains a backslash; folders are separated by / on all systems"
     if location.startswith("/"):
-        return "it is absolute; locations begin at the model's folder"
+        return "it is absolute; locations are relative to the model's folder"
     if location[1:2] == ":" and location[0].isascii() and location[0].isalpha():
-        return "it begins with a drive; locations begin at the model's folder"
+        return "it begins with a drive; locations are relative to the model's folder"
     if ".." in names:
-        return "it holds .., which leads out of the model's folder"
+        return "it contains .., which leads out of the model's folder"
     if names[-1] in ("", "."):
-        return "it names a folder, and no file"
+        return "it names a folder, not a file"
     if _WINDOWS:
         for name in names:
             if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
                 return f"{name!r} is a device or stream on Windows"
             if name.endswith((".", " ")) and name != ".":
-                return f"{name!r} ends as no name does on Windows"
+                return f"{name!r} ends with a dot or space, which is not allowed on Windows"
     return ""

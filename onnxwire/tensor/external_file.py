@@ -1,4 +1,4 @@
-"""One open file of external data."""
+"""Read one open external data file."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.partial import PartialMemory
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class ExternalFile:
-    """A file that tensors have their data in, or a buffer instead of one.
+    """A file that contains data of tensors, or a buffer that replaces one.
 
-    document: its bytes, mapped or in memory; with `size`, instead, what has only the open descriptor of a file that is
-    to be read, and its number of bytes. name: what errors call it; size: in bytes, as it was opened.
+    document: its bytes, mapped or in memory; if `size` is given, only the open descriptor of a file of that many bytes,
+    which is read on demand. name: the name in errors; size: the number of bytes when the file was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:
         self.name = document.name
         self.size = len(document) if size is None else size
         self.document = document if size is None else None
-        self._holder = document
+        self._source = document
         self._is_closed = False
 
     @classmethod
     def from_descriptor(cls, descriptor: int, name: str, *, mmap: bool = True) -> ExternalFile:
-        """Take an open descriptor of a regular file, which is closed with the object, or when this fails.
+        """Create an ExternalFile that owns the open descriptor of a regular file. Close it if this fails.
 
-        mmap: map the file, else read from it what is asked for. Raises SourceError where it can't be mapped.
+        mmap: map the file; else read on demand. Raises SourceError if it can't be mapped.
         """
         try:
             size = os.fstat(descriptor).st_size
@@ -49,55 +49,57 @@ class ExternalFile:
         except (OSError, ValueError) as error:
             os.close(descriptor)
             if isinstance(error, ValueError):
-                raise SourceError(errno.EIO, "the file was cut while it was opened; load it again", name) from None
-            raise SourceError.from_os_error(error, name, way_out(error)) from None
-        # Not told of the mapping, because it would prepare for a walk from tag to tag; it goes with the buffer.
+                raise SourceError(
+                    errno.EIO, "the file was truncated while it was opened; load it again", name
+                ) from None
+            raise SourceError.from_os_error(error, name, advice_for(error)) from None
+        # The mapping is not passed as such: the document would prepare it for a scan. The buffer keeps it alive.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property
     def descriptor(self) -> int:
         """The file, open for reading, or -1 for a buffer."""
-        return self._holder.descriptor
+        return self._source.descriptor
 
     @property
     def is_readable(self) -> bool:
-        """Whether it is better read than looked at where it is, since that takes little memory."""
-        return self.descriptor >= 0 or self._holder.memory is not None
+        """Whether reading blocks takes less memory than viewing them: for files, but not for buffers."""
+        return self.descriptor >= 0 or self._source.memory is not None
 
     @property
     def memory(self) -> PartialMemory | None:
-        """The memory of a file on a server, which is fetched as it is asked for; None for any other."""
-        return self._holder.memory
+        """The memory of a file on a server, which is fetched on demand; None for any other file."""
+        return self._source.memory
 
     def view(self, offset: int, length: int) -> Buffer:
-        """Some of its bytes: a read-only window of a mapping or buffer, or new memory that they are read into.
+        """Return a range of bytes: a read-only window of the mapping or buffer, or newly read memory.
 
-        A window in use keeps the file from being closed. Raises SourceError where the file was changed or can't be
-        read, ExternalDataError for bytes that it never had.
+        A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read,
+        ExternalDataError for a range past its end.
         """
         self._check(offset, length)
         if self.document is None:
             import numpy as np
 
-            # A bytearray would be filled with zeros first.
+            # A bytearray would be zero-filled first.
             out: Any = np.empty(length, np.uint8)
             self.read_into(offset, out)
             return out  # type: ignore[no-any-return]
         return payload_at(self.document, offset, offset + length)
 
     def read_into(self, offset: int, out: Buffer) -> None:
-        """Fill a writable buffer, which must be contiguous, with the bytes from `offset` on; raises as `view` does."""
+        """Fill a contiguous writable buffer with the bytes from `offset` on. Raises as `view` does."""
         with memoryview(out) as items:
             self._check(offset, items.nbytes)
             if not items.nbytes:
                 return
             with items.cast("B") as view:
-                memory = self._holder.memory
+                memory = self._source.memory
                 if memory is not None and memory.missing([(offset, offset + len(view))]):
                     memory.source.read_into(offset, view)
                     return
                 if self.descriptor < 0:
-                    view[:] = memoryview(payload_at(self._holder, offset, offset + len(view)))
+                    view[:] = memoryview(payload_at(self._source, offset, offset + len(view)))
                     return
                 self.check_unchanged()
                 done = 0
@@ -112,32 +114,32 @@ class ExternalFile:
                     done += count
 
     def sha1(self) -> str:
-        """The SHA-1 of all its bytes in hexadecimal digits; they are read, not mapped. Raises as `view` does."""
+        """Return the SHA-1 of the file as hexadecimal digits. The file is read, not mapped. Raises as `view` does."""
         from hashlib import sha1
 
         digest = sha1(usedforsecurity=False)
-        chunk = memoryview(bytearray(min(_CHUNK, self.size)))
-        for offset in range(0, self.size, _CHUNK):
+        chunk = memoryview(bytearray(min(_CHUNK_BYTES, self.size)))
+        for offset in range(0, self.size, _CHUNK_BYTES):
             part = chunk[: self.size - offset]
             self.read_into(offset, part)
             digest.update(part)
         return digest.hexdigest()
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file was changed or truncated since it was opened."""
-        self._holder.check_unchanged()
+        """Raise SourceError if the file has been changed or truncated since it was opened."""
+        self._source.check_unchanged()
 
     def check_unused(self) -> None:
-        """Raise InUseError while arrays or memoryviews look into it."""
-        if self._holder.pins:
+        """Raise InUseError if arrays or memoryviews reference the file."""
+        if self._source.pins:
             raise InUseError(
-                f"{self.name} is still in use, by {self._holder.pins} array(s) or memoryview(s) that look into it; "
+                f"{self.name} is still in use, by {self._source.pins} array(s) or memoryview(s) that reference it; "
                 "delete or copy them before closing the model"
             )
 
     def close(self) -> None:
-        """Let go of it; raises InUseError, and lets go of nothing, while arrays or memoryviews look into it."""
-        self._holder.close()
+        """Close the file. Raises InUseError, and leaves it open, if arrays or memoryviews reference it."""
+        self._source.close()
         self._is_closed = True
 
     def _check(self, offset: int, length: int) -> None:
@@ -145,14 +147,14 @@ class ExternalFile:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
             raise ExternalDataError(
-                f"it has {self.size:,} bytes; there are no {length:,} from byte {offset:,} on", source=self.name
+                f"it has {self.size:,} bytes, not {length:,} from byte {offset:,} on", source=self.name
             )
 
 
-def way_out(error: OSError) -> str:
-    """A hint on an error of the system; empty where that is not known."""
+def advice_for(error: OSError) -> str:
+    """Return advice for an OSError of opening or mapping; "" if there is none."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "raise the limit (ulimit -n), or gather the model's data in one file"
+        return "raise the limit (ulimit -n), or combine the model's data in one file"
     return ""
 
 
@@ -168,6 +170,6 @@ else:
     def _read_at(descriptor: int, out: memoryview, offset: int) -> int:
         with _POSITION:
             os.lseek(descriptor, offset, os.SEEK_SET)
-            data = os.read(descriptor, min(len(out), _CHUNK))
+            data = os.read(descriptor, min(len(out), _CHUNK_BYTES))
         out[: len(data)] = data
         return len(data)

@@ -1,4 +1,4 @@
-"""The types of the messages that the methods of this room are mixed into, which are made of them."""
+"""Protocols of the messages that the classes of this package are mixed into."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -16,7 +16,7 @@ class Segment(Protocol):
     def end(self) -> int: ...
 
 class TensorFields(Protocol):
-    """The part of a TensorProto that is read."""
+    """The fields of a TensorProto that are read."""
 
     @property
     def name(self) -> str: ...
@@ -43,7 +43,7 @@ class TensorFields(Protocol):
     def numpy(self, *, strings: Literal["str", "bytes"] = "str") -> Array: ...
 
 class SparseTensorFields(Protocol):
-    """The part of a SparseTensorProto that is read."""
+    """The fields of a SparseTensorProto that are read."""
 
     @property
     def dims(self) -> Sequence[int]: ...

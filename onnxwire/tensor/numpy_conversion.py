@@ -1,4 +1,4 @@
-"""TensorProto to numpy and back: every data type, wherever its elements are stored."""
+"""Convert TensorProto to numpy arrays: every data type, from every field and from external data."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class TensorReader:
-    """The methods of a TensorProto that give its elements."""
+    """The methods of a TensorProto that return its elements."""
 
     __slots__ = ()
 
     @property
     def raw_view(self: TensorFields) -> memoryview:
-        """The payload as raw_data has it, a read-only memoryview of `nbytes` bytes.
+        """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
-        Of raw_data and of external data it is a window, of the other fields a copy. Raises as `numpy` does.
+        For raw_data and external data it shares the bytes, for other fields it is a copy. Raises as `numpy` does.
         """
         return Storage(self).payload()
 
@@ -46,18 +46,18 @@ class TensorReader:
         packed: bool = False,
         strings: Literal["str", "bytes"] = "str",
     ) -> Array:
-        """The elements as an array of `shape` and `dtype`.
+        """Return the elements as an array of `shape` and `dtype`.
 
-        It is read-only, and no byte is copied where the elements stand as numpy wants them: in raw_data, external data,
-        and packed float_data, double_data and int32_data of their own types. Pages of a mapped file are read when they
-        are touched. Elements of less than a byte are unpacked, one a byte.
-        A tensor with a `segment` gives that chunk, of shape (end - begin,).
+        The array is read-only, and shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
+        external data, and in packed float_data, double_data and int32_data of the same type. Pages of a mapped file are
+        read when they are accessed. Elements of less than a byte are unpacked to one byte each.
+        For a tensor with a `segment`, return that chunk, of shape (end - begin,).
 
-        copy: give an array of its own, which may be written to. writable: the same, but copied only where need be; the
-        tensor does not change with it. packed: the payload's bytes as they are, uint8 of shape (nbytes,). strings: what
-        the elements of a STRING tensor are; "bytes" also gives those that are not valid UTF-8.
-        Raises TensorError where the tensor's parts do not fit together, SourceError and ExternalDataError for external
-        data that can't be had. Source: onnx.proto, TensorProto.
+        copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
+        change the tensor. packed: return the payload's bytes, uint8 of shape (nbytes,). strings: the Python type of the
+        elements of a STRING tensor; "bytes" also allows elements that are not valid UTF-8.
+        Raises TensorError if the tensor's parts do not fit together, SourceError and ExternalDataError for external
+        data that can't be read. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
         array, is_own = (storage.bytes_array(), False) if packed else storage.array(strings)
@@ -67,11 +67,11 @@ class TensorReader:
         return array
 
     def read(self: TensorFields, index: Index) -> Array:
-        """`numpy()[index]` as an array of its own, for which only those elements' bytes are read.
+        """Return a copy of `numpy()[index]`. Only the bytes of those elements are read.
 
-        index: ints, slices and an Ellipsis, as numpy takes them. Of a file that is not mapped (`load(..., mmap=False)`)
-        elements that lie close to one another are read at once.
-        Raises IndexError as numpy does, TypeError for any other index, and what `numpy` raises.
+        index: ints, slices and an Ellipsis, as in numpy. From a file that is not mapped (`load(..., mmap=False)`)
+        nearby elements are read together.
+        Raises IndexError as numpy does, TypeError for any other index, and the errors of `numpy`.
         """
         import numpy as np
 
@@ -85,28 +85,28 @@ class TensorReader:
 
 
 class Tensor(TensorReader):
-    """The methods of a TensorProto, beside its fields: also those by which other libraries know arrays."""
+    """The methods of a TensorProto, including the array protocols of other libraries."""
 
     __slots__ = ()
 
     @property
     def shape(self: TensorFields) -> tuple[int, ...]:
-        """The dims, as numpy has them: () for a scalar."""
+        """The dims as a tuple: () for a scalar."""
         return tuple(self.dims)
 
     @property
     def dtype(self: TensorFields) -> np.dtype[Any]:
-        """The numpy dtype of `numpy()`; one of ml_dtypes where numpy has none, object for strings.
+        """The dtype of `numpy()`: of numpy or ml_dtypes, object for strings.
 
-        Raises TensorError for a data type that ONNX does not have.
+        Raises TensorError for an unknown data type.
         """
         return data_type_of(self).dtype
 
     @property
     def nbytes(self: TensorFields) -> int:
-        """The bytes of the payload: what raw_data has, or would have; of strings their lengths together.
+        """The size of the payload in bytes, as in raw_data; for strings the sum of their lengths.
 
-        Known from dims and data type, without a look at the payload. Raises TensorError where these are none.
+        Computed from dims and data type, without reading the payload. Raises TensorError if these are invalid.
         """
         data_type = data_type_of(self)
         if data_type is STRING:
@@ -120,7 +120,7 @@ class Tensor(TensorReader):
         array, is_own = storage.array()
         wanted = array.dtype if dtype is None else np.dtype(dtype)
         if copy is False and (is_own or array.dtype != wanted):
-            raise ValueError(f"the tensor's bytes are not an array of {wanted} as they stand; allow the copy")
+            raise ValueError(f"an array of {wanted} can't share the tensor's bytes; allow a copy")
         if array.dtype != wanted:
             return array.astype(wanted)
         if copy:
@@ -129,21 +129,21 @@ class Tensor(TensorReader):
         return array
 
     def __dlpack__(self: TensorFields, **options: Any) -> object:
-        """A DLPack capsule of `numpy()`, for `from_dlpack` of any library; raises BufferError for strings."""
+        """Return a DLPack capsule of `numpy()`, for `from_dlpack` of any library. Raises BufferError for strings."""
         from onnxwire.tensor.dlpack import to_capsule
 
         return to_capsule(self.numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The processor: (1, 0)."""
+        """Return the device of the CPU, (1, 0)."""
         return 1, 0
 
 
 def join_segments(tensors: Iterable[TensorFields]) -> Array:
-    """The whole of a tensor that was stored in chunks.
+    """Join the chunks of a tensor that is stored in segments.
 
-    tensors: of one data type and dims, each with the segment that it holds; together all elements, none of them twice.
-    Returns an array of its own, of shape dims. Raises TensorError where they are not such.
+    tensors: chunks of the same data type and dims, whose segments cover all elements once.
+    Returns a new array of shape dims. Raises TensorError if the chunks do not fit together.
     """
     import numpy as np
 

@@ -4,41 +4,41 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 cdef enum:
     NEGATIVE = 1             # a dim is negative
-    EXCESSIVE = 2            # the dims call for more than INT64_MAX elements
+    EXCESSIVE = 2            # the dims describe more than INT64_MAX elements
 
-    ABSENT = -1              # an offset or length of which there is no entry
-    UNCLEAR = -2             # one that is not a plain decimal number
+    ABSENT = -1              # there is no entry of the offset or length
+    UNCLEAR = -2             # the entry is not a plain decimal number
 
 cdef enum Key:
     LOCATION
     OFFSET
     LENGTH
     CHECKSUM
-    NO_KEY                   # any other key, which means nothing
+    NO_KEY                   # any other key; ignored
 
 cdef struct Elements:
     int64_t count            # INT64_MAX if EXCESSIVE, 0 if NEGATIVE
     int flags
 
 cdef struct Layout:
-    # What a reader of a TensorProto fills in; the functions below answer from it.
+    # Filled in by readers of a TensorProto, and evaluated by the functions below.
     int32_t data_type
     bint is_external         # data_location is EXTERNAL
-    bint has_raw             # raw_data is present, be it empty
+    bint has_raw             # raw_data is present, possibly empty
     int64_t raw_size
-    int64_t text_size        # the bytes of all elements of string_data; of other types than STRING not needed
+    int64_t text_size        # the total length of string_data; only used for STRING
     Elements elements
     bint has_segment
     int64_t begin, end       # of the segment
-    int keys                 # the keys of external_data that were met: a bit each, by `Key`
+    int keys                 # bit set of the keys found in external_data, by `Key`
     bint is_ambiguous        # one of these keys is present more than once
-    const uint8_t* location  # UTF-8; NULL if there is none
+    const uint8_t* location  # UTF-8; NULL if absent
     uint64_t location_size
     int64_t offset, length   # in the file; negative if ABSENT or UNCLEAR
 
 
 cdef inline void start_layout(Layout* layout) noexcept nogil:
-    """Start with a tensor that has no field set."""
+    """Initialize for a tensor without fields."""
     layout.data_type = 0
     layout.is_external = layout.has_raw = layout.has_segment = layout.is_ambiguous = False
     layout.raw_size = layout.text_size = layout.begin = layout.end = 0

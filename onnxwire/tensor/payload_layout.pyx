@@ -1,33 +1,33 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
-The one implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a walk,
-columns of all tensors) fill in a `Layout` or call the functions on columns; nothing of a payload is read.
+The only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a walk,
+columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
 
-Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. Where these leave
-a damaged tensor undefined, the rules are:
+Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. For damaged
+tensors, which these leave undefined, the rules are:
 
 Elements. The product of dims; 1 without dims, 0 if a dim is 0 or negative. More than 2**63 - 1 elements count as
-2**63 - 1 elements and bytes: the one clamp, whatever the order of dims and the size of an element. `NEGATIVE` and
-`EXCESSIVE` report dims that no array can have; those who read elements refuse them.
+2**63 - 1 elements and bytes, whatever the order of dims and the size of an element. `NEGATIVE` and `EXCESSIVE` report
+dims that no array can have; readers of elements refuse them.
 
 Stored elements. Those of the segment, if there is one with 0 <= begin <= end <= elements; else all elements.
 
-Bytes. Of elements with less than a byte, the last byte is padded. A data type that ONNX does not have counts as one
-byte an element, since its size is not known. Strings have the sum of their lengths.
+Bytes. The last byte of sub-byte elements is padded. An unknown data type counts as one byte per element. For strings,
+the sum of their lengths.
 
-Inline or external. A tensor is external if and only if its data_location is EXTERNAL, as the official runtimes have
-it: external_data alone means nothing, and raw_data beside EXTERNAL is ignored.
+Inline or external. A tensor is external if and only if its data_location is EXTERNAL, as in the official
+runtimes: external_data alone is ignored, and so is raw_data beside EXTERNAL.
 
-Size of the payload. Inline: the length of raw_data, unless it is absent, or empty although dims and type call for
-bytes, as some writers leave it beside a typed field; then what dims and type call for. External: the length that
-external_data states, or, without a valid one, what dims and type call for, since the file is not opened; 0 for strings,
-which no file can hold.
+Size of the payload. Inline: the length of raw_data, unless it is absent, or empty although dims and type require bytes,
+as some writers leave it beside a typed field; then the size that dims and type require. External: the length that
+external_data states, or, without a valid one, the size that dims and type require, since the file is not opened; 0 for
+strings, which can't be external.
 
-external_data. Of a key that is present more than once the last entry counts, as in the official readers, and the
+external_data. The last entry of a repeated key counts, as in the official readers, and the
 description is ambiguous: reading such a tensor is refused. An offset or length is ASCII decimal digits below 2**63,
 leading zeros allowed; a sign, white space, underscores, other digits, an empty text and larger numbers make it UNCLEAR.
-Without an entry, the offset is 0 and the length ABSENT: up to the end of the file. An empty location is none.
+Without an entry, the offset is 0 and the length ABSENT: up to the end of the file. An empty location counts as absent.
 """
 cimport cython
 from libc.stdint cimport int8_t
@@ -41,9 +41,9 @@ cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
 cdef enum:
-    N_TYPES = 64             # more than there are data types
+    N_TYPES = 64             # size of the table; above the largest data type
 
-cdef int32_t[N_TYPES] BITS   # of an element, by data type; 8 for numbers that are none
+cdef int32_t[N_TYPES] BITS   # of an element, by data type; 8 for unknown types
 cdef int32_t STRING = _STRING.number
 cdef int64_t EXTERNAL = _EXTERNAL
 
@@ -56,7 +56,7 @@ cdef const char** WORDS = ["location", "offset", "length", "checksum"]
 
 
 cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil:
-    """The key of an entry of external_data."""
+    """Return the key of an entry of external_data."""
     cdef int i
     for i in range(<int>NO_KEY):
         if n == strlen(WORDS[i]) and memcmp(key, WORDS[i], n) == 0:
@@ -65,7 +65,7 @@ cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil:
 
 
 cdef void add_entry(Layout* layout, Key key, const uint8_t* value, uint64_t n) noexcept nogil:
-    """Add an entry of external_data, in the order of entries."""
+    """Add an entry of external_data. Entries must be added in order."""
     if key == NO_KEY:
         return
     if layout.keys >> <int>key & 1:
@@ -81,7 +81,7 @@ cdef void add_entry(Layout* layout, Key key, const uint8_t* value, uint64_t n) n
 
 
 cdef int64_t parse_number(const uint8_t* text, uint64_t n) noexcept nogil:
-    """The number of decimal digits; UNCLEAR for any other text, and 2**63 or more."""
+    """Parse decimal digits. Return UNCLEAR for any other text, and for numbers of 2**63 or more."""
     cdef int64_t number = 0
     cdef uint64_t i
     cdef int digit
@@ -96,7 +96,7 @@ cdef int64_t parse_number(const uint8_t* text, uint64_t n) noexcept nogil:
 
 
 cdef int64_t stored_elements(const Layout* layout) noexcept nogil:
-    """The elements that the payload holds."""
+    """Return the number of elements in the payload."""
     if layout.has_segment and 0 <= layout.begin <= layout.end <= layout.elements.count:
         return layout.end - layout.begin
     return layout.elements.count
@@ -107,14 +107,14 @@ cdef inline int32_t bits_of(int32_t data_type) noexcept nogil:
 
 
 cdef int64_t count_bytes(int64_t elements, int32_t data_type) noexcept nogil:
-    """The bytes of elements, INT64_MAX where there are more; elements: 0 or more."""
+    """Return the size of elements in bytes, at most INT64_MAX. elements: 0 or more."""
     cdef int32_t bits = bits_of(data_type)
     cdef int64_t rest = (elements % 8 * bits + 7) // 8
     return INT64_MAX if bits and elements // 8 > (INT64_MAX - rest) // bits else elements // 8 * bits + rest
 
 
-cdef inline int64_t called_for(const Layout* layout) noexcept nogil:
-    """The bytes that dims and type call for, or that strings have."""
+cdef inline int64_t required_bytes(const Layout* layout) noexcept nogil:
+    """Return the size that dims and type require, or the total length of strings."""
     cdef int64_t elements
     if layout.data_type == STRING:
         return 0 if layout.is_external else layout.text_size
@@ -125,27 +125,27 @@ cdef inline int64_t called_for(const Layout* layout) noexcept nogil:
 
 
 cdef bint is_raw(const Layout* layout) noexcept nogil:
-    """Whether the payload is raw_data."""
-    return layout.has_raw and not layout.is_external and (layout.raw_size > 0 or called_for(layout) == 0)
+    """Return whether the payload is raw_data."""
+    return layout.has_raw and not layout.is_external and (layout.raw_size > 0 or required_bytes(layout) == 0)
 
 
 cdef int64_t payload_size(const Layout* layout) noexcept nogil:
-    """The bytes of the payload."""
+    """Return the size of the payload in bytes."""
     if layout.is_external:
-        return layout.length if layout.length >= 0 else called_for(layout)
-    return layout.raw_size if layout.has_raw and layout.raw_size > 0 else called_for(layout)
+        return layout.length if layout.length >= 0 else required_bytes(layout)
+    return layout.raw_size if layout.has_raw and layout.raw_size > 0 else required_bytes(layout)
 
 
-# --- of message objects
+# --- message objects
 
 @cython.final
 @cython.freelist(8)
 cdef class PayloadLayout:
-    """The layout of one TensorProto, without a look at the payload or its file.
+    """The layout of one TensorProto, determined without reading the payload or opening its file.
 
-    data_type, shape: those of the TensorProto. raw: the raw_data that is the payload, as `Message._payload` has it, or
-    None. location: str, None where external_data names no file, and of inline tensors. offset, length: in the file,
-    None where they are unclear, or there is no entry of the length.
+    data_type, shape: those of the TensorProto. raw: the `Message._payload` of raw_data if that is the payload, else
+    None. location: str; None for inline tensors, and if external_data names no file. offset, length: in the file; None
+    if invalid; a length of None also means that there is no entry.
     """
     cdef Layout layout
     cdef readonly tuple shape
@@ -157,7 +157,7 @@ cdef class PayloadLayout:
 
     @property
     def nbytes(self):
-        """The bytes of the payload."""
+        """The size of the payload in bytes."""
         return payload_size(&self.layout)
 
     @property
@@ -183,12 +183,12 @@ cdef class PayloadLayout:
 
     @property
     def length(self):
-        """The bytes of the payload, as external_data states them."""
+        """The length that external_data states."""
         return None if self.layout.length < 0 else self.layout.length
 
 
 cpdef PayloadLayout layout_of(tensor):
-    """The layout of the payload of a TensorProto."""
+    """Return the layout of the payload of a TensorProto."""
     cdef PayloadLayout found = PayloadLayout.__new__(PayloadLayout)
     cdef Layout* layout = &found.layout
     cdef int64_t data_location = tensor.data_location
@@ -219,14 +219,14 @@ cpdef PayloadLayout layout_of(tensor):
 
 
 cdef read_entries(tensor, Layout* layout):
-    """Add the entries of external_data; returns the location, a str, or None."""
+    """Add the entries of external_data. Return the location as str, or None."""
     cdef Py_ssize_t n = 0
     cdef const uint8_t* text
     cdef Key key
     location = None
     for entry in tensor.external_data:
         name, value = entry.key, entry.value
-        # What is not ASCII is neither a key nor a number, and may not even be UTF-8.
+        # Other text is neither a key nor a number, and may contain lone surrogates.
         if not (<str>name).isascii():
             continue
         text = <const uint8_t*>PyUnicode_AsUTF8AndSize(name, &n)
@@ -243,7 +243,7 @@ cdef read_entries(tensor, Layout* layout):
 
 
 def count_elements(dims):
-    """The elements that dims call for: (count, is_negative, is_excessive); see the head of this module."""
+    """Return (count, is_negative, is_excessive) of dims; see the module's docstring."""
     cdef Elements elements
     elements.count = 1
     elements.flags = 0
@@ -253,7 +253,7 @@ def count_elements(dims):
 
 
 def plain_number(str text):
-    """The number that an offset or length states; None where it is not a plain decimal number below 2**63."""
+    """Parse an offset or length. Return None if it is not a plain decimal number below 2**63."""
     cdef Py_ssize_t n = 0
     cdef const char* p
     cdef int64_t number
@@ -264,12 +264,12 @@ def plain_number(str text):
     return None if number < 0 else number
 
 
-# --- of columns
+# --- columns
 
 def element_column(const int32_t[:] counts, const int32_t[:] first, const int64_t[::1] sizes):
-    """The element counts of many shapes: a buffer of int64, -1 where dims are negative or call for too many elements.
+    """Return the element counts of many shapes: a buffer of int64, -1 for negative or excessive dims.
 
-    counts, first: of each shape, how many of `sizes` are its dims, and the index of the first.
+    counts, first: for each shape, the number of its dims, and the index of the first of them in `sizes`.
     """
     cdef Py_ssize_t n = counts.shape[0]
     cdef bytearray column = bytearray(n * 8)
@@ -291,7 +291,7 @@ def element_column(const int32_t[:] counts, const int32_t[:] first, const int64_
 
 
 def byte_column(const int64_t[::1] elements, const int8_t[:] data_types):
-    """The bytes of many payloads: a buffer of int64, -1 where the elements are -1 or their bytes 2**63 or more."""
+    """Return the sizes of many payloads in bytes: a buffer of int64, -1 if elements is -1 or the size 2**63 or more."""
     cdef Py_ssize_t n = elements.shape[0]
     cdef bytearray column = bytearray(n * 8)
     cdef int64_t* results = <int64_t*><char*>column
@@ -303,6 +303,6 @@ def byte_column(const int64_t[::1] elements, const int8_t[:] data_types):
         results[row] = -1
         if elements[row] >= 0:
             size = count_bytes(elements[row], data_types[row])
-            # Only more than a byte an element can be too much.
+            # Only elements of more than one byte can overflow.
             results[row] = -1 if size == INT64_MAX and bits_of(data_types[row]) > 8 else size
     return column

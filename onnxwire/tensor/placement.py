@@ -1,4 +1,4 @@
-"""Puts the payload of a tensor elsewhere."""
+"""Move the payload of a tensor: inline, to external data, or from another tensor."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 
-def take_in(tensor: TensorProto) -> None:
-    """Make external data inline; the bytes stay where they are until the tensor is saved."""
+def make_inline(tensor: TensorProto) -> None:
+    """Replace external data with raw_data, which shares the file's bytes until the tensor is saved."""
     payload = Storage(tensor).payload()
     tensor._share("raw_data", payload)
     tensor.ClearField("external_data")
@@ -19,25 +19,25 @@ def take_in(tensor: TensorProto) -> None:
 
 
 def clear_elements(tensor: TensorProto) -> None:
-    """Take away a tensor's elements, wherever they are; of a chunk, too, which it still is."""
+    """Remove a tensor's elements, wherever they are stored. The segment of a chunk stays."""
     for field in ("raw_data", *FIELDS, "external_data", "data_location"):
         tensor.ClearField(field)  # type: ignore[arg-type]
 
 
 def share_elements(tensor: TensorProto, source: TensorProto) -> None:
-    """Give a tensor the elements of another, in the field that they are in there; all else of it stays as it is."""
-    around = type(tensor)()
-    around.CopyFrom(tensor)
-    clear_elements(around)
-    around.DiscardUnknownFields()  # which the source has
+    """Replace a tensor's elements with those of another, in the same field. Other fields stay unchanged."""
+    rest = type(tensor)()
+    rest.CopyFrom(tensor)
+    clear_elements(rest)
+    rest.DiscardUnknownFields()  # `source` has the same ones
     tensor.CopyFrom(source)
     for field in ("dims", "data_type", "segment", "name", "doc_string", "metadata_props"):
         tensor.ClearField(field)
-    tensor.MergeFrom(around)
+    tensor.MergeFrom(rest)
 
 
 def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
-    """Make a tensor name its elements as external data. Source: onnx.proto, TensorProto.external_data."""
+    """Replace a tensor's elements with a reference to external data. Source: onnx.proto, TensorProto.external_data."""
     entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     if checksum is not None:
         entries.append(("checksum", checksum))
@@ -47,5 +47,5 @@ def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum
     for key, value in entries:
         changed.external_data.add(key=key, value=value)
     changed.data_location = EXTERNAL
-    # A model may have a million of them, and bytes take a fifth of the memory of edits.
+    # As encoded bytes, an edited tensor takes a fifth of the memory; a model may have a million of them.
     tensor.ParseFromString(changed.SerializeToString())

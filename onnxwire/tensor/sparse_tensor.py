@@ -1,4 +1,4 @@
-"""SparseTensorProto to numpy and back: coordinates and values, or dense."""
+"""Convert SparseTensorProto to numpy: coordinates and values, or a dense array."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class SparseTensorReader:
-    """The methods of a SparseTensorProto that give its elements."""
+    """The methods of a SparseTensorProto that return its elements."""
 
     __slots__ = ()
 
     def to_coo(
         self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str"
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """The values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
+        """Return the values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
 
-        Linear indices are turned into coordinates; nothing else is copied. strings: as for TensorProto.numpy.
-        Raises TensorError where values, indices and dims do not fit together, or an index is outside the dims.
+        Linear indices are converted to coordinates; nothing else is copied. strings: as for TensorProto.numpy.
+        Raises TensorError if values, indices and dims do not fit together, or an index is outside the dims.
         Source: onnx.proto, SparseTensorProto.
         """
         import numpy as np
@@ -46,18 +46,18 @@ class SparseTensorReader:
         nnz = storage.shape[0]
         if not self.HasField("indices"):
             if nnz:
-                raise self._error(f"{nnz:,} values call for as many indices; there are none")
+                raise self._error(f"{nnz:,} values require {nnz:,} indices; there are none")
             coordinates: np.ndarray[Any, Any] = np.empty((0, rank), np.int64)
         else:
             if data_type_of(indices).name != "INT64":
                 raise self._error(f"the indices of a sparse tensor are INT64, not {data_type_of(indices).name}")
             if tuple(indices.dims) not in ((nnz,), (nnz, rank)):
                 wanted = f"dims [{nnz}] or [{nnz}, {rank}]"
-                raise self._error(f"{nnz:,} values call for indices of {wanted}, not {list(indices.dims)}")
+                raise self._error(f"{nnz:,} values require indices of {wanted}, not {list(indices.dims)}")
             try:
                 coordinates = indices.numpy()
             except TensorError as error:
-                raise self._error(f"of its indices: {error.reason}") from None
+                raise self._error(f"its indices: {error.reason}") from None
             self._check_coordinates(coordinates, shape)
             if coordinates.ndim == 1:
                 coordinates = (
@@ -67,7 +67,7 @@ class SparseTensorReader:
         return values.numpy(strings=strings), coordinates
 
     def _check_coordinates(self: SparseTensorFields, coordinates: np.ndarray[Any, Any], shape: tuple[int, ...]) -> None:
-        """Raise TensorError for indices outside the dims, and for such that do not ascend."""
+        """Raise TensorError for indices outside the dims, and indices that are not strictly ascending."""
         import numpy as np
 
         table, limits = (coordinates, shape) if coordinates.ndim == 2 else (coordinates[:, None], (math.prod(shape),))
@@ -78,17 +78,15 @@ class SparseTensorReader:
         fault = first_fault(table)
         if fault is not None:
             before, index = coordinates[fault - 1 : fault + 1].tolist()
-            raise self._error(
-                f"index {index} of value {fault:,} comes after {before}; the indices ascend, and none is there twice"
-            )
+            raise self._error(f"index {index} of value {fault:,} follows {before}; indices must be strictly ascending")
 
     def _error(self: SparseTensorFields, reason: str) -> TensorError:
         return tensor_error(self.values, reason)
 
     def numpy(self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str") -> np.ndarray[Any, Any]:
-        """The dense array, of `shape` and `dtype`, new memory; what has no value is 0, or an empty string.
+        """Return a new dense array of `shape` and `dtype`. Elements without a value are 0, or empty strings.
 
-        Raises TensorError as `to_coo` does, and where memory has no room for it.
+        Raises TensorError as `to_coo` does, and if there is not enough memory.
         """
         import numpy as np
 
@@ -107,7 +105,7 @@ class SparseTensorReader:
 
 
 class SparseTensor(SparseTensorReader):
-    """The methods of a SparseTensorProto, beside its fields: also those by which other libraries know arrays."""
+    """The methods of a SparseTensorProto, including numpy's array protocol."""
 
     __slots__ = ()
 
@@ -125,18 +123,18 @@ class SparseTensor(SparseTensorReader):
         self: SparseTensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("a sparse tensor is made dense in new memory; allow the copy")
+            raise ValueError("a dense array of a sparse tensor is always a copy; allow the copy")
         dense = self.numpy()
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
 def first_fault(table: np.ndarray[Any, Any]) -> int | None:
-    """The first row that does not come after the one before it, column by column; None where all do."""
+    """Return the first row that is not lexicographically greater than the previous one; None if all are."""
     import numpy as np
 
     steps = table[1:] > table[:-1]
     falls = table[1:] < table[:-1]
-    # What counts is the first column in which two rows differ.
+    # The first column in which two rows differ decides.
     first = np.argmax(steps | falls, axis=1) if len(steps) else np.empty(0, np.int64)
     faults = np.flatnonzero(~steps[np.arange(len(steps)), first])
     return int(faults[0]) + 1 if len(faults) else None

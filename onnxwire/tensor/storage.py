@@ -1,4 +1,4 @@
-"""Where the elements of a tensor are, and how they are read."""
+"""Locate and read the elements of a tensor."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     Index = IndexItem | tuple[IndexItem, ...]
     Origin: TypeAlias = "tuple[ExternalFile, int, int] | Payload | Storage"
 
-_NEAR = 1 << 12  # bytes between wanted elements that are read along rather than stepped over
+_MAX_GAP_BYTES = 1 << 12  # larger gaps between elements are skipped rather than read
 
 
 def data_type_of(tensor: TensorFields) -> DataType:
-    """A tensor's data type; raises TensorError where it is none."""
+    """Return a tensor's data type. Raises TensorError if it is unknown."""
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None:
         found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is not one of ONNX's"
@@ -42,7 +42,7 @@ def data_type_of(tensor: TensorFields) -> DataType:
 
 
 def count_elements(tensor: TensorFields, data_type: DataType) -> int:
-    """The elements that the dims call for; raises TensorError for dims that no array can have.
+    """Return the number of elements from the dims. Raises TensorError for dims that no array can have.
 
     Source: IR.md, "Tensor Definition"; onnx.proto, TensorProto.dims.
     """
@@ -51,18 +51,18 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     dims = list(tensor.dims)
     elements, is_negative, _ = count(dims)
     if is_negative:
-        raise tensor_error(tensor, f"the dims {dims} hold a negative one; a tensor's dims are fixed, 0 or more")
-    # numpy refuses an empty array, too, that would be too large without its dims of 0.
-    most, _, is_excessive = count([dim or 1 for dim in dims])
-    if is_excessive or data_type.count_bytes(most) > MAX_COUNT:
-        raise tensor_error(tensor, f"the dims {dims} call for more elements than a file or an array can hold")
+        raise tensor_error(tensor, f"the dims {dims} contain a negative number; dims must be 0 or more")
+    # numpy also refuses an empty array whose other dims are too large.
+    largest, _, is_excessive = count([dim or 1 for dim in dims])
+    if is_excessive or data_type.count_bytes(largest) > MAX_COUNT:
+        raise tensor_error(tensor, f"the dims {dims} describe more elements than a file or an array can contain")
     return elements
 
 
 def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
-    """How many elements are stored, and as which shape: all, or those of a segment.
+    """Return the number and shape of the stored elements: all, or those of the segment.
 
-    Raises TensorError for dims that no array can have, and a segment that is not within its elements.
+    Raises TensorError for dims that no array can have, and a segment outside the elements.
     """
     count, shape = count_elements(tensor, data_type), tuple(tensor.dims)
     if not tensor.HasField("segment"):
@@ -74,7 +74,7 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
 
 
 def write_payload(origin: Origin, target: FileWriter) -> None:
-    """Write the payload of a Storage to a file, as its own `write` does."""
+    """Write a payload to a file. Data in another file is copied without being read into memory."""
     from onnxwire.engine import write
 
     content: Buffer
@@ -85,7 +85,7 @@ def write_payload(origin: Origin, target: FileWriter) -> None:
         if file.document is None:
             file.check_unchanged()
             target.copy(file.descriptor, offset, length)
-            target.write(b"")  # so that it is copied now
+            target.write(b"")  # flush the copy
             file.check_unchanged()
             return
         content = file.view(offset, length)
@@ -95,10 +95,10 @@ def write_payload(origin: Origin, target: FileWriter) -> None:
 
 
 class Storage:
-    """Where a tensor's elements are, once it is sure that they fit its type and dims.
+    """The location of a tensor's elements, which are checked to fit its type and dims.
 
-    shape: of the array, that of a chunk where the tensor has a segment; count: its elements; field: "raw_data", one of
-    FIELDS, "external_data", or "" where there are no elements.
+    shape: the shape of the array, or of the chunk if the tensor has a segment; count: the number of its elements;
+    field: "raw_data", one of FIELDS, "external_data", or "" if there are no elements.
     """
 
     __slots__ = ("_external", "count", "data_type", "field", "shape", "tensor")
@@ -117,19 +117,19 @@ class Storage:
     def _error(self, reason: str) -> TensorError:
         return tensor_error(self.tensor, reason)
 
-    def _calls_for(self, what: str) -> str:
-        return f"dims {list(self.tensor.dims)} of {self.data_type.name} call for {what}"
+    def _requires(self, amount: str) -> str:
+        return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
         tensor = self.tensor
         filled = [field for field in FIELDS if getattr(tensor, field)]
-        # An empty raw_data beside elements, or where there are none, is what some writers leave there.
+        # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
         if tensor.HasField("raw_data") and (tensor._payload("raw_data") or (self.count and not filled)):
             filled.insert(0, "raw_data")
         if tensor.data_location == EXTERNAL:
             if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:
                 raise self._error(
-                    f"the data_location is EXTERNAL, and {filled[0]} holds data too; clear one of the two"
+                    f"the data_location is EXTERNAL, but {filled[0]} also contains data; clear one of the two"
                 )
             if self.data_type is STRING:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
@@ -139,27 +139,27 @@ class Storage:
         if not filled:
             if self.count:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
-                raise self._error(f"{self._calls_for(f'{self.count:,} elements')}; it holds none{hint}")
+                raise self._error(f"{self._requires(f'{self.count:,} elements')}; there are none{hint}")
             return ""
         if filled[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
         if filled[0] not in ("raw_data", self.data_type.field):
             fits = f"{self.data_type.field} or raw_data"
-            raise self._error(f"elements of {self.data_type.name} belong in {fits}, and are in {filled[0]}")
+            raise self._error(f"elements of {self.data_type.name} belong in {fits}, not in {filled[0]}")
         return filled[0]
 
     def _check_count(self) -> None:
         if self.field == "raw_data":
             self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
             return
-        entries, held = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
-        if entries != held:
-            raise self._error(f"{self._calls_for(f'{entries:,} entries')} of {self.field}; it holds {held:,}")
+        entries, actual = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
+        if entries != actual:
+            raise self._error(f"{self._requires(f'{entries:,} entries')} of {self.field}; it has {actual:,}")
 
-    def _check_bytes(self, held: int, where: str) -> None:
+    def _check_bytes(self, actual: int, where: str) -> None:
         size = self.data_type.count_bytes(self.count)
-        if size != held:
-            raise self._error(f"{self._calls_for(f'{size:,} bytes')}; {where} holds {held:,}")
+        if size != actual:
+            raise self._error(f"{self._requires(f'{size:,} bytes')}; {where} has {actual:,}")
 
     def _open_external(self) -> None:
         from onnxwire.tensor.external_data import payload
@@ -170,23 +170,23 @@ class Storage:
 
     @property
     def is_unmapped(self) -> bool:
-        """Whether the payload is in a file that is read rather than mapped."""
+        """Whether the payload is in a file that is read, not mapped."""
         return self._external is not None and self._external[0].document is None
 
     @property
     def is_fetched(self) -> bool:
-        """Whether the payload is on a server, and fetched as it is asked for."""
+        """Whether the payload is on a server, and fetched on demand."""
         source = self.source
         return source is not None and source[0].memory is not None
 
     @property
     def file(self) -> tuple[ExternalFile, int, int] | None:
-        """The external file, the offset in it and the length, in bytes; None where the data is in the message."""
+        """The external file, and the offset and length in bytes; None if the data is in the message."""
         return self._external
 
     @property
     def source(self) -> tuple[ExternalFile, int] | None:
-        """The open file that the payload can be read from, and the byte it begins at there; None for one in memory."""
+        """The open file that contains the payload, and the payload's offset; None if it is in memory."""
         if self._external is not None:
             file, offset, _ = self._external
         else:
@@ -199,7 +199,7 @@ class Storage:
         return (file, offset) if file.is_readable else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
-        """The bytes as raw_data has them, from start to end; a window where they stand so."""
+        """Return the bytes from start to end in the format of raw_data; shared, not copied, if stored in it."""
         if self._external is not None:
             file, offset, length = self._external
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
@@ -207,38 +207,38 @@ class Storage:
             payload = self.tensor._payload("raw_data")
             if payload is not None and payload.document is not None and payload.document.memory is not None:
                 first, last = payload.span  # type: ignore[misc]
-                # So that no more than this is fetched.
+                # Fetch only this range.
                 return memoryview(payload_at(payload.document, first + start, last if end is None else first + end))
             return memoryview(payload or b"")[start:end]
         return self.decoded_bytes().toreadonly()[start:end]
 
     @property
     def origin(self) -> Origin:
-        """What `write_payload` needs to write the payload later; a tenth of the memory of this, where it can be."""
+        """The argument for a later `write_payload`; usually takes a tenth of the memory of this object."""
         if self.field == "raw_data":
             return self.tensor._payload("raw_data") or self
         return self._external or self
 
     def write(self, target: FileWriter) -> None:
-        """Write the payload to a file; from its own file, where it is in one, without reading it into memory."""
+        """Write the payload to a file; see write_payload."""
         write_payload(self.origin, target)
 
     def bytes_array(self) -> Array:
-        """The payload as an array: uint8, shape (nbytes,)."""
+        """Return the payload as an array: uint8, shape (nbytes,)."""
         import numpy as np
 
         payload = self.payload()
         return np.frombuffer(payload, np.uint8) if len(payload) else np.empty(0, np.uint8)
 
     def decoded_bytes(self) -> memoryview:
-        """The bytes as raw_data would have them, of elements in a typed field, whose own they are where it has them so.
+        """Return the elements of a typed field in the format of raw_data; shared, not copied, if stored in it.
 
-        Also of no elements.
+        Without elements, return an empty memoryview.
         """
         import numpy as np
 
         if self.data_type is STRING:
-            raise self._error("strings have no bytes as raw_data; ask for strings='bytes'")
+            raise self._error("strings have no raw_data format; use numpy(strings='bytes')")
         if not self.field:
             return memoryview(b"")
         if self.data_type.bits == 6:
@@ -248,7 +248,7 @@ class Storage:
         return little_endian(self._typed()[0], self.data_type).view(np.uint8).data
 
     def array(self, strings: str = "str") -> tuple[Array, bool]:
-        """The elements, of the shape and the data type's dtype; and whether they are memory of their own."""
+        """Return the elements as an array of the shape and dtype, and whether it is a copy."""
         try:
             return self._array(strings)
         except ValueError as error:
@@ -275,13 +275,13 @@ class Storage:
         return entries
 
     def _codes(self) -> Array:
-        """The entries of 6-bit elements. Source: onnx.proto, TensorProto.int32_data: the low bits count."""
+        """Return the entries of 6-bit elements: their low bits. Source: onnx.proto, TensorProto.int32_data."""
         import numpy as np
 
         return self._entries().astype(np.uint8) & np.uint8(0x3F)
 
     def _typed(self) -> tuple[Array, bool]:
-        """The elements of the repeated field of the data type, shape (count,); and whether they are not the field's."""
+        """Return the elements of the data type's repeated field, shape (count,), and whether they are a copy."""
         import numpy as np
 
         data_type, entries = self.data_type, self._entries()
@@ -296,7 +296,7 @@ class Storage:
         if data_type.name == "BOOL":
             truths: Array = entries.astype(np.uint8) != 0
             return truths, True
-        # The entries hold the bits of 16- and 8-bit floats as integers, and whole integers; both keep the low bits.
+        # Entries contain integers, or 16- and 8-bit floats as integers: either way the low bits are the element.
         return entries.astype(f"u{data_type.bits // 8}").view(data_type.dtype), True
 
     def _strings(self, strings: str) -> Array:
@@ -308,9 +308,7 @@ class Storage:
                 try:
                     values[i] = value.decode()
                 except UnicodeDecodeError as error:
-                    raise self._error(
-                        f"string_data[{i}] is not valid UTF-8 ({error}); ask for strings='bytes'"
-                    ) from None
+                    raise self._error(f"string_data[{i}] is not valid UTF-8 ({error}); use strings='bytes'") from None
         elif strings != "bytes":
             raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
         array = np.empty(self.count, object)
@@ -318,7 +316,7 @@ class Storage:
         return array.reshape(self.shape)
 
     def read(self, index: Index) -> Array:
-        """The elements that an index names, for which only their bytes are read."""
+        """Return the elements of an index. Only their bytes are read."""
         import numpy as np
 
         ranges, shape = expand_index(index, self.shape)
@@ -326,38 +324,38 @@ class Storage:
         if out.size:
             flat, end = out.reshape(-1), 0
             self._fetch_runs(ranges)
-            for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.data_type.bits):
+            for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
                 length = (count - 1) * step
                 flat[end : end + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
                 end += count
         return out.reshape(shape)
 
     def _fetch_runs(self, ranges: list[range]) -> None:
-        """Fetch the bytes of the elements to be read together, where they are on a server."""
+        """Fetch the bytes of the elements of an index in parallel if they are on a server."""
         source = self.source
         if source is None or source[0].memory is None:
             return
         memory, offset = source[0].memory, source[1]
         wanted = []
-        for start, step, count in _runs(ranges, self.shape, _NEAR * 8 // self.data_type.bits):
+        for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))
             first = low * self.data_type.bits // 8
             wanted.append((offset + first, offset + self.data_type.count_bytes(high + 1)))
         memory.source.fetch(memory, wanted)
 
     def elements(self, start: int, count: int) -> Array:
-        """Elements that are stored one after another, from index `start`; shape (count,)."""
+        """Return consecutive elements from index `start`; shape (count,)."""
         data_type = self.data_type
         if self.field not in ("raw_data", "external_data"):
             return self._typed()[0][start : start + count]
-        # From an element on that begins with a byte: of those with 6 bits each fourth does.
+        # Start at an element that begins at a byte boundary: with 6 bits every fourth does.
         skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
         first, end = (start - skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
         return elements_of(self.payload(first, end), count, data_type, skipped)
 
 
 def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
-    """The coordinates that an index names on each axis, and the shape of the result; as numpy's basic indexing."""
+    """Return the coordinates of an index on each axis, and the shape of the result, as in numpy's basic indexing."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if sum(part is Ellipsis for part in parts) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -376,7 +374,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
             result.append(len(ranges[-1]))
             continue
         if isinstance(part, bool) or not hasattr(part, "__index__"):
-            raise FieldTypeError(f"an index is made of ints, slices and an Ellipsis, not {type(part).__name__}")
+            raise FieldTypeError(f"an index consists of ints, slices and an Ellipsis, not {type(part).__name__}")
         number = part.__index__()  # type: ignore[union-attr]
         if not -dim <= number < dim:
             raise IndexError(f"index {number} is out of bounds for axis {axis} with size {dim}")
@@ -384,15 +382,15 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
     return ranges, result
 
 
-def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tuple[int, int, int]]:
-    """(start, step, count) of what is read at once, in order: flat indices of the elements.
+def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterator[tuple[int, int, int]]:
+    """Iterate over the runs of elements that are read together: (start, step, count) in flat indices.
 
-    near: elements between two wanted ones, from which on they are read one by one.
+    max_step: with a larger step, elements are read one by one.
     """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
         strides[axis - 1] = strides[axis] * shape[axis]
-    # The axes at the end that are taken whole go with the one before them.
+    # Trailing axes that are selected completely form one block with the axis before them.
     last = len(ranges) - 1
     while last > 0 and ranges[last] == range(shape[last]):
         last -= 1
@@ -406,7 +404,7 @@ def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tu
     for start in starts:
         if chosen.step == 1:
             yield start + chosen.start * block, 1, len(chosen) * block
-        elif block == 1 and abs(chosen.step) <= near:
+        elif block == 1 and abs(chosen.step) <= max_step:
             yield start + chosen.start, chosen.step, len(chosen)
         else:
             for coordinate in chosen:
@@ -414,14 +412,14 @@ def _runs(ranges: list[range], shape: tuple[int, ...], near: int) -> Iterator[tu
 
 
 def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> Array:
-    """Elements of which `data` holds the bytes as raw_data has them; shape (count,), the data type's dtype.
+    """Return the elements of `data`, bytes in the format of raw_data; shape (count,), the data type's dtype.
 
-    start: those of less than a byte before the first, in its byte. They are unpacked; others are the memory of `data`.
+    start: the index of the first element, for elements of less than a byte. Those are unpacked; others share `data`.
     """
     import numpy as np
 
     if not data_type.is_packed:
-        # frombuffer keeps the buffer, and so the mapping; an ndarray made of one would let go of it.
+        # frombuffer references the buffer, and so the mapping; np.ndarray(buffer=...) would release the buffer.
         return little_endian(np.frombuffer(data, data_type.dtype, count), data_type)
     from onnxwire.tensor.bits import unpack
 
@@ -431,7 +429,7 @@ def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> A
 
 
 def packed_bytes(array: Array, bits: int) -> Array:
-    """Elements of a byte each, of which the low bits count, as a packed stream: uint8, one dimension."""
+    """Pack the low bits of one-byte elements. Return a one-dimensional uint8 array."""
     import numpy as np
 
     from onnxwire.tensor.bits import pack
@@ -442,7 +440,7 @@ def packed_bytes(array: Array, bits: int) -> Array:
 
 
 def little_endian(array: Array, data_type: DataType) -> Array:
-    """The array with its bytes in file order, or from file order in this machine's: the same act both ways."""
+    """Convert an array between native and little-endian byte order. The conversion is its own inverse."""
     if LITTLE_ENDIAN or data_type.word == 1:
         return array
     swapped = array.view(f"u{data_type.word}") if array.ndim else array.reshape(1).view(f"u{data_type.word}")

@@ -249,7 +249,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
         summary = catalog.build([pattern, folder / "top.onnx"], tmp_path / "two", workers=1)
         assert summary.read == 1
         assert list(summary.failures) == [pattern]
-        assert "start it in a folder nearer" in summary.failures[pattern]
+        assert "start it in a folder closer" in summary.failures[pattern]
         with pytest.raises(onnxwire.SourceError, match="nested too deeply"):
             catalog.build([pattern], tmp_path / "three", workers=1)
         assert main(["check", pattern, str(folder / "top.onnx")]) == 2

@@ -226,7 +226,7 @@ def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
 def test_servers_that_list_nothing_say_so(zoo, tmp_path):
     with ObjectServer(served(zoo)) as server:
         for source in (f"{server.url}/", f"{server.url}/*.onnx"):
-            with pytest.raises(onnxwire.SourceError, match="does not say which files"):
+            with pytest.raises(onnxwire.SourceError, match="does not list folders"):
                 catalog.build([source], tmp_path / "out")
 
 

@@ -166,7 +166,9 @@ def test_many_files_are_looked_at_one_after_another(path):
 
 def test_a_file_is_looked_at_once(path, monkeypatch):
     looks = []
-    look_at = ExternalFiles.look_at
-    monkeypatch.setattr(ExternalFiles, "look_at", lambda self, name: looks.append(name) or look_at(self, name))
+    open_temporarily = ExternalFiles.open_temporarily
+    monkeypatch.setattr(
+        ExternalFiles, "open_temporarily", lambda self, name: looks.append(name) or open_temporarily(self, name)
+    )
     assert _found(_model(path, *({"location": "w.bin"} for _ in range(5)))) == []
     assert looks == ["w.bin"]

@@ -277,7 +277,7 @@ def test_a_damaged_tensor_equals_itself_or_is_an_error(lines, tmp_path, digits, 
     digits.graph.initializer[8].raw_data += b"x"
     assert lines(digits, digits) == []
     assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2
-    assert "call for 131,072 bytes; raw_data holds 131,073" in capsys.readouterr().err
+    assert "require 131,072 bytes; raw_data has 131,073" in capsys.readouterr().err
 
 
 def test_an_absent_field_equals_its_default(lines, digits):

@@ -159,7 +159,7 @@ def test_verbose_lists_the_written_files(folder):
 
 def test_other_files_are_kept_without_overwrite(folder):
     (folder / "out.data").write_text("mine")
-    reason = "there is a file that is not the model's; allow it with --overwrite, or choose another name"
+    reason = "the existing file is not the model's; allow replacing it with --overwrite, or choose another name"
     check_refusal(run("unpack", "m.onnx", "-o", "out.onnx", cwd=folder), f"{folder}/out.data: {reason}")
     assert (folder / "out.data").read_text() == "mine"
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data"]
@@ -179,7 +179,7 @@ def test_missing_data_is_named_and_found_elsewhere(folder):
         do(command, "out.onnx", "-o", f"{command}.onnx", "--external-root", "elsewhere", cwd=folder)
         check_model(folder / f"{command}.onnx")
     done = run("pack", "out.onnx", "-o", "new.onnx", "--external-root", "nowhere", cwd=folder)
-    check_refusal(done, "nowhere: No such file or directory; --external-root takes a folder that is there")
+    check_refusal(done, "nowhere: No such file or directory; --external-root must be an existing folder")
 
 
 def test_no_command_leaves_the_folder_of_a_model(folder):
@@ -193,10 +193,10 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
         done = run(command, "m.onnx", "-o", "out.onnx", cwd=folder / "inner")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
         assert b"'w'" in done.stderr
-        assert b"'../secret' is not read: it holds .., which leads out of the model's folder" in done.stderr
+        assert b"'../secret' is not read: it contains .., which leads out of the model's folder" in done.stderr
     # And one that writes there.
     done = run("unpack", "../m.onnx", "-o", "out.onnx", "--data", "../secret", "--overwrite", cwd=folder / "inner")
-    reason = "it holds .., which leads out of the model's folder"
+    reason = "it contains .., which leads out of the model's folder"
     check_refusal(done, f"external data can't be saved to '../secret': {reason}")
     assert os.listdir(folder / "inner") == ["m.onnx"]
     assert (folder / "secret").read_bytes() == bytes(4096)
@@ -209,7 +209,7 @@ def test_an_unwritable_output_is_one_line(folder):
     )
     check_refusal(
         run("unpack", "m.onnx", "-o", "m.data", cwd=folder),
-        "external data can't be saved to 'm.data': that is the model itself",
+        "external data can't be saved to 'm.data': the name collides with the model itself",
     )
     done = run("pack", "m.onnx", "-o", "no/out.onnx", cwd=folder)
     check_refusal(done, f"no/out.onnx: No such file or directory; there is no directory {folder}/no")

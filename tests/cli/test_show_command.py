@@ -179,7 +179,7 @@ def test_a_wrong_path_is_one_line_with_a_remedy(path: str, text: str, capsys) ->
 
 def test_a_damaged_tensor_is_one_line(tmp_path, capsys) -> None:
     path = save(tmp_path / "m.onnx", onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234"))
-    assert "tensor 'w': dims [3] of FLOAT call for 12 bytes; raw_data holds 4" in complaint(capsys, path, "tensor:w")
+    assert "tensor 'w': dims [3] of FLOAT require 12 bytes; raw_data has 4" in complaint(capsys, path, "tensor:w")
     assert "UNDEFINED" in complaint(capsys, save(path, onnx.TensorProto(name="w", dims=[3])), "tensor:w")
 
 

@@ -395,12 +395,12 @@ def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
     for data in (DATA, memoryview(DATA), np.frombuffer(DATA, np.float32).reshape(-1, 8)):
         assert initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
     for wrong in ("text", 7, np.zeros(400, np.uint8)[::2]):
-        with pytest.raises(TypeError, match=r"external_data has no contiguous buffer of bytes for 'w.bin'"):
+        with pytest.raises(TypeError, match=r"external_data for 'w.bin' is not a contiguous buffer of bytes"):
             initializer(path, external_data={"w.bin": wrong}).numpy()
 
 
 def test_what_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
-    with pytest.raises(TypeError, match="external_data takes a mapping or a function, not list"):
+    with pytest.raises(TypeError, match="external_data is a mapping or a function, not list"):
         onnxwire.load(path, external_data=[DATA])
 
 
@@ -469,7 +469,7 @@ def test_a_folder_that_was_replaced_is_not_looked_into(tmp_path: Path) -> None:
     tensor = initializer(write(tmp_path / "a" / "m.onnx", at("w.bin")))
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "b").rename(tmp_path / "a")
-    with pytest.raises(ExternalDataError, match="another one than when the model was loaded"):
+    with pytest.raises(ExternalDataError, match="was replaced since the model was loaded"):
         tensor.numpy()
 
 

@@ -361,9 +361,9 @@ def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPat
         (case.folder / "sub" / f"other{i}").touch()
     assert case.read("w.bin") == DATA
     # By themselves they are ten thousand files, and folders 32 deep.
-    monkeypatch.setattr(external_files, "_MAX_NAMES", 20)
+    monkeypatch.setattr(external_files, "_MAX_ENTRIES", 20)
     case.refuses("w.bin", match="hard links")
-    monkeypatch.setattr(external_files, "_MAX_NAMES", 10_000)
+    monkeypatch.setattr(external_files, "_MAX_ENTRIES", 10_000)
     monkeypatch.setattr(external_files, "_MAX_DEPTH", 0)
     case.refuses("w.bin", match="hard links")
 

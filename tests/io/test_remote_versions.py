@@ -91,7 +91,7 @@ def read(server: ObjectServer) -> set[int]:
         return found
 
 
-@pytest.mark.filterwarnings("ignore:.*read whole")
+@pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
 @pytest.mark.parametrize("knows_conditions", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_versions_are_mixed(kind, knows_conditions) -> None:
@@ -154,14 +154,14 @@ def test_without_a_version_a_file_is_read_whole_or_refused(kind) -> None:
     with ObjectServer({"m.onnx": version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
         kind(server.state, 1)
         with (
-            pytest.warns(UserWarning, match="tell versions of a file apart"),
+            pytest.warns(UserWarning, match="identify versions of a file"),
             ow.load(f"{server.url}/m.onnx") as message,
         ):
             server.state.reset()
             assert message.graph.initializer[1].nbytes == SIZES[1]
             assert set(message.graph.initializer[1].numpy().tobytes()) == {17}
             assert not server.state.requests
-        with pytest.raises(ow.SourceError, match="tell versions of a file apart"):
+        with pytest.raises(ow.SourceError, match="identify versions of a file"):
             ow.load(f"{server.url}/large.onnx")
 
 
@@ -183,7 +183,7 @@ def test_what_has_no_strong_version_is_not_kept_on_the_disk(tmp_path) -> None:
 def test_an_answer_that_does_not_say_which_part_it_is_is_not_used(text) -> None:
     with ObjectServer({"m.onnx": version(1)}) as server:
         server.state.marks = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
-        with pytest.warns(UserWarning, match="read whole"):
+        with pytest.warns(UserWarning, match="complete file was downloaded"):
             assert read(server) == {1}
         assert [request.headers.get("range") for request in server.state.requests] == ["bytes=0-65535", None]
 

@@ -205,7 +205,7 @@ def test_a_limit_on_the_file_size_leaves_the_old_file(path):
         "except onnxwire.SaveError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert "allows no file so large" in done.stdout
+    assert "allows no file of this size" in done.stdout
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
 

@@ -217,7 +217,7 @@ def test_the_names_and_locations_in_a_model_lead_nowhere(trap):
         # A location that does not count, as the data is inline: the official writer wrote there.
         weight.external_data.add(key="location", value="../victim/file")
     for external in (lambda info: info.name, lambda info: "folder/file"):
-        with pytest.raises(onnxwire.EditError, match="leads"):
+        with pytest.raises(onnxwire.EditError, match=r"symbolic link|leads out"):
             onnxwire.save(model, trap / "m.onnx", external=external, overwrite=True)
     assert tree(trap.parent) == before
     for options in ({}, {"external": None}, {"external": "w.data"}, {"external": "{name}", "overwrite": True}):

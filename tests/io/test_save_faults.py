@@ -378,7 +378,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     failed, listing, again = python(code, tmp_path, before=mount).splitlines()
     match = re.fullmatch(
         r"SaveError: .*/model\.onnx: No space left on device; the file needs 5,242,880 bytes and ([\d,]+) bytes are "
-        r"free in .*: make room, or save elsewhere; the old file is as it was",
+        r"free in .*: make room, or save elsewhere; the old file is unchanged",
         failed,
     )
     assert match
@@ -415,7 +415,9 @@ def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old: Path) -> None:
 def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is nobody's: EIO
     open_nameless(monkeypatch, lambda *arguments, **options: memory)
-    with pytest.raises(SaveError, match=r"Input/output error; the disk fails.*; the old file is as it was") as caught:
+    with pytest.raises(
+        SaveError, match=r"Input/output error; the disk, or the connection to it, fails.*; the old file is unchanged"
+    ) as caught:
         save(old, b"new")
     assert caught.value.errno == errno.EIO
     assert_untouched(old)
@@ -479,7 +481,7 @@ def test_a_directory_that_fails_after_the_replacement_is_told(old: Path, monkeyp
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(SaveError, match="the new file is there, but may be lost") as caught:
+    with pytest.raises(SaveError, match="the new file is in place, but may be lost") as caught:
         save(old, b"new")
     assert "as it was" not in str(caught.value)
     assert old.read_bytes() == b"new"
@@ -735,7 +737,7 @@ def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Pat
     (folder / "model.onnx").chmod(0o666)
     folder.chmod(0o555)
     code = POWERLESS + "attempt(sys.argv[1], b'new'); save(sys.argv[2], b'new')"
-    reason = f"Permission denied; the directory {folder} may not be written; save elsewhere"
+    reason = f"Permission denied; the directory {folder} is not writable; save elsewhere"
     assert python(code, folder / "new.onnx", folder / "model.onnx").splitlines() == [
         f"SavePermissionError: {folder}/new.onnx: {reason}",
     ]
@@ -753,8 +755,8 @@ def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
         os.chown(public, NOBODY, NOBODY)
         os.chown(path, NOBODY, NOBODY)
     assert python(POWERLESS + "attempt(sys.argv[1], b'new')", path) == (
-        f"SavePermissionError: {path}: Permission denied; allow writing it, or save under another name; "
-        "the old file is as it was"
+        f"SavePermissionError: {path}: Permission denied; make the file writable, or save under another name; "
+        "the old file is unchanged"
     )
     assert path.read_bytes() == b"old"
 

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 import onnxwire
 from onnxwire import SaveError
 from onnxwire.io import in_place
-from onnxwire.io.file_lock import lock
+from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import Folder, identity_of
 
 ROOT = Path(onnxwire.__file__).parent.parent
@@ -159,7 +159,7 @@ def test_a_failure_puts_the_old_bytes_back(fixed: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(in_place, "copy_range", fails)
     model = onnxwire.ModelProto(producer_name="x" * (8 << 20))
-    with pytest.raises(SaveError, match=r"model\.onnx: Input/output error.*the old file is as it was"):
+    with pytest.raises(SaveError, match=r"model\.onnx: Input/output error.*the old file is unchanged"):
         onnxwire.save(model, fixed)
     assert len(calls) == 3
     assert fixed.read_bytes() == before
@@ -177,9 +177,9 @@ def test_old_bytes_that_can_not_be_put_back_are_kept(fixed: Path, monkeypatch: p
         copy_range(source, source_offset, target, target_offset, length, **options)
 
     monkeypatch.setattr(in_place, "copy_range", fails)
-    with pytest.raises(SaveError, match="it may be damaged, and what it held is in ") as caught:
+    with pytest.raises(SaveError, match="the file may be damaged, and its old contents are in ") as caught:
         onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
-    assert Path(str(caught.value).rpartition(" is in ")[2]).read_bytes() == before
+    assert Path(str(caught.value).rpartition(" are in ")[2]).read_bytes() == before
 
 
 def test_no_room_is_found_out_before_anything_is_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_another_file_that_took_the_place_is_not_written(fixed: Path, monkeypatc
         os.replace(other, fixed)
 
     monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", swap)
-    with pytest.raises(SaveError, match="another file took its place meanwhile; save again"):
+    with pytest.raises(SaveError, match="the file was replaced in the meantime; save again"):
         onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
     assert fixed.read_bytes() == b"other"
 
@@ -229,7 +229,7 @@ def test_a_second_save_over_the_same_file_at_once_is_refused(tmp_path: Path) -> 
     path.write_bytes(b"old")
     source.write_bytes(b"new")
     with path.open("r+b") as writing, source.open("rb") as file:
-        assert lock(writing.fileno())
-        with pytest.raises(OSError, match="another save is writing over it"):
+        assert try_lock(writing.fileno())
+        with pytest.raises(OSError, match="another save is overwriting the file"):
             in_place.write_over(Folder.at(str(tmp_path)), path.name, identity_of(path.stat()), file.fileno(), str(path))
     assert path.read_bytes() == b"old"

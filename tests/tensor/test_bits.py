@@ -138,7 +138,7 @@ def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
     for n, start in [(1, 0), (16, 0), (17, 3), (1000, 5), (LONG, 0)]:
         source = random_bytes(packed_size(start + n, bits) - 1)
         out = np.full(n, GUARD, np.uint8)
-        with pytest.raises(ValueError, match=f"hold .* elements of {bits} bits, not {n} from element {start} on"):
+        with pytest.raises(ValueError, match=f"contain .* elements of {bits} bits, not {n} from index {start}"):
             unpack(source, out, bits, start)
         assert (out == GUARD).all()
 
@@ -147,7 +147,7 @@ def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
 def test_a_start_outside_the_source_raises(start):
     out = np.full(1, GUARD, np.uint8)
     for room in (out, out[:0]):
-        with pytest.raises(ValueError, match="from element"):
+        with pytest.raises(ValueError, match="from index"):
             unpack(bytes(4), room, 4, start)
     assert out[0] == GUARD
 
@@ -164,9 +164,9 @@ def test_packing_into_another_size_raises_and_nothing_is_written(bits, differenc
 
 @pytest.mark.parametrize("bits", [-2, 0, 1, 3, 5, 7, 8, 16])
 def test_other_widths_raise(bits):
-    with pytest.raises(ValueError, match=f"not of {bits}"):
+    with pytest.raises(ValueError, match=f"not {bits}"):
         unpack(bytes(64), bytearray(4), bits)
-    with pytest.raises(ValueError, match=f"not of {bits}"):
+    with pytest.raises(ValueError, match=f"not {bits}"):
         pack(bytes(4), bytearray(64), bits)
 
 

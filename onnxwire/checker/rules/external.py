@@ -201,7 +201,7 @@ class Files:
 
     def _look(self, id: int, location: str) -> None:
         try:
-            with self.files.look_at(location) as file:
+            with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
                 if file.descriptor >= 0:
                     self._find_links(id, file.name, os.fstat(file.descriptor).st_nlink)
@@ -404,7 +404,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
         if id not in files.sizes or not _is_digest(checksum):
             continue  # other rules speak of it
         if id not in digests:
-            with files.files.look_at(facts.text(id)) as file:
+            with files.files.open_temporarily(facts.text(id)) as file:
                 status = os.fstat(file.descriptor) if file.descriptor >= 0 else None
                 identity = (status.st_dev, status.st_ino) if status else (-1, id)
                 digests[id] = by_identity[identity] = by_identity.get(identity) or file.sha1()

@@ -1,1 +1,1 @@
-"""Files on servers, of which what is asked for is fetched."""
+"""Read files on servers, of which ranges are fetched on demand, and save to servers."""

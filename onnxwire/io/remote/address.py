@@ -1,4 +1,4 @@
-"""Addresses of files on servers: their parts, and what errors and reports show of them."""
+"""Parse addresses of files on servers, and remove credentials from them for errors and reports."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ BUCKET_HOSTS = (
 WEB_SCHEMES = ("http", "https")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# A scheme of one letter is a drive of Windows.
+# A scheme of one letter is a Windows drive.
 _IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
-_LONGEST_IN_LINE = 8192
+_MAX_CHARS_IN_LINE = 8192
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
-_ENDS_WITH_FILE = "the address names no file; it is to end with the name of the .onnx file"
+_NO_FILE_NAME = "the address names no file; it must end with the name of the .onnx file"
 _AMBIGUOUS = (
-    "the address has an @ behind its host; in a password write / as %2F, ? as %3F, # as %23 and @ as %40, elsewhere "
-    "write @ as %40"
+    "the address is ambiguous, because it contains an @ after its host; in a password write / as %2F, ? as %3F, # as "
+    "%23 and @ as %40, elsewhere write @ as %40"
 )
 
 
 def is_address(source: object) -> bool:
-    """Whether a source is the address of a file on a server, such as https://host/model.onnx or s3://bucket/model."""
+    """Return whether a source is an address such as https://host/model.onnx or s3://bucket/model."""
     return isinstance(source, str) and "://" in source and _SCHEME.match(source) is not None
 
 
 class Site(namedtuple("Site", ("scheme", "host", "port"))):
-    """A server: scheme, host in lower case without a final dot (IPv6 without brackets), and port."""
+    """A server: scheme, host in lower case without a trailing dot (IPv6 without brackets), and port."""
 
     __slots__ = ()
     scheme: str
@@ -43,24 +43,24 @@ class Site(namedtuple("Site", ("scheme", "host", "port"))):
 
     @property
     def host_and_port(self) -> tuple[str, int]:
-        """What hosts are compared by: the default ports of http and https, shown as 0, are one."""
+        """The host and port for comparisons; 0 denotes the default ports of http and https."""
         return self.host, 0 if self.port == DEFAULT_PORTS[self.scheme] else self.port
 
     @property
     def netloc(self) -> str:
-        """The host and port as a URL has them."""
+        """The host and port as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "query", "user"))):
-    """Where a file is.
+    """The address of a file.
 
-    root: of its server or bucket, without user and query; key: the file's path from there. site, query, user: of a file
-    that is read by HTTP: its server, the query (with its ?, or ""), and user:password decoded, or "". The key of such a
-    file begins with / and is percent-encoded. site is None for other files, which a library reads.
-    shown: the address as errors and reports show it, without the user, the password and the query, any of which may be
-    somebody's credentials. So is the repr.
+    root: the URL of its server or bucket, without user and query; key: the file's path from the root. site, query,
+    user: for a file that is read by HTTP, its server, the query (with ?, or ""), and the decoded user:password, or "";
+    its key begins with / and is percent-encoded. site is None for files that a library reads.
+    shown: the address for errors and reports, without user, password and query, which may be credentials. The repr
+    shows the same.
     """
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "
         return f"Address({self.shown!r})"
 
     def beside(self, location: str) -> Address:
-        """The address of a file that a location leads to, from the folder of this one."""
+        """Return the address of a location relative to the folder of this address."""
         from urllib.parse import quote
 
         name = "/".join(name for name in location.split("/") if name not in ("", "."))
@@ -91,25 +91,25 @@ class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "
 
     @property
     def shown_folder(self) -> str:
-        """The folder as errors and reports show it."""
+        """The folder for errors and reports."""
         return self.shown.rpartition("/")[0]
 
 
 def address_in_store(name: str) -> Address:
-    """The address of a file by its name in a ready store."""
+    """Return the address of a file by its name in an existing store."""
     return Address("", "", name, name, None, "", "")
 
 
 def parse_address(text: str) -> Address:
-    """Split an address into its parts.
+    """Parse an address.
 
-    Raises SourceError, which never contains a password or query, for one that is ambiguous or names no file.
+    Raises SourceError, which never contains a password or query, for an address that is ambiguous or names no file.
     """
     try:
         scheme, user, host, path, query = _split(text)
         shown = f"{scheme}://{host}{path}"
         if not host or not path.rpartition("/")[2]:
-            raise SourceError(errno.EINVAL, _ENDS_WITH_FILE, shown)
+            raise SourceError(errno.EINVAL, _NO_FILE_NAME, shown)
         if scheme in WEB_SCHEMES and (query or not host.partition(":")[0].lower().endswith(BUCKET_HOSTS)):
             site = site_of(scheme, host)
             root = f"{scheme}://{site.netloc}"
@@ -120,16 +120,16 @@ def parse_address(text: str) -> Address:
 
 
 def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
-    """The root and key of a file that a library reads."""
+    """Return the root and key of a file that a library reads."""
     from urllib.parse import quote, unquote
 
     is_web = scheme in WEB_SCHEMES
     names = path.split("/")
-    # The first folder may be a bucket, which is the library's to find out. What a key can't have, such as an empty
-    # name, stays in the root.
-    least = 2 if is_web else 1
+    # The first folder may be a bucket, which the library determines. Names that a key can't contain, such as an empty
+    # one, stay in the root.
+    minimum = 2 if is_web else 1
     first = len(names) - 1
-    while first > least and names[first - 1] not in ("", ".", ".."):
+    while first > minimum and names[first - 1] not in ("", ".", ".."):
         first -= 1
     folder, key = "/".join(names[:first]), "/".join(names[first:])
     if not is_web:
@@ -138,7 +138,7 @@ def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
 
 
 def shown_address(text: str) -> str:
-    """An address without its user, password and query; of one that can't be split, the scheme alone."""
+    """Return an address without user, password and query; only the scheme if it can't be parsed."""
     try:
         scheme, _, host, path, _ = _split(text)
     except ValueError:
@@ -147,38 +147,38 @@ def shown_address(text: str) -> str:
 
 
 def shown_source(source: str) -> str:
-    """What errors and reports show of a path or address."""
+    """Return a path or address as shown in errors and reports."""
     return shown_address(source) if is_address(source) else source
 
 
 def without_credentials(line: str) -> str:
-    """A line of text whose addresses are without their users, passwords and queries.
+    """Return a line of text with users, passwords and queries removed from its addresses.
 
-    An address ends at a space. As what a path was made of, it may have lost one of its slashes.
+    An address ends at a space. One that was converted to a path and back may have lost one of its slashes.
     """
     return _IN_LINE.sub(_shown_match, line) if ":/" in line else line
 
 
 def _shown_match(found: re.Match[str]) -> str:
     scheme, slashes, word = found.groups()
-    # The quotes and punctuation at the end are those of the line.
+    # Trailing quotes and punctuation belong to the line.
     rest = word.rstrip("'\"`:;,.)}>")
     if not rest or (slashes == "/" and "@" not in rest):
         return found[0]
-    if len(rest) > _LONGEST_IN_LINE or (":/" in rest and "@" in rest):
+    if len(rest) > _MAX_CHARS_IN_LINE or (":/" in rest and "@" in rest):
         return f"{scheme}://..."
     return shown_address(f"{scheme}://{rest}") + word[len(rest) :]
 
 
 def _split(text: str) -> tuple[str, str, str, str, str]:
-    """The scheme, user (decoded), host with port, path and query (with its ?) of an address.
+    """Return the scheme, decoded user, host with port, path, and query with its ? of an address.
 
-    Raises ValueError, with a text that contains no part of the address, for one that is ambiguous.
+    Raises ValueError, whose message contains no part of the address, if it is ambiguous.
     """
     from urllib.parse import unquote
 
     if any(letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff" for letter in text):
-        raise ValueError("the address holds a control character or what is not text")
+        raise ValueError("the address contains a control character or a lone surrogate")
     scheme, _, rest = text.partition("://")
     scheme = scheme.lower()
     is_web = scheme in WEB_SCHEMES
@@ -190,7 +190,7 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
     if scheme in ("abfs", "abfss", "azure", "adl", "az") and ":" not in user:
         user, host = "", authority  # container@account
     if " " in authority or after[:1] == "\\":
-        raise ValueError("the host of the address holds a space or a backslash")
+        raise ValueError("the host of the address contains a space or a backslash")
     if not is_web:
         return scheme, "", host, after, ""
     path, mark, query = after.partition("#")[0].partition("?")
@@ -198,13 +198,13 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
 
 
 def site_of(scheme: str, host: str) -> Site:
-    """The server of a host with an optional port. Raises ValueError for what is neither a host's name nor an IP."""
+    """Return the Site of a host with an optional port. Raises ValueError for an invalid host name or IP address."""
     from ipaddress import IPv6Address
 
     found = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", host, re.S)
     port = int(found[2] or DEFAULT_PORTS[scheme]) if found else 0
     if found is None or not 0 < port < 1 << 16:
-        raise ValueError("the host or port of the address can't be; a password in it needs / as %2F and @ as %40")
+        raise ValueError("the host or port of the address is invalid; in a password write / as %2F and @ as %40")
     name = found[1]
     try:
         if name.startswith("[") and "%" not in name:
@@ -218,21 +218,21 @@ def site_of(scheme: str, host: str) -> Site:
 
 
 def quote_path(path: str) -> str:
-    """A path as a request has it: what is percent-encoded stays as it is."""
+    """Percent-encode a path for a request. Existing escapes stay unchanged."""
     from urllib.parse import quote
 
     return quote(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path), safe=_PATH_SAFE) or "/"
 
 
 def quote_query(query: str) -> str:
-    """A query as a request has it: what is percent-encoded stays as it is."""
+    """Percent-encode a query for a request. Existing escapes stay unchanged."""
     from urllib.parse import quote
 
     return quote(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", query), safe=_PATH_SAFE + "?")
 
 
 def address_below(folder: str, path: str) -> str:
-    """The address of a file by the address of a folder, and the file's path from there."""
+    """Return the address of a file by its path from the address of a folder."""
     from urllib.parse import quote
 
     if folder.partition("://")[0].lower() not in WEB_SCHEMES:

@@ -1,4 +1,4 @@
-"""The files that addresses name, one by one, by a folder or by a pattern, and the versions that they have now."""
+"""Find the files that addresses, folders and patterns name on servers, and their current versions."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
 
-_AT_ONCE = 32  # files that are asked for at once
-_LISTED = 1000  # files of an answer
-_NO_LIST = "the server does not say which files are in a folder; name each model"
+_MAX_CONCURRENT = 32  # requests
+_PAGE_SIZE = 1000  # files in one response
+_CANT_LIST = "the server does not list folders; name each model"
 
 
 def look(
     addresses: Sequence[Address], options: Options = None, *, models: Sequence[Address] | None = None
 ) -> list[Version | SourceError]:
-    """The version of each file, by a request each; for one that can't be had the reason.
+    """Return the version of each file, or the error of its request.
 
-    models: of external data, the model that names each; its own redirects say where those of the data may lead.
+    models: for external data, the model of each file, whose redirects determine where those of the data may lead.
     """
-    turns = asyncio.Semaphore(_AT_ONCE)
+    turns = asyncio.Semaphore(_MAX_CONCURRENT)
     pairs = zip(addresses, models or itertools.repeat(None, len(addresses)), strict=True)
     return run(_gather(_look_or_error(address, options, turns, model) for address, model in pairs))
 
 
 def find(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
-    """The files that each address names, by their addresses; for one that names none or can't be asked the reason.
+    """Return the (address, version) pairs of the files that each address names, or the error.
 
-    The address of a folder ends with /, or has no file of its name; its files are those below that end with .onnx. In a
-    pattern, * and [] stand for parts of a name, ** for any folders, and ? for a letter where it begins no query.
+    An address that ends with /, or of which no file exists, is a folder, and names all files below it that end with
+    .onnx. In a pattern, * and [] match parts of a name, ** matches any number of folders, and ? matches one character
+    unless it begins a query.
     """
-    turns = asyncio.Semaphore(_AT_ONCE)
+    turns = asyncio.Semaphore(_MAX_CONCURRENT)
     return run(_gather(_find_or_error(source, options, turns) for source in sources))
 
 
@@ -106,7 +107,7 @@ async def _look_or_error(
 
 
 async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
-    # A byte rather than HEAD, which is refused where an address is signed for GET.
+    # One byte rather than HEAD, which servers refuse for an address that is signed for GET.
     reader = reader_of(open_store(address, options), address, hosts, is_model=is_model)
     try:
         return (await reader.read(0, 1, None))[1]
@@ -115,46 +116,48 @@ async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_m
 
 
 async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[str, Version]]:
-    """The files in the folder of an address and below: their paths from there, and versions."""
+    """Iterate over the files in and below the folder of an address: their relative paths, and versions."""
     store = open_store(address, options)
     if address.site is not None:
         async for file in store.list_folder(address):
             yield file
         return
     prefix = address.key.rpartition("/")[0]
-    async for metas in store.list(prefix or None, chunk_size=_LISTED):
+    async for metas in store.list(prefix or None, chunk_size=_PAGE_SIZE):
         for meta in metas:
             yield meta["path"].removeprefix(prefix).lstrip("/"), version_of(meta)
 
 
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
-    """The files below a folder that fit a pattern of names; without one, those that end with .onnx."""
+    """Return the files below a folder that match a pattern of names; without a pattern, all .onnx files."""
     address = parse_address(address_below(folder, "_"))
     found: list[tuple[str, Version]] = []
     try:
         async for path, version in _listed(address, options):
-            if path.endswith(".onnx") if pattern is None else _fits(path.split("/"), pattern):
+            if path.endswith(".onnx") if pattern is None else _matches(path.split("/"), pattern):
                 found.append((address_below(folder, path), version))
     except SourceError:
         raise
     except Exception as error:
         if address.scheme in WEB_SCHEMES:
-            raise SourceError(errno.EOPNOTSUPP, _NO_LIST, address.shown_folder) from None
+            raise SourceError(errno.EOPNOTSUPP, _CANT_LIST, address.shown_folder) from None
         raise source_error(error, address.shown_folder) from None
     if not found:
-        what = "there is no .onnx file in this folder" if pattern is None else "no file fits the pattern"
+        reason = "there is no .onnx file in this folder" if pattern is None else "no file matches the pattern"
         shown = address.shown_folder if pattern is None else "/".join([address.shown_folder, *pattern])
-        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, what), shown)
+        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), shown)
     return found
 
 
-def _fits(names: list[str], pattern: list[str]) -> bool:
-    """Whether the names of a path fit those of a pattern."""
-    # The positions in the pattern that the names so far can lead to: time is at most names times pattern.
+def _matches(names: list[str], pattern: list[str]) -> bool:
+    """Return whether the names of a path match a pattern."""
+    # The set of positions in the pattern that the names so far can reach: O(names * pattern) time.
     positions = _with_skipped({0}, pattern)
     for name in names:
         after = {
-            i if pattern[i] == "**" else i + 1 for i in positions if i < len(pattern) and _fits_name(name, pattern[i])
+            i if pattern[i] == "**" else i + 1
+            for i in positions
+            if i < len(pattern) and _matches_name(name, pattern[i])
         }
         positions = _with_skipped(after, pattern)
         if not positions:
@@ -162,12 +165,12 @@ def _fits(names: list[str], pattern: list[str]) -> bool:
     return len(pattern) in positions
 
 
-def _fits_name(name: str, part: str) -> bool:
+def _matches_name(name: str, part: str) -> bool:
     return part == "**" or fnmatchcase(name, part)
 
 
 def _with_skipped(positions: set[int], pattern: list[str]) -> set[int]:
-    """Add the positions after each ** at one of these: ** stands for no folder, too."""
+    """Add the position after every ** at one of these positions: ** also matches no folder."""
     for i, part in enumerate(pattern):
         if part == "**" and i in positions:
             positions.add(i + 1)

@@ -1,9 +1,9 @@
-"""Ranges of files on servers, kept on the disk: sparse files by address and version, shared by processes.
+"""Cache ranges of files on servers on disk: sparse files by address and version, shared by processes.
 
-They are in a folder of their own within the one that the caller names. It is marked by a file, belongs to the user, and
-nobody else may write in it; nothing outside of it is written or removed. A file beside each has four bytes for each
-page: its checksum, or 0 where it is absent. A page is written before its checksum, and counts where both fit; so two
-processes that write at once write the same, and what a kill or a crash cut short is fetched again.
+The cache is a subfolder of the folder that the caller names. It contains a marker file, belongs to the user, and is not
+writable for others; nothing outside of it is written or removed. Each data file has a file of checksums, four bytes for
+each page, 0 for an absent page. A page is written before its checksum, and is valid if both agree; so concurrent
+processes write the same bytes, and pages that a kill or crash left incomplete are fetched again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.version import Version
 
-LIMIT = 1 << 35  # bytes on the disk of all files together, where ONNXWIRE_CACHE_SIZE does not say otherwise
-FOLDER = "onnxwire-ranges"
-MARKER = "CACHEDIR.TAG"  # by the name and first line, programs for backups know it: https://bford.info/cachedir/
-_MARK = b"""Signature: 8a477f597d28d172789f06886806bc55
+_DEFAULT_LIMIT = 1 << 35  # bytes on disk of all files, unless ONNXWIRE_CACHE_SIZE is set
+_FOLDER = "onnxwire-ranges"
+_MARKER = "CACHEDIR.TAG"  # backup programs recognize its name and first line: https://bford.info/cachedir/
+_MARKER_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # Ranges of files that onnxwire fetched from servers. It removes the oldest; this folder may be removed at any time.
 """
 _ENTRY = re.compile(r"([0-9a-f]{64})\.(data|sums)")
-_PAGE = 1 << 12  # bytes to a checksum: the form of the files, whatever the pages in memory are
-_SUM = 4
-# A pipe under such a name must not be waited for.
+_PAGE = 1 << 12  # bytes per checksum: the file format, independent of the system's page size
+_CHECKSUM_BYTES = 4
+# O_NONBLOCK: do not wait for a pipe of such a name.
 _READ = os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _OPEN = _READ & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
-_ADVICE = "name a folder of your own with cache= or ONNXWIRE_CACHE"
+_NO_RESOURCES = (
+    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
+)
+_ADVICE = "choose another folder with cache= or ONNXWIRE_CACHE"
 
 
 class RangeCache:
-    """The part of one file that is on the disk.
+    """The cached ranges of one file.
 
-    data, sums: descriptors of its files, which are closed with it. size: of the whole file.
+    data, sums: open descriptors of the data and checksum files, which `close` closes. size: of the complete file.
     """
 
     def __init__(self, data: int, sums: int, size: int) -> None:
@@ -53,11 +55,11 @@ class RangeCache:
         self._size = size
 
     def get(self, start: int, end: int) -> Buffer | None:
-        """The bytes from start to end, or None where not all of them are there."""
+        """Return the bytes from start to end, or None if not all of them are cached."""
         first, last = start // _PAGE, -(-end // _PAGE)
         try:
-            sums = os.pread(self._sums, (last - first) * _SUM, first * _SUM)
-            if len(sums) < (last - first) * _SUM or not all(memoryview(sums).cast("I")):
+            sums = os.pread(self._sums, (last - first) * _CHECKSUM_BYTES, first * _CHECKSUM_BYTES)
+            if len(sums) < (last - first) * _CHECKSUM_BYTES or not all(memoryview(sums).cast("I")):
                 return None
             data = memoryview(os.pread(self._data, min(last * _PAGE, self._size) - first * _PAGE, first * _PAGE))
         except OSError:
@@ -67,16 +69,16 @@ class RangeCache:
         return data[start - first * _PAGE : end - first * _PAGE]
 
     def put(self, start: int, data: Buffer) -> None:
-        """Keep bytes that begin at `start`, as far as they are whole pages; where the disk is full, none."""
+        """Store the complete pages of a range that begins at `start`. No-op if the disk is full."""
         view = memoryview(data)
         skipped = -start % _PAGE
         stop = start + len(view)
-        kept = view[skipped:] if stop == self._size else view[skipped : len(view) - stop % _PAGE]
-        if not kept:
+        pages = view[skipped:] if stop == self._size else view[skipped : len(view) - stop % _PAGE]
+        if not pages:
             return
         with suppress(OSError):
-            if os.pwrite(self._data, kept, start + skipped) == len(kept):
-                os.pwrite(self._sums, _sums_of(kept), (start + skipped) // _PAGE * _SUM)
+            if os.pwrite(self._data, pages, start + skipped) == len(pages):
+                os.pwrite(self._sums, _sums_of(pages), (start + skipped) // _PAGE * _CHECKSUM_BYTES)
 
     def close(self) -> None:
         """Close the files."""
@@ -85,13 +87,13 @@ class RangeCache:
 
 
 def open_cache(folder: str, identity: str, version: Version) -> RangeCache | None:
-    """Open the part of a file that is in the cache within a folder, which is made; None where nothing can be kept.
+    """Open the cached ranges of a file. Create the cache folder. Return None if nothing can be stored.
 
-    identity: another text for any other file, which may hold credentials; version: the one that ranges are of.
-    Raises SourceError for a folder that can't be made or is not the user's own.
+    identity: a text that is unique to the file, and may contain credentials; version: the version of the file.
+    Raises SourceError for a folder that can't be created or belongs to another user.
     """
     if not HAS_DIR_FD or not hasattr(os, "pread"):
-        raise SourceError(errno.ENOTSUP, "this system has no calls that a cache needs; load without cache=", folder)
+        raise SourceError(errno.ENOTSUP, "this system does not support the cache; load without cache=", folder)
     limit = _limit()
     name = sha256(repr((identity, *version)).encode("utf-8", "surrogatepass")).hexdigest()
     try:
@@ -99,7 +101,7 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
     except SourceError:
         raise
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
             return None
         raise SourceError.from_os_error(error, folder, f"the cache can't be used; {_ADVICE}") from None
     opened: list[int] = []
@@ -107,7 +109,7 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
         for ending in ("data", "sums"):
             opened.append(_open_entry(here, f"{name}.{ending}"))
         with suppress(OSError):
-            os.utime(opened[0])  # it is in use: the others go first
+            os.utime(opened[0])  # recently used files are removed last
         _make_room(here, name, limit)
         return RangeCache(opened[0], opened[1], version.size)
     except OSError:
@@ -119,27 +121,27 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
 
 
 def _limit() -> int:
-    text = os.environ.get("ONNXWIRE_CACHE_SIZE") or str(LIMIT)
+    text = os.environ.get("ONNXWIRE_CACHE_SIZE") or str(_DEFAULT_LIMIT)
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        reason = "ONNXWIRE_CACHE_SIZE is to be a number of bytes, such as 34359738368"
+        reason = "ONNXWIRE_CACHE_SIZE must be a number of bytes, such as 34359738368"
         raise SourceError(errno.EINVAL, reason, "the cache")
     return int(text)
 
 
 def _open_folder(path: str) -> int:
-    """Open the folder of the files, which is made where it is absent. Raises OSError, and SourceError for another's."""
+    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is another user's."""
     os.makedirs(path, mode=0o700, exist_ok=True)
-    shown = os.path.join(path, FOLDER)
+    shown = os.path.join(path, _FOLDER)
     above = os.open(path, LIST | FLAGS)
     try:
         with suppress(FileExistsError):
-            os.mkdir(FOLDER, 0o700, dir_fd=above)
+            os.mkdir(_FOLDER, 0o700, dir_fd=above)
         try:
-            here = os.open(FOLDER, LIST | NO_FOLLOW | FLAGS, dir_fd=above)
+            here = os.open(_FOLDER, LIST | NO_FOLLOW | FLAGS, dir_fd=above)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
                 raise
-            raise SourceError(errno.ENOTDIR, f"it is a link or a file, not a folder; {_ADVICE}", shown) from None
+            raise SourceError(errno.ENOTDIR, f"the cache is a link or a file, not a folder; {_ADVICE}", shown) from None
     finally:
         os.close(above)
     try:
@@ -147,10 +149,10 @@ def _open_folder(path: str) -> int:
         if status.st_uid != os.geteuid():
             raise SourceError(errno.EPERM, f"the cache belongs to another user; {_ADVICE}", shown)
         if status.st_mode & 0o022:
-            reason = f"others may write in the cache; forbid it with `chmod go-w`, or {_ADVICE}"
+            reason = f"other users may write to the cache; forbid it with `chmod go-w`, or {_ADVICE}"
             raise SourceError(errno.EPERM, reason, shown)
         if not _is_marked(here):
-            reason = f"the folder has files and no {MARKER} of onnxwire, so that it is not its cache; {_ADVICE}"
+            reason = f"the folder contains files but no {_MARKER} of onnxwire, so it is not its cache; {_ADVICE}"
             raise SourceError(errno.EPERM, reason, shown)
     except BaseException:
         os.close(here)
@@ -159,28 +161,28 @@ def _open_folder(path: str) -> int:
 
 
 def _is_marked(here: int) -> bool:
-    """Whether a folder has the marker, which an empty one is given; raises OSError where the disk is full."""
-    is_new = not set(os.listdir(here)) - {MARKER}
+    """Return whether a folder contains the marker. Add it to an empty folder. Raises OSError if the disk is full."""
+    is_new = not set(os.listdir(here)) - {_MARKER}
     try:
-        marker = _open_entry(here, MARKER) if is_new else os.open(MARKER, _READ, dir_fd=here)
+        marker = _open_entry(here, _MARKER) if is_new else os.open(_MARKER, _READ, dir_fd=here)
     except OSError:
         if is_new:
             raise
         return False
     try:
-        found = os.pread(marker, len(_MARK) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
-        if is_new and found is not None and found != _MARK and _MARK.startswith(found):
-            # It was just made, by this process, or by one that was killed before it wrote.
-            if os.pwrite(marker, _MARK, 0) != len(_MARK):
+        found = os.pread(marker, len(_MARKER_TEXT) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
+        if is_new and found is not None and found != _MARKER_TEXT and _MARKER_TEXT.startswith(found):
+            # Just created, by this process or by one that was killed before it wrote the text.
+            if os.pwrite(marker, _MARKER_TEXT, 0) != len(_MARKER_TEXT):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return True
-        return found == _MARK
+        return found == _MARKER_TEXT
     finally:
         os.close(marker)
 
 
 def _open_entry(here: int, name: str) -> int:
-    """Open a regular file of the user's that has no other name; raises OSError for anything else."""
+    """Open or create a regular file that belongs to the user and has no hard links. Raises OSError otherwise."""
     descriptor = os.open(name, _OPEN, 0o600, dir_fd=here)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
@@ -190,7 +192,7 @@ def _open_entry(here: int, name: str) -> int:
 
 
 def _sums_of(data: memoryview) -> memoryview:
-    """A checksum of each page, none of which is 0."""
+    """Return a nonzero checksum of each page."""
     from array import array
 
     pages = range(0, len(data), _PAGE)
@@ -198,9 +200,9 @@ def _sums_of(data: memoryview) -> memoryview:
 
 
 def _make_room(here: int, own: str, limit: int) -> None:
-    """Remove the files that were opened longest ago, until all together are within the limit; not one's own.
+    """Remove the least recently used entries until the total size is within the limit, except `own`.
 
-    Only regular files whose names have the form that this module gives.
+    Only regular files whose names this module generates are removed.
     """
     found: dict[str, tuple[int, int]] = {}
     with os.scandir(here) as entries:

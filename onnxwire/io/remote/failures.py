@@ -1,31 +1,31 @@
-"""Why a request for a file failed: what all ways to read raise beside the errors of their libraries."""
+"""Errors of requests, which all readers raise in addition to the errors of their libraries."""
 
 from __future__ import annotations
 
 
 class RangeError(Exception):
-    """A server that does not answer a request for a range with one."""
+    """A server did not answer a range request with the range."""
 
 
 class RequestError(Exception):
-    """A request by HTTP that failed. The text contains no password, header or query.
+    """An HTTP request failed. The text contains no password, header or query.
 
-    kind: "missing", "forbidden", "changed", "refused" (by us), or "" for another reason. is_passing: whether to try
-    again.
+    kind: "missing", "forbidden", "changed", "refused" (by this client), or "" for any other reason. is_transient:
+    whether to retry.
     """
 
-    def __init__(self, reason: str, kind: str = "", *, is_passing: bool = False) -> None:
+    def __init__(self, reason: str, kind: str = "", *, is_transient: bool = False) -> None:
         super().__init__(reason)
         self.kind = kind
-        self.is_passing = is_passing
+        self.is_transient = is_transient
 
 
 class RefusedError(RequestError):
-    """A server that a request may not go to."""
+    """A request was not sent, because its server is not allowed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "refused")
 
 
 class UnknownHostError(RefusedError):
-    """A redirect to a server that is neither the model's, nor one that it redirects to, nor allowed by the caller."""
+    """A redirect leads to a server that is not the model's, nor a redirect of the model, nor allowed by the caller."""

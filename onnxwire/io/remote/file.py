@@ -1,4 +1,4 @@
-"""One file on a server, of which ranges are read: all of one version, some at a time, each once."""
+"""Read ranges of one version of a file on a server: in parallel, and each range once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.failures import RangeError
 from onnxwire.io.remote.loop import run
-from onnxwire.io.remote.readahead import GUESSES, Readahead
+from onnxwire.io.remote.readahead import MAX_GUESSES, Readahead
 from onnxwire.io.remote.stores import is_change, source_error
 
 TYPE_CHECKING = False
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
-CHUNK = 1 << 23  # bytes of one request: fewer, and requests cost more than bytes; more, and a retry costs much
-AT_ONCE = 16  # requests that are under way at once
-NEAR = 1 << 15  # bytes between two ranges that are read along, which takes no longer than another request
-FIRST = 1 << 16  # bytes that are read to open a file
-SMALL = 1 << 22  # bytes of a file that is read whole when its beginning is not enough
-WHOLE_LIMIT = 1 << 28  # bytes of a file that is read whole because its server knows no ranges
-_LEAST = 1 << 12  # bytes that are read in one go, at least
+# Sizes in bytes.
+_CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
+_MAX_GAP = 1 << 15  # between two ranges that are read together, since a gap takes no longer than another request
+_OPEN_BYTES = 1 << 16  # read to open a file
+_SMALL_FILE = 1 << 22  # a file up to this size is read completely once its first bytes do not suffice
+_MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
+_MIN_WINDOW = 1 << 12
+_MAX_CONCURRENT = 16  # requests
 
 
 class RemoteFile:
     """A file on a server; the `source` of a PartialMemory.
 
-    reader: what reads it; address: its own; origin: its store and the model's address, for files beside it. name: what
-    errors call it. size, version: as of the first answer, to which all others are held. requests, received: what was
-    asked and came so far, in bytes.
-    Raises SourceError where it can't be read.
+    reader: reads ranges of the file; address: of the file; origin: the store and the model's address, to find external
+    data. name: the file in errors. size, version: those of the first response, which all later ones must match.
+    requests, received: the number of requests sent, and of bytes received, so far.
+    Raises SourceError if the file can't be read.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -48,11 +49,11 @@ class RemoteFile:
         self.requests = 0
         self.received = 0
         self._reader = reader
-        self._landings = Readahead()
+        self._readahead = Readahead()
         self._lock = threading.Condition()
         self._pending: list[Range] = []
         self._has_stepped = False
-        self._run = (0, FIRST)  # what was read in one go, in the walk
+        self._sequence = (0, _OPEN_BYTES)  # the range that the walk has read sequentially
         self.head: Buffer
         self.version: Version
         self.head, self.version = run(self._open())
@@ -65,18 +66,18 @@ class RemoteFile:
         self.requests += 1
         try:
             try:
-                data, version = await self._reader.read(0, FIRST, None)
+                data, version = await self._reader.read(0, _OPEN_BYTES, None)
             except RangeError:
-                return await self._open_whole("give parts of files")
+                return await self._open_whole("support range requests")
         except Error:
             raise
         except Exception as error:
             raise source_error(error, self.name) from None
         self.received += len(memoryview(data))
-        self._check_length(0, min(FIRST, version.size), data)
+        self._check_length(0, min(_OPEN_BYTES, version.size), data)
         if not version.is_known and version.size > len(memoryview(data)):
             try:
-                return await self._open_whole("tell versions of a file apart (by an ETag or Last-Modified)")
+                return await self._open_whole("identify versions of a file (by ETag or Last-Modified)")
             except Error:
                 raise
             except Exception as error:
@@ -84,28 +85,28 @@ class RemoteFile:
         return data, version
 
     async def _open_whole(self, lack: str) -> tuple[Buffer, Version]:
-        """Read the file by one request. lack: what the server does not do."""
+        """Read the complete file in one request. lack: the feature that the server does not have, as a verb phrase."""
         import warnings
 
         self.requests += 1
-        data, version = await self._reader.read_all(WHOLE_LIMIT)
+        data, version = await self._reader.read_all(_MAX_WITHOUT_RANGES)
         if data is None:
             raise SourceError(
                 errno.EOPNOTSUPP,
-                f"the server does not {lack}, and this one is longer than the {WHOLE_LIMIT:,} bytes that are read "
-                "whole; download it, or put it on another server",
+                f"the server does not {lack}, so only files of up to {_MAX_WITHOUT_RANGES:,} bytes can be read; "
+                "download the file, or use another server",
                 self.name,
             )
         self.received += len(memoryview(data))
         self._check_length(0, version.size, data)
-        if version.size > FIRST:
-            warnings.warn(f"{self.name}: the server does not {lack}; it was read whole", stacklevel=5)
+        if version.size > _OPEN_BYTES:
+            warnings.warn(f"{self.name}: the server does not {lack}; the complete file was downloaded", stacklevel=5)
         return data, version
 
-    # What a PartialMemory asks.
+    # The interface that PartialMemory calls.
 
     def fetch(self, memory: PartialMemory, ranges: list[Range]) -> None:
-        """Put ranges of the file into a memory; what another thread is fetching is waited for."""
+        """Fetch ranges of the file into a memory. Wait for ranges that another thread is fetching."""
         while True:
             with self._lock:
                 missing = memory.missing(ranges)
@@ -117,63 +118,61 @@ class RemoteFile:
                     continue
                 self._pending += mine
             try:
-                self._read(_pieces(_joined(mine)), lambda start, data: memory.put(start, data))
+                self._read(_split(_merge(mine)), lambda start, data: memory.put(start, data))
             finally:
                 with self._lock:
                     self._pending = [span for span in self._pending if span not in mine]
                     self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
-        """Put the bytes there that a walk has come to, and what it is likely to come to next."""
-        if self.size <= SMALL:
+        """Fetch the bytes that a walk needs now, and those that it will probably need next."""
+        if self.size <= _SMALL_FILE:
             self.fetch(memory, [(0, self.size)])
             return
         ranges = [(start, max(end, min(start + self._window(start), limit)))]
         if self._has_stepped:
-            ranges += self._landings.guess(limit)
+            ranges += self._readahead.guess(limit)
         self._has_stepped = False
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
-        """How many bytes to read from an offset on: many where the walk came there by reading all that is before it."""
-        first, end = self._run
-        if not self._has_stepped and first <= start <= end + _LEAST:
-            length = max(start - first, _LEAST)
-            window = 7 * length if length <= FIRST else 2 * length
-            self._run = (first, start + window)
+        """Return how many bytes to read from an offset: many if the walk has read sequentially up to it."""
+        first, end = self._sequence
+        if not self._has_stepped and first <= start <= end + _MIN_WINDOW:
+            length = max(start - first, _MIN_WINDOW)
+            window = 7 * length if length <= _OPEN_BYTES else 2 * length
+            self._sequence = (first, start + window)
         else:
-            window = self._landings.run + _LEAST // 2
-            self._run = (start, start + window)
+            window = self._readahead.run + _MIN_WINDOW // 2
+            self._sequence = (start, start + window)
         return window
 
     def stepped(self, start: int, end: int, record: int) -> None:
-        """Take note of a long value that a walk steps over."""
+        """Record a long value that a walk skips."""
         self._has_stepped = True
-        self._landings.add(start, end, record)
+        self._readahead.add(start, end, record)
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
-        """Bytes of the file one chunk after another, some of them read ahead, none of them kept."""
-        step = CHUNK * 4
+        """Iterate over a range of the file in chunks, which are not cached in memory."""
+        step = _CHUNK_BYTES * 4
         for first in range(start, end, step):
             chunk = memoryview(bytearray(min(step, end - first)))
             self.read_into(first, chunk)
             yield chunk
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Close the cache. Nothing can be read after this."""
         cache, self._cache = self._cache, None
         if cache is not None:
             cache.close()
 
-    # What is not kept.
-
     def read_into(self, start: int, out: memoryview) -> None:
-        """Fill a writable buffer of bytes with those of the file from an offset on."""
+        """Fill a writable buffer with the bytes of the file from an offset on, bypassing memory."""
 
         def put(first: int, data: Buffer) -> None:
             out[first - start : first - start + len(memoryview(data))] = data
 
-        self._read(_pieces([(start, start + len(out))]), put)
+        self._read(_split([(start, start + len(out))]), put)
 
     # Requests.
 
@@ -181,16 +180,18 @@ class RemoteFile:
         run(self._read_all(pieces, put))
 
     async def _read_all(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
-        """Read pieces, some at once; the first error ends all."""
-        # Of short ranges, such as guesses, all at once.
-        is_short = sum(end - start for start, end in pieces) <= CHUNK
+        """Read pieces concurrently. The first error cancels the others."""
+        # Short ranges, such as those of readahead, are all requested at once.
+        is_short = sum(end - start for start, end in pieces) <= _CHUNK_BYTES
         waiting = iter(pieces)
 
         async def work() -> None:
             for start, end in waiting:
                 put(start, await self._read_piece(start, end))
 
-        tasks = [asyncio.ensure_future(work()) for _ in range(min(GUESSES if is_short else AT_ONCE, len(pieces)))]
+        tasks = [
+            asyncio.ensure_future(work()) for _ in range(min(MAX_GUESSES if is_short else _MAX_CONCURRENT, len(pieces)))
+        ]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -198,15 +199,15 @@ class RemoteFile:
                 task.cancel()
 
     async def _read_piece(self, start: int, end: int) -> Buffer:
-        kept = None if self._cache is None else self._cache.get(start, end)
-        if kept is not None:
-            return kept
+        cached = None if self._cache is None else self._cache.get(start, end)
+        if cached is not None:
+            return cached
         self.requests += 1
         try:
             data, version = await self._reader.read(start, end, self.version)
         except RangeError:
             raise SourceError(
-                errno.EIO, f"bytes {start:,} to {end:,}: the server answered with something else than a part", self.name
+                errno.EIO, f"bytes {start:,} to {end:,}: the server did not answer with the requested range", self.name
             ) from None
         except Exception as error:
             if is_change(error):
@@ -234,16 +235,17 @@ def _overlap(one: Range, other: Range) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _joined(ranges: list[Range]) -> list[Range]:
-    """Ranges in order, those near one another made one."""
-    joined: list[Range] = []
+def _merge(ranges: list[Range]) -> list[Range]:
+    """Merge ranges with small gaps. The ranges are in ascending order."""
+    merged: list[Range] = []
     for start, end in ranges:
-        if joined and start - joined[-1][1] <= NEAR:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        if merged and start - merged[-1][1] <= _MAX_GAP:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            joined.append((start, end))
-    return joined
+            merged.append((start, end))
+    return merged
 
 
-def _pieces(ranges: list[Range]) -> list[Range]:
-    return [(first, min(first + CHUNK, end)) for start, end in ranges for first in range(start, end, CHUNK)]
+def _split(ranges: list[Range]) -> list[Range]:
+    step = _CHUNK_BYTES
+    return [(first, min(first + step, end)) for start, end in ranges for first in range(start, end, step)]

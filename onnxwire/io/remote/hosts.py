@@ -1,4 +1,4 @@
-"""The servers that requests for one model may go to: its own, those that it is redirected to, and those allowed."""
+"""Decide which servers the requests for one model may go to: its own, its redirects, and those the caller allows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 10
 
-# How far an IP address reaches. A request that reached further is never led to one that reaches less far.
+# The reach of an IP address. A redirect never leads to an address with a smaller reach than those before it.
 THIS_HOST = 0  # loopback, link-local (metadata services of clouds), unspecified, multicast, reserved
 PRIVATE = 1
 GLOBAL = 2
@@ -25,12 +25,12 @@ _PRIVATE_NETWORKS = [
     ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10")
 ]
-# IPv6 networks whose last 32 bits are an IPv4 address that is reached.
+# IPv6 networks whose last 32 bits are the IPv4 address that is contacted.
 _IPV4_INSIDE = [ip_network("::/96"), ip_network("64:ff9b::/96")]
 
 
 def reach_of(address: str) -> int:
-    """How far an IP address reaches: THIS_HOST, PRIVATE or GLOBAL."""
+    """Return the reach of an IP address: THIS_HOST, PRIVATE or GLOBAL."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and not (ip.is_loopback or ip.is_unspecified):
         inner = ip.ipv4_mapped or ip.sixtofour
@@ -44,16 +44,17 @@ def reach_of(address: str) -> int:
 
 
 def addresses_of(host: str, port: int) -> list[str]:
-    """The IP addresses of a host, in the order to try. Raises OSError."""
+    """Return the IP addresses of a host, in the order to try. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for *_, where in found))
 
 
 class Hosts:
-    """The hosts that the requests for one model, and for the external data beside it, may go to.
+    """The hosts that requests for one model and its external data may go to.
 
-    own: the model's server. allowed: more hosts, as `host` (of the default ports) or `host:port`, to which redirects
-    may lead; with any, the model's own too may lead to no other. Raises ValueError for one that can't be.
+    own: the model's server. allowed: more hosts, as `host` (default ports) or `host:port`, that redirects may lead to;
+    if any are given, requests for the model itself may not be redirected elsewhere either. Raises ValueError for an
+    invalid host.
     """
 
     def __init__(self, own: Site, allowed: Iterable[str] = ()) -> None:
@@ -63,7 +64,7 @@ class Hosts:
         self._reach: int | None = None
 
     def check_redirect(self, before: Site, target: Site, is_model: bool) -> None:
-        """Raise RefusedError for a server that a redirect may not lead to."""
+        """Raise RefusedError if a redirect may not lead to the target."""
         if before.scheme == "https" and target.scheme == "http":
             raise RefusedError(f"the server redirects from https to http://{target.netloc}, which is not followed")
         known = {self._own.host_and_port, *self._allowed}
@@ -73,19 +74,19 @@ class Hosts:
             return
         what = "" if is_model else "external data "
         raise UnknownHostError(
-            f"the server redirects {what}to {target.netloc}, which is not followed; name that host in allow_hosts= if "
-            "it may be asked"
+            f"the server redirects {what}to {target.netloc}, which is not followed; add that host to allow_hosts= if "
+            "it is trusted"
         )
 
     def add_redirects(self, sites: Iterable[Site]) -> None:
-        """Note the servers that a request for the model itself was redirected to, and answered by."""
+        """Record the servers that a successful request for the model itself was redirected to."""
         self._of_model.update(site.host_and_port for site in sites)
 
     def reachable(self, site: Site, reached: int | None) -> list[tuple[str, int]]:
-        """The IP addresses of a server to connect to, in the order to try, each with how far it reaches.
+        """Return the allowed IP addresses of a server with their reach, in the order to try.
 
-        reached: how far the requests before it in a chain of redirects reached, or None for the first. A host that has
-        global addresses is not connected to at others. Raises RefusedError where none may be connected to.
+        reached: the largest reach so far in a chain of redirects, or None for the first request. If a host has global
+        addresses, only those are allowed. Raises RefusedError if no address is allowed.
         """
         found = [(address, reach_of(address)) for address in addresses_of(site.host, site.port)]
         least = self.least_reach(reached)
@@ -97,17 +98,17 @@ class Hosts:
         return allowed
 
     def least_reach(self, reached: int | None) -> int:
-        """How far an address must reach to be connected to."""
+        """Return the minimum reach of an address to connect to."""
         return max(reached if reached is not None else THIS_HOST, self._reach if reached is None and self._reach else 0)
 
     def too_near(self, site: Site) -> RefusedError:
-        """The error for a server whose addresses reach less far than those before."""
+        """Return the error for a server whose reach is too small."""
         return RefusedError(
             f"{site.netloc} has a loopback, link-local or private address, to which no public server may lead"
         )
 
     def note_reach(self, reach: int) -> None:
-        """Note how far the model's own server reaches: its name may have another address the next time."""
+        """Record the reach of the model's server, whose name may resolve to another address the next time."""
         self._reach = reach if self._reach is None else max(reach, self._reach)
 
 
@@ -120,21 +121,21 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 def redirect_target(url: str, location: str | None) -> tuple[Site, str]:
-    """The server, and the path with the query, that a Location header leads to.
+    """Return the server, and the path with the query, of a Location header.
 
-    url: of the request that was answered so. Raises RefusedError.
+    url: the URL of the redirected request. Raises RefusedError.
     """
     if not location:
-        raise RefusedError("the server redirects without saying where to")
-    # Python reads headers as Latin-1.
+        raise RefusedError("the server redirects without a Location header")
+    # http.client decodes headers as Latin-1.
     text = location.encode("latin-1", "replace").decode("utf-8", "replace").strip(" \t")
     if any(letter <= " " or letter == "\\" or "\x7f" <= letter <= "\x9f" for letter in text):
-        raise RefusedError("the server redirects to an address that can't be")
+        raise RefusedError("the server redirects to an invalid address")
     try:
         parts = urlsplit(urljoin(url, text))
         if parts.scheme not in WEB_SCHEMES or "@" in parts.netloc:
-            raise RefusedError("the server redirects to what is no plain http or https address")
+            raise RefusedError("the server redirects to an address that is not plain http or https")
         site = site_of(parts.scheme, parts.netloc)
     except ValueError:
-        raise RefusedError("the server redirects to an address that can't be") from None
+        raise RefusedError("the server redirects to an invalid address") from None
     return site, quote_path(parts.path) + quote_query(f"?{parts.query}" if parts.query else "")

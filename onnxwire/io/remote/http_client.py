@@ -1,8 +1,8 @@
-"""HTTP requests whose redirects are checked one by one: kept connections, retries, and the headers each server gets.
+"""Send HTTP requests with persistent connections, retries, and a check of every redirect.
 
-The requests run in threads of the loop's executor, one at a time in each; cancelling one shuts its socket down. To the
-server of the address go the credentials in it and the caller's headers; after a redirect to another server none of them
-is sent any more.
+Requests run in threads of the loop's executor, one at a time in each; cancelling a request shuts its socket down. The
+credentials in the address and the caller's headers are sent only to the server of the address, and no longer after a
+redirect to another server.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.address import Address
     from onnxwire.io.remote.hosts import Hosts
 
-_REDIRECTS = (301, 302, 303, 307, 308)
-_RETRIED = (408, 429, 500, 502, 503, 504)
-_MAX_IDLE = 64  # connections to one server that are kept
-_STEP = 1 << 20  # bytes of a body of unknown length that are read at a time
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+_RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+_MAX_IDLE_CONNECTIONS = 64  # to one server
+_BODY_CHUNK = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
 _DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_TUNING = (
+_IGNORED_OPTIONS = (
     "allow_http", "default_content_type", "http1_only", "http2_only", "http2_keep_alive_interval",
     "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "pool_idle_timeout", "pool_max_idle_per_host",
     "randomize_addresses",
 )  # fmt: skip
-"""Options of obstore's clients that change nothing here."""
+"""Options of obstore's clients that have no effect here."""
 
 
 class Answer(namedtuple("Answer", ("status", "headers", "body"))):
-    """An answer: its status, headers, and the bytes of its body, or None of one that is longer than was asked for."""
+    """A response: its status, headers and body; body is None if it is longer than the limit."""
 
     __slots__ = ()
     status: int
@@ -62,9 +62,10 @@ class Answer(namedtuple("Answer", ("status", "headers", "body"))):
 
 
 class Request:
-    """What is asked of a file. limit: bytes of the answer's body that are read, by status; 0 where there is no entry.
+    """A request for a file.
 
-    is_model: whether redirects are those of the model itself. content: what is sent.
+    is_model: whether the file is the model itself, which decides where redirects may lead. limits: the maximum size of
+    the response's body in bytes, by status; 0 for others. content: the body to send.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Request:
 
 
 class _Job:
-    """A request that a thread runs, and the socket that it waits for."""
+    """A request that a thread runs, and the socket that the thread waits for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -98,24 +99,24 @@ class _Job:
         self.is_late = False
 
     def watch(self, waiting: socket.socket | None) -> None:
-        """Shut this socket down when the job is cancelled; raise OSError where it was."""
+        """Shut this socket down if the job is cancelled. Raise OSError if it already is."""
         with self._lock:
             self._socket = waiting
             if self.is_cancelled:
                 raise ConnectionAbortedError
 
     def release(self) -> None:
-        """Shut no socket down any more."""
+        """Stop watching the socket."""
         with self._lock:
             self._socket = None
 
-    def expire_in(self, seconds: float) -> None:
-        """Cancel the job after a time, unless `keep` is called before."""
+    def set_deadline(self, seconds: float) -> None:
+        """Cancel the job after a time, unless `clear_deadline` is called before."""
         self._timer = threading.Timer(seconds, self._expire)
         self._timer.daemon = True
         self._timer.start()
 
-    def keep(self) -> None:
+    def clear_deadline(self) -> None:
         """Remove the time limit."""
         if self._timer is not None:
             self._timer.cancel()
@@ -131,15 +132,15 @@ class _Job:
             self.is_cancelled = True
             if self._socket is not None:
                 with suppress(OSError):
-                    # Not that of an SSLSocket, which changes what the thread is using.
+                    # Not SSLSocket.shutdown, which changes state that the thread is using.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class _Connection:
-    """A connection to a server: its socket, how far the server's address reaches, whether a proxy is between."""
+    """A connection to a server: its socket, the reach of the server's address, and whether a proxy is used."""
 
     def __init__(self, connection: HTTPConnection, reach: int, *, by_proxy: bool = False) -> None:
-        # Else a connection that the server closed would be opened again, to an unchecked address.
+        # Otherwise http.client would reopen a closed connection to an unchecked address.
         connection.auto_open = 0
         self.http = connection
         self.socket = connection.sock
@@ -149,7 +150,7 @@ class _Connection:
 
 
 class HttpClient:
-    """Sends requests by the options of obstore's HTTP stores (storage_options). Raises ValueError for wrong ones."""
+    """Sends requests. options: those of obstore's HTTP stores (storage_options). Raises ValueError for invalid ones."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         given = dict(options or {})
@@ -164,13 +165,13 @@ class HttpClient:
         self._max_retries = int(retry.pop("max_retries", 6))
         self._retry_timeout = _seconds(retry.pop("retry_timeout", 60))
         self._first_wait = _seconds(backoff.pop("init_backoff", 0.1))
-        self._longest_wait = _seconds(backoff.pop("max_backoff", 15))
+        self._max_wait = _seconds(backoff.pop("max_backoff", 15))
         self._wait_base = float(backoff.pop("base", 2))
         self._allows_invalid = bool(client.pop("allow_invalid_certificates", False))
         self._roots = client.pop("root_certificate", None)
         self._proxy = client.pop("proxy_url", None)
         self._proxy_excludes = client.pop("proxy_excludes", None)
-        for name in _TUNING:
+        for name in _IGNORED_OPTIONS:
             client.pop(name, None)
         if given or client or retry or backoff:
             raise ValueError("unknown options")
@@ -178,7 +179,7 @@ class HttpClient:
         self._idle: dict[tuple[int, Site], list[_Connection]] = {}
 
     async def send(self, request: Request) -> Answer:
-        """Send a request, again where it fails for a reason that may pass. Raises RequestError and RefusedError."""
+        """Send a request, and retry after transient failures. Raises RequestError and RefusedError."""
         until = time.monotonic() + self._retry_timeout
         wait = self._first_wait
         for tries in count(1):
@@ -188,34 +189,34 @@ class HttpClient:
                 raise
             except RequestError as error:
                 is_last = tries > self._max_retries or time.monotonic() + wait > until
-                if not error.is_passing or is_last:
+                if not error.is_transient or is_last:
                     raise RequestError(f"{error}, {tries} times" if tries > 1 else str(error), error.kind) from None
             await asyncio.sleep(wait * random.uniform(0.5, 1))
-            wait = min(wait * self._wait_base, self._longest_wait)
+            wait = min(wait * self._wait_base, self._max_wait)
         raise AssertionError
 
     async def _send_once(self, request: Request) -> Answer:
         job = _Job()
-        # What is sent may take long; the socket's own timeout holds for it, and this one for the answer to it.
+        # An upload may take long: only the socket's timeout applies to it, and this one to its response.
         timeout = self._timeout if request.content is None else None
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
         except TimeoutError:
-            raise RequestError("the server took too long to answer", is_passing=True) from None
+            raise RequestError("the server took too long to answer", is_transient=True) from None
         except socket.gaierror as error:
-            raise RequestError("the host's name is not known", is_passing=error.errno == socket.EAI_AGAIN) from None
+            raise RequestError("the host's name is not known", is_transient=error.errno == socket.EAI_AGAIN) from None
         except ConnectionRefusedError:
-            raise RequestError("the connection was refused", is_passing=True) from None
-        except (http.client.IncompleteRead, _CutError):
-            raise RequestError("the answer was cut short", is_passing=True) from None
+            raise RequestError("the connection was refused", is_transient=True) from None
+        except (http.client.IncompleteRead, _TruncatedError):
+            raise RequestError("the response was truncated", is_transient=True) from None
         except http.client.HTTPException as error:
-            is_passing = isinstance(error, http.client.BadStatusLine)
-            reason = "the connection failed" if is_passing else "the server answered with what is not HTTP"
-            raise RequestError(reason, is_passing=is_passing) from None
+            is_transient = isinstance(error, http.client.BadStatusLine)
+            reason = "the connection failed" if is_transient else "the server's response is not HTTP"
+            raise RequestError(reason, is_transient=is_transient) from None
         except OSError as error:
             raise _connection_error(error) from None
         except (ValueError, UnicodeError):
-            # What http.client refuses to send; its text holds the header.
+            # http.client refuses the header or URL; its message contains the header.
             raise RequestError("a header of client_options, or the address, can't be sent by HTTP") from None
         finally:
             job.cancel()
@@ -223,7 +224,7 @@ class HttpClient:
     # In a thread.
 
     def _run_in_time(self, job: _Job, request: Request) -> Answer:
-        """As `_run`. Raises TimeoutError where the answer to what was sent took too long."""
+        """Call `_run`. Raise TimeoutError if the response to an upload took too long."""
         try:
             answer = self._run(job, request)
         except Exception:
@@ -231,9 +232,9 @@ class HttpClient:
                 raise TimeoutError from None
             raise
         finally:
-            job.keep()
+            job.clear_deadline()
         if job.is_late:
-            raise TimeoutError  # its socket was shut down, at which a body of no length ends
+            raise TimeoutError  # the socket was shut down, which ends a body of unknown length
         return answer
 
     def _run(self, job: _Job, request: Request) -> Answer:
@@ -246,17 +247,17 @@ class HttpClient:
         passed: list[Site] = []
         seen = {(site, target)}
         for _ in range(MAX_REDIRECTS + 1):
-            connection, response = self._ask(job, request, site, target, reached, is_own)
-            if response.status not in _REDIRECTS:
+            connection, response = self._send_request(job, request, site, target, reached, is_own)
+            if response.status not in _REDIRECT_STATUSES:
                 answer = self._finish(job, request, site, connection, response)
                 if request.is_model and answer.status in (200, 206):
                     hosts.add_redirects(passed)
                 return answer
-            job.keep()
+            job.clear_deadline()
             response.close()
             connection.http.close()
             if request.method == "PUT":
-                raise RefusedError("the server redirects what is sent to it; save to the address that it redirects to")
+                raise RefusedError("the server redirects uploads; save to the address that it redirects to")
             location = response.getheader("Location")
             reached = max(reached or 0, connection.reach)
             before = site
@@ -266,14 +267,14 @@ class HttpClient:
                 raise RefusedError("the server redirects in a loop")
             seen.add((site, target))
             passed.append(site)
-            # Once another server was asked, it may have chosen this address: no credentials go to it.
+            # After a redirect to another server, that server may have chosen this address: send no credentials.
             is_own = is_own and site.host_and_port == address.site.host_and_port
         raise RefusedError(f"the server redirects more than {MAX_REDIRECTS} times")
 
-    def _ask(
+    def _send_request(
         self, job: _Job, request: Request, site: Site, target: str, reached: int | None, is_own: bool
     ) -> tuple[_Connection, HTTPResponse]:
-        """Send one request, and read the head of its answer."""
+        """Send one request, and read the head of its response."""
         while True:
             connection = self._connect(job, request.hosts, site, reached)
             is_whole = connection.by_proxy and site.scheme == "http"
@@ -284,14 +285,14 @@ class HttpClient:
                 connection.http.putrequest(request.method, url, skip_host=True, skip_accept_encoding=True)
                 for name, value in self._headers_of(request, site, is_own).items():
                     connection.http.putheader(name, value)
-                connection.http.endheaders(_steps_of(request.content))
+                connection.http.endheaders(_body_chunks(request.content))
                 if request.content is not None:
-                    job.expire_in(self._timeout)
+                    job.set_deadline(self._timeout)
                 return connection, connection.http.getresponse()
             except BaseException as error:
-                job.keep()
+                job.clear_deadline()
                 connection.http.close()
-                # A server may close a connection that it kept at any moment.
+                # A server may close an idle connection at any time.
                 is_stale = connection.is_used and isinstance(error, http.client.RemoteDisconnected | ConnectionError)
                 if not is_stale or job.is_cancelled:
                     raise
@@ -310,7 +311,7 @@ class HttpClient:
                 headers["User-Agent"] = self._user_agent
             names = {name.lower(): name for name in headers}
             for name, value in self._headers.items():
-                # Those of the request are not the caller's to change.
+                # The caller can't override headers of the request itself.
                 if name.lower() not in ("host", "content-length", *map(str.lower, request.headers)):
                     headers[names.get(name.lower(), name)] = value
         return headers
@@ -318,23 +319,23 @@ class HttpClient:
     def _finish(
         self, job: _Job, request: Request, site: Site, connection: _Connection, response: HTTPResponse
     ) -> Answer:
-        """Read the body of an answer, and keep the connection where all of it was read."""
+        """Read the body of a response, and keep the connection open if the body was read completely."""
         status = response.status
         body: bytearray | None = None
         try:
             job.watch(connection.socket)
-            is_taken = 200 <= status < 300 if request.method == "PUT" else status in (200, 206, 207, 416)
-            if not is_taken:
+            is_expected = 200 <= status < 300 if request.method == "PUT" else status in (200, 206, 207, 416)
+            if not is_expected:
                 raise _status_error(status)
             if response.getheader("Content-Encoding", "identity").strip().lower() not in ("identity", ""):
-                raise RequestError("the server sends the file compressed, though it was asked not to")
+                raise RequestError("the server sends the file compressed, although the request forbids it")
             body = _read_body(response, request.limits.get(status, 0))
         finally:
             job.release()
             if body is not None and response.isclosed() and connection.http.sock is not None and not job.is_cancelled:
                 connection.is_used = True
                 idle = self._idle.setdefault((os.getpid(), site), [])
-                if len(idle) < _MAX_IDLE:
+                if len(idle) < _MAX_IDLE_CONNECTIONS:
                     idle.append(connection)
             else:
                 response.close()
@@ -342,21 +343,21 @@ class HttpClient:
         return Answer(status, response.headers, body)
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
-        """A connection to a server, one that was kept where there is one. Raises OSError and RefusedError."""
-        connection = self._kept(hosts, site, reached) or self._new_connection(job, hosts, site, reached)
+        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError."""
+        connection = self._idle_connection(hosts, site, reached) or self._new_connection(job, hosts, site, reached)
         if reached is None:
             hosts.note_reach(connection.reach)
         return connection
 
-    def _kept(self, hosts: Hosts, site: Site, reached: int | None) -> _Connection | None:
-        # A forked process has its parent's connections, and must not use them.
+    def _idle_connection(self, hosts: Hosts, site: Site, reached: int | None) -> _Connection | None:
+        # A forked process must not use the connections of its parent.
         idle = self._idle.get((os.getpid(), site), [])
         while idle:
-            with suppress(IndexError):  # another thread was there first
-                kept = idle.pop()
-                if kept.reach >= hosts.least_reach(reached):
-                    return kept
-                kept.http.close()
+            with suppress(IndexError):  # another thread took the last connection
+                connection = idle.pop()
+                if connection.reach >= hosts.least_reach(reached):
+                    return connection
+                connection.http.close()
         return None
 
     def _new_connection(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
@@ -380,7 +381,7 @@ class HttpClient:
         raise error
 
     def _open(self, job: _Job, site: Site, address: str) -> socket.socket:
-        """A socket that is connected to exactly this address, which was checked."""
+        """Return a socket that is connected to this address, which the caller has checked."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         opened = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -401,7 +402,7 @@ class HttpClient:
         return opened
 
     def _connect_by_proxy(self, hosts: Hosts, site: Site, reached: int | None, proxy: str) -> _Connection:
-        """A connection to a server through a proxy, which resolves its name; a name counts as a public server's."""
+        """Return a connection to a server through a proxy, which resolves the name; any name counts as public."""
         reach = GLOBAL
         for spelled in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
@@ -412,19 +413,19 @@ class HttpClient:
             raise hosts.too_near(site)
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         if parts.scheme != "http" or parts.hostname is None:
-            raise RequestError("the proxy is not one that is reached by http://")
+            raise RequestError("the proxy's address does not begin with http://")
         headers = {}
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             headers["Proxy-Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
-        where = (parts.hostname, parts.port or 80)
+        proxy_address = (parts.hostname, parts.port or 80)
         connection: HTTPConnection
         if site.scheme == "https":
             context = self._ssl_context()
-            connection = http.client.HTTPSConnection(*where, timeout=self._connect_timeout, context=context)
+            connection = http.client.HTTPSConnection(*proxy_address, timeout=self._connect_timeout, context=context)
             connection.set_tunnel(site.host, site.port, headers)
         else:
-            connection = _ProxiedConnection(*where, timeout=self._connect_timeout)
+            connection = _ProxiedConnection(*proxy_address, timeout=self._connect_timeout)
             connection.proxy_headers = headers
         connection.connect()
         return _Connection(connection, reach, by_proxy=True)
@@ -454,31 +455,31 @@ class HttpClient:
 
 
 class _ProxiedConnection(http.client.HTTPConnection):
-    """A connection to a proxy for requests by plain HTTP, each of which names the user of the proxy."""
+    """A connection to a proxy for plain HTTP, which sends the proxy's headers with each request."""
 
     proxy_headers: Mapping[str, str] = {}
 
     def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
-        """As HTTPConnection's, after the proxy's own headers."""
+        """Send the proxy's headers, then call HTTPConnection.endheaders."""
         for name, value in self.proxy_headers.items():
             self.putheader(name, value)
         super().endheaders(message_body, encode_chunked=encode_chunked)
 
 
-def _steps_of(content: bytes | None) -> list[memoryview] | None:
-    """What is sent, in steps: the socket's timeout holds for each of them."""
+def _body_chunks(content: bytes | None) -> list[memoryview] | None:
+    """Return the body to send in chunks, to each of which the socket's timeout applies."""
     if content is None:
         return None
     view = memoryview(content)
-    return [view[start : start + _STEP] for start in range(0, len(view), _STEP)]
+    return [view[start : start + _BODY_CHUNK] for start in range(0, len(view), _BODY_CHUNK)]
 
 
-class _CutError(Exception):
-    """A body that ended before its length."""
+class _TruncatedError(Exception):
+    """A body ended before its stated length."""
 
 
 def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
-    """The body of an answer; None of one that is longer than the limit."""
+    """Read the body of a response. Return None if it is longer than the limit."""
     length = response.length
     if length is not None and length > limit:
         return None
@@ -488,12 +489,12 @@ def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
         while filled < length:
             size = response.readinto(view[filled:])
             if not size:
-                raise _CutError
+                raise _TruncatedError
             filled += size
         view.release()
-        response.read()  # at its end: the connection can be used again
+        response.read()  # returns b"", and makes the connection reusable
         return body
-    while chunk := response.read(_STEP):
+    while chunk := response.read(_BODY_CHUNK):
         body += chunk
         if len(body) > limit:
             return None
@@ -501,18 +502,18 @@ def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
 
 
 def _status_error(status: int) -> RequestError:
-    """The error for an answer that is not the file."""
+    """Return the error for an unexpected status."""
     if status in (404, 410):
         return RequestError("there is no such file on the server", "missing")
     if status in (401, 403, 407):
-        return RequestError("the server refuses to give it", "forbidden")
+        return RequestError("the server denies access", "forbidden")
     if status == 412:
         return RequestError("the file was changed", "changed")
     try:
         phrase = f" {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = ""
-    return RequestError(f"the server answered {status}{phrase}", is_passing=status in _RETRIED)
+    return RequestError(f"the server answered {status}{phrase}", is_transient=status in _RETRIED_STATUSES)
 
 
 def _connection_error(error: OSError) -> RequestError:
@@ -520,16 +521,16 @@ def _connection_error(error: OSError) -> RequestError:
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return RequestError(
-            "the server's certificate is not valid, or its issuer not known (root_certificate of client_options, or "
-            "SSL_CERT_FILE, names more)"
+            "the server's certificate is not valid, or its issuer is unknown; add issuers with root_certificate of "
+            "client_options, or SSL_CERT_FILE"
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return RequestError("the server does not answer by TLS as it is to")
-    return RequestError("the connection failed", is_passing=True)
+        return RequestError("the server violates the TLS protocol")
+    return RequestError("the connection failed", is_transient=True)
 
 
 def _is_excluded(host: str, excludes: str) -> bool:
-    """Whether a host is in a list of names, domains, IP addresses and networks, separated by commas."""
+    """Return whether a host is in a comma-separated list of names, domains, IP addresses and networks."""
     for word in filter(None, map(str.strip, excludes.lower().split(","))):
         with suppress(ValueError):
             if ip_address(host) in ip_network(word, strict=False):
@@ -544,7 +545,7 @@ def _text(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    """A duration as obstore takes it: a timedelta, or a text such as "1m 30s"."""
+    """Return a duration in seconds. value: as for obstore, a timedelta, a number, or a text such as "1m 30s"."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, int | float):
@@ -566,7 +567,7 @@ def _unit_of(word: str) -> str:
 
 
 def _ipv4_of(host: str) -> str:
-    """The IPv4 address that a host is another spelling of, such as 2130706433 or 0x7f.1; or ""."""
+    """Return the IPv4 address of a host written as 2130706433 or 0x7f.1; "" for any other host."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, ValueError):

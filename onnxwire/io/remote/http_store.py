@@ -1,4 +1,4 @@
-"""Files of HTTP servers: ranges of one version, whole files, lists of folders, and files that are sent."""
+"""Read files and ranges from HTTP servers, list folders, and upload files."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.I)
 _NO_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
 _VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
 _MAX_LIST = 1 << 26  # bytes of the list of a folder
-# The resolution of Last-Modified; by RFC 9110, section 8.8.2.2, it tells versions apart where the answer is younger.
-_TICK = 1.0
-_OWN_CLOCK = 60.0  # seconds that it must be younger by this system's clock, where the answer has no Date
+# In seconds. Last-Modified identifies a version only if the response is later by its resolution (RFC 9110, section
+# 8.8.2.2); without a Date header the response must be later by more, since the clocks of the systems differ.
+_MODIFIED_RESOLUTION = 1.0
+_CLOCK_TOLERANCE = 60.0
 _MAX_WAIT = 2.0
 
 
 class HttpStore:
-    """The files of HTTP servers; options: as of HttpClient."""
+    """A store that reads and writes files on HTTP servers. options: as for HttpClient."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self._client = HttpClient(options)
 
     def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HttpReader:
-        """What reads a file; hosts: to which its redirects may lead."""
+        """Return a reader of a file. hosts: the servers that redirects may lead to."""
         return HttpReader(self._client, address, hosts, is_model)
 
     def put(self, address: Address, data: bytes) -> None:
-        """Send a file. Raises RequestError."""
+        """Upload a file. Raises RequestError."""
         run(self._client.send(Request(address, _hosts_of(address), method="PUT", content=data)))
 
     async def list_folder(self, address: Address) -> AsyncIterator[Listed]:
-        """The files in the folder of an address, and below, of a server that knows WebDAV. Raises RequestError."""
+        """Iterate over the files in and below the folder of an address, by WebDAV. Raises RequestError."""
         from xml.etree.ElementTree import ParseError, fromstring
 
         folder = address._replace(key=address.key.rpartition("/")[0] + "/")
@@ -77,14 +78,14 @@ class HttpStore:
 
 
 class Listed(NamedTuple):
-    """A file of a folder: its path from there, and its version."""
+    """A file of a folder: its path from the folder, and its version."""
 
     path: str
     version: Version
 
 
 class HttpReader:
-    """Reads one file; see Reader."""
+    """A Reader of one file."""
 
     def __init__(self, client: HttpClient, address: Address, hosts: Hosts, is_model: bool) -> None:
         self._client = client
@@ -93,7 +94,7 @@ class HttpReader:
         self._is_model = is_model
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
-        """As of Reader. A first answer whose Last-Modified is too young to tell versions apart is asked for again."""
+        """Read a range; see Reader. Repeat the first request if Last-Modified is too recent to identify a version."""
         answer = await self._read(start, end, version)
         if version is None:
             wait = _time_to_wait(answer.headers)
@@ -112,13 +113,13 @@ class HttpReader:
         return await self._send(headers, {206: end - start})
 
     async def read_all(self, limit: int) -> tuple[bytearray | None, Version]:
-        """As of Reader."""
+        """Read the complete file; see Reader."""
         answer = await self._send({}, {200: limit})
         if answer.status != 200:
-            raise RequestError("the server answered with a part of the file, though all of it was asked for")
+            raise RequestError("the server answered with a part of the file instead of the complete file")
         length = answer.headers.get("Content-Length", "")
-        told = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
-        size = told if answer.body is None else len(answer.body)
+        stated = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
+        size = stated if answer.body is None else len(answer.body)
         return answer.body, _version_of(answer.headers, size)
 
     async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
@@ -132,7 +133,7 @@ def _hosts_of(address: Address) -> Hosts:
 
 
 def _part_of(answer: Answer, start: int, end: int, *, is_first: bool) -> tuple[bytearray, Version]:
-    """The bytes of an answer to a request for a range, and their version."""
+    """Return the bytes of the response to a range request, and their version."""
     text = answer.headers.get("Content-Range", "").strip()
     if answer.status == 416:
         found = _NO_RANGE.fullmatch(text)
@@ -144,7 +145,7 @@ def _part_of(answer: Answer, start: int, end: int, *, is_first: bool) -> tuple[b
         raise RangeError
     first, last, size = map(int, found.groups())
     if first != start or last + 1 != min(end, size) or last < first:
-        raise RequestError("the answer was of another range than was asked for")
+        raise RequestError("the response contains another range than the requested one")
     length = answer.headers.get("Content-Length", "")
     sent = len(answer.body) if answer.body is not None else length if length.isdecimal() else "more"
     if sent != last + 1 - first:
@@ -165,9 +166,9 @@ def _version_of(headers: HTTPMessage, size: int) -> Version:
 
 
 def _time_to_wait(headers: HTTPMessage) -> float:
-    """Seconds until an answer's Last-Modified tells any later change; 0 where it does, or a better mark is there.
+    """Return the seconds until a response's Last-Modified identifies its version; 0 if it does, or if an ETag does.
 
-    A change in the second of Last-Modified, after the answer, would not show. Infinite without a Last-Modified.
+    A later change within the same second as Last-Modified would not be visible. Infinite without a Last-Modified.
     """
     version = _version_of(headers, 0)
     if version.is_strong or version.version is not None:
@@ -179,8 +180,8 @@ def _time_to_wait(headers: HTTPMessage) -> float:
     if date is None:
         from datetime import UTC, datetime
 
-        return max(_OWN_CLOCK - (datetime.now(UTC) - modified).total_seconds(), 0)
-    return max(_TICK - (date - modified).total_seconds(), 0)
+        return max(_CLOCK_TOLERANCE - (datetime.now(UTC) - modified).total_seconds(), 0)
+    return max(_MODIFIED_RESOLUTION - (date - modified).total_seconds(), 0)
 
 
 def _time_of(text: str | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""The one thread that waits for servers, with an event loop, so that what is under way can be given up at once."""
+"""Run requests in one background thread with an event loop, so that they can be cancelled immediately."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOCK = threading.Lock()
-_THREADS = 64  # requests that threads wait for at once
-_LONGEST_WAIT = 200  # milliseconds
+_MAX_THREADS = 64  # concurrent blocking requests
+_MAX_WAIT_MS = 200
 _loop: asyncio.AbstractEventLoop | None = None
 _process = 0
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the loop and wait for it; where waiting is interrupted (Ctrl-C), the work is cancelled."""
+    """Run a coroutine in the event loop and return its result. Cancel it if waiting is interrupted (Ctrl-C)."""
     future = asyncio.run_coroutine_threadsafe(work, _running_loop())
     try:
         return future.result()
@@ -37,20 +37,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def _running_loop() -> asyncio.AbstractEventLoop:
     global _loop, _process
     with _LOCK:
-        # A forked process has the loop, and not its thread.
+        # A forked process inherits the loop, but not its thread.
         if _loop is None:
             atexit.register(_wait_for_others)
         if _loop is None or _process != os.getpid():
             _loop, _process = asyncio.new_event_loop(), os.getpid()
-            _loop.set_default_executor(ThreadPoolExecutor(_THREADS, "onnxwire-request"))
+            _loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, "onnxwire-request"))
             threading.Thread(target=_loop.run_forever, name="onnxwire-remote", daemon=True).start()
         return _loop
 
 
 def _wait_for_others() -> None:
-    """Let threads that handed over a result leave Python before the interpreter ends; one still inside aborts then."""
+    """Wait until threads that delivered a result have left Python code: the interpreter's exit would abort them."""
     known = {thread.ident for thread in threading.enumerate()}
-    for _ in range(_LONGEST_WAIT):
+    for _ in range(_MAX_WAIT_MS):
         time.sleep(0.001)
         if sys._current_frames().keys() <= known:
             return

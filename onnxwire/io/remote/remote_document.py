@@ -1,4 +1,4 @@
-"""From an address to a document, and the files beside it."""
+"""Open an address as a document, and its external data files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Origin:
-    """A file of a store, and those beside it.
+    """The store and address of a model, from which its external data is also opened.
 
-    store: a ready one, or None to make one with `options` (storage_options). cache: a folder for what was fetched.
-    allow_hosts: servers that redirects may lead to, as of `load`.
+    store: an existing store, or None to create one with `options` (storage_options). cache: a folder for fetched
+    ranges. allow_hosts: servers that redirects may lead to, as for `load`.
 
-    Raises SourceError for an address that can't be, or that there is no library for.
+    Raises SourceError for an invalid address, and one that needs a library that is not installed.
     """
 
     def __init__(
@@ -52,31 +52,31 @@ class Origin:
             self._hosts = hosts_of(self.address, allow_hosts)
             store = open_store(self.address, options)
         elif cache is not None or allow_hosts is not None:
-            raise TypeError("cache= and allow_hosts= are for addresses; a ready store (store=) has its own ways")
+            raise TypeError("cache= and allow_hosts= apply to addresses, and can't be combined with store=")
         elif is_address(source) and not hasattr(store, "cat_file"):
-            raise SourceError(errno.EINVAL, "with store=, give the file's name in the store", shown_address(source))
+            raise SourceError(errno.EINVAL, "with store=, pass the file's name in the store", shown_address(source))
         else:
             self.address = address_in_store(source)
         self.store = store
 
     def open(self) -> RemoteFile:
-        """Open the file itself."""
+        """Open the model's file."""
         return RemoteFile(reader_of(self.store, self.address, self._hosts), self.address, self)
 
     def beside(self, location: str) -> RemoteFile:
-        """Open a file at a location, which was checked."""
+        """Open an external data file. The location must have been checked."""
         address = self.address.beside(location)
         return RemoteFile(reader_of(self.store, address, self._hosts, is_model=False), address, self)
 
     def open_cache(self, address: Address, version: Version) -> RangeCache | None:
-        """The part of a file that is on the disk, or None without a cache or a version that no other bytes have.
+        """Open the cache of a file. Return None without a cache folder, or if the version may denote other bytes too.
 
         Raises SourceError for a folder that can't be used.
         """
-        is_sure = version.is_strong or version.version is not None
-        # Of a file that is read by HTTP, a time alone is there only where it tells versions apart.
-        is_sure = is_sure or (address.site is not None and version.etag is None and version.modified is not None)
-        if self.cache is None or not is_sure:
+        is_unique = version.is_strong or version.version is not None
+        # HttpReader reports a time without an ETag only if it identifies the version.
+        is_unique = is_unique or (address.site is not None and version.etag is None and version.modified is not None)
+        if self.cache is None or not is_unique:
             return None
         from onnxwire.io.remote.cache import open_cache
 
@@ -84,7 +84,7 @@ class Origin:
 
     @property
     def shown_folder(self) -> str:
-        """The folder as errors and reports show it."""
+        """The model's folder as shown in errors and reports."""
         return self.address.shown_folder
 
 
@@ -95,20 +95,20 @@ def open_remote(
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
 ) -> Document:
-    """Open a file on a server; parameters as of `load`. Raises SourceError where it can't be read."""
+    """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read."""
     if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"store= takes the name of a file in it, not {type(source).__name__}")
+        raise TypeError(f"with store=, the source is the name of a file in the store, not {type(source).__name__}")
     return remote_document(Origin(os.fspath(source), store, options, cache, allow_hosts).open())
 
 
 def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None) -> Hosts | None:
-    """The servers that requests for a model may go to; None where a library reads it.
+    """Return the servers that requests for a model may go to; None if a library reads the address.
 
-    allow_hosts: as of `load`; by default those in the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
-    Raises SourceError for one that is no host.
+    allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
+    Raises SourceError for an invalid host.
     """
     if isinstance(allow_hosts, str):
-        raise TypeError("allow_hosts= takes a list of hosts, not one str")
+        raise TypeError("allow_hosts= is a list of hosts, not one str")
     if allow_hosts is None:
         allow_hosts = filter(None, map(str.strip, os.environ.get("ONNXWIRE_ALLOW_HOSTS", "").split(",")))
     if address.site is None:
@@ -118,18 +118,18 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None) -> Host
     try:
         return Hosts(address.site, allow_hosts)
     except ValueError:
-        reason = "allow_hosts= takes hosts such as cdn.example.com or cdn.example.com:8443"
+        reason = "allow_hosts= is a list of hosts such as cdn.example.com or cdn.example.com:8443"
         raise SourceError(errno.EINVAL, reason, address.shown) from None
 
 
 def remote_document(file: RemoteFile) -> Document:
-    """A document of a file on a server: nothing of it is there yet but what it was opened with."""
+    """Return a document of a file on a server, of which only the first bytes are in memory."""
     if file.size == 0:
         return Document(b"", file.name)
     try:
         memory = PartialMemory(file.size, file)
     except (MemoryError, OverflowError):
-        reason = f"the server says that it has {file.size:,} bytes, more than there are addresses"
+        reason = f"the server reports {file.size:,} bytes, more than the address space"
         raise SourceError(errno.EFBIG, reason, file.name) from None
     head = memoryview(file.head)
     memory.put(0, head if len(head) == file.size else head[: len(head) // PAGE_SIZE * PAGE_SIZE])
@@ -138,7 +138,7 @@ def remote_document(file: RemoteFile) -> Document:
 
 
 class RemoteFiles(ExternalFiles):
-    """The files beside a model on a server, found as those on a disk are: in the model's folder or below."""
+    """The external data files of a model on a server, which must be in or below the model's folder."""
 
     def __init__(self, model: RemoteFile, **options: Any) -> None:
         super().__init__(None, **options)
@@ -150,7 +150,7 @@ class RemoteFiles(ExternalFiles):
         reason = fault_of(location)
         if reason or location.count("?") or location.count("#"):
             shown = repr(location if len(location) <= 200 else location[:200] + "…")
-            reason = reason or "it holds a character that means something else in an address"
+            reason = reason or "it contains ? or #, which have another meaning in an address"
             raise ExternalDataError(
                 f"its external data at {shown} is not read: {reason}", source=self._origin.address.shown
             )
@@ -162,10 +162,10 @@ class RemoteFiles(ExternalFiles):
         return ExternalFile(remote_document(self._origin.beside(location)))
 
     def status_of(self, location: str, *, only_open: bool) -> None:
-        """As of ExternalFiles: files on a server have no status of this system."""
+        """Return None: files on a server have no os.stat_result."""
 
-    def look_at(self, location: str) -> Any:
-        """As of ExternalFiles; the file stays open."""
+    def open_temporarily(self, location: str) -> Any:
+        """Open a file as ExternalFiles does, but leave it open."""
         from contextlib import nullcontext
 
         return nullcontext(self.open(location))

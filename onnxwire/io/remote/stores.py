@@ -1,4 +1,4 @@
-"""Reading ranges of one file: by HTTP, by obstore, by an object with its methods, or by an fsspec file system."""
+"""Read ranges of one file by HTTP, by obstore, by an object with obstore's methods, or by an fsspec file system."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.hosts import Hosts
 
     class Reader(Protocol):
-        """A protocol of what reads one file."""
+        """The protocol of a reader of one file."""
 
         async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
-            """Bytes from start to end, fewer where the file ends before, and the version that they are of.
+            """Return the bytes from start to end, or to the end of the file, and their version.
 
-            version: the one that is wanted. Raises whatever the library raises.
+            version: the expected version, or None. Raises the errors of the library.
             """
 
         async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
-            """The whole file, without asking for a range; None of one that is longer than the limit."""
+            """Return the complete file, or None if it is longer than the limit, and its version."""
 
 
 _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
-_KEPT = 8  # stores
-_STORES: dict[Any, Any] = {}
+_MAX_STORES = 8
+_STORES: dict[Any, Any] = {}  # the least recently used first
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
 
 
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
-    """The store of an address's root. Raises SourceError where there is no library for it or it takes no such.
+    """Return the store of an address's root. Raises SourceError if a library is missing or rejects the options.
 
-    Those that were made last are given again, to the same process for the same options in the same environment: to make
-    one takes longer than to read a small file.
+    The most recently used stores are cached by process, options and environment, because creating one takes longer than
+    reading a small file.
     """
     if address.scheme not in _SCHEMES:
         raise SourceError(
             errno.EPROTONOSUPPORT,
-            f"{address.scheme}:// is not one of {', '.join(_SCHEMES)}; give a file system of fsspec with store=",
+            f"{address.scheme}:// is not one of {', '.join(_SCHEMES)}; pass an fsspec file system as store=",
             address.shown,
         )
     known = _frozen({"root": address.root, "options": options or {}, "process": os.getpid(), **os.environ})
@@ -61,16 +61,17 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
         store = _make_store(address, options)
     if known is not None:
         _STORES[known] = store
-        if len(_STORES) > _KEPT:
-            with suppress(StopIteration, KeyError):  # another thread was there first
+        if len(_STORES) > _MAX_STORES:
+            with suppress(StopIteration, KeyError):  # another thread removed it
                 del _STORES[next(iter(_STORES))]
     return store
 
 
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
-    """A text that is another one for any other file: the address with query and user, and what else selects a store.
+    """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    That is the options without timeouts and retries, and the environment of the libraries without what is renewed.
+    These are the options except timeouts and retries, and the libraries' environment variables except secrets and
+    tokens, which are renewed.
     """
     chosen = {name: value for name, value in (options or {}).items() if name not in ("client_options", "retry_config")}
     client = dict((options or {}).get("client_options") or {})
@@ -92,7 +93,7 @@ def _described(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Options as a key; None where they hold what can't be compared, such as a provider of credentials."""
+    """Return options as a hashable key; None if they contain objects without a value, such as credential providers."""
     if value is None or isinstance(value, str | int | float | timedelta):
         return repr(value)
     if isinstance(value, dict):
@@ -113,7 +114,7 @@ def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     except (AttributeError, TypeError, ValueError) as error:
         raise _wrong_options(error, address) from None
     chosen = dict(options or {})
-    # The library would go on for three minutes.
+    # The library's default is to retry for three minutes.
     chosen.setdefault("retry_config", {"max_retries": 6, "retry_timeout": timedelta(seconds=60)})
     try:
         return from_url(address.root, **chosen)
@@ -122,15 +123,15 @@ def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 
 
 def _wrong_options(error: Exception, address: Address) -> SourceError:
-    """The error for options that no store can be made with. The library's own text may hold what was given."""
-    reason = f"no store can be made of the address and storage_options= ({type(error).__name__})"
+    """Return the error for invalid options, without the library's message, which may contain credentials."""
+    reason = f"the store rejects the address or storage_options= ({type(error).__name__})"
     return SourceError(errno.EINVAL, reason, address.shown)
 
 
 def reader_of(store: Any, address: Address, hosts: Hosts | None = None, *, is_model: bool = True) -> Reader:
-    """The reader of a file of a store. Raises TypeError for an object that is not a store.
+    """Return a reader of a file in a store. Raises TypeError for an object that is not a store.
 
-    hosts, is_model: where redirects of a file that is read by HTTP may lead, and whether it is the model itself.
+    hosts, is_model: for HTTP, the servers that redirects may lead to, and whether the file is the model itself.
     """
     key = address.key
     if hosts is not None:
@@ -142,7 +143,7 @@ def reader_of(store: Any, address: Address, hosts: Hosts | None = None, *, is_mo
     if hasattr(store, "cat_file") and hasattr(store, "info"):
         return _Fsspec(store, key)
     raise TypeError(
-        f"store= takes a store of obstore, an object with its get_range and head, or an fsspec file system, not "
+        f"store= is an obstore store, an object with its get_range and head, or an fsspec file system, not "
         f"{type(store).__name__}"
     )
 
@@ -154,7 +155,7 @@ class _Obstore:
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
         options: dict[str, Any] = {"range": (start, end)}
-        # A weak ETag, by the rules of HTTP, matches nothing; it is compared with that of the answer, as all are.
+        # In HTTP, If-Match never matches a weak ETag; the caller compares ETags in any case.
         if version is not None and version.is_strong:
             options["if_match"] = version.etag
         elif version is not None and version.version is not None:
@@ -177,7 +178,7 @@ class _Obstore:
 
 
 class _Threaded:
-    """Files of libraries without requests that hold for one version: it is asked for again after each read."""
+    """Readers of libraries without conditional requests: the version is requested again after each read."""
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
         if version is None:
@@ -194,11 +195,11 @@ class _Threaded:
         return await self.read(0, version.size, version)
 
     def look(self) -> Version:
-        """The file's version now."""
+        """Return the file's current version."""
         raise NotImplementedError
 
     def get(self, start: int, end: int) -> Buffer:
-        """Some of its bytes."""
+        """Return the bytes from start to end."""
         raise NotImplementedError
 
 
@@ -224,7 +225,7 @@ class _Fsspec(_Threaded):
             self._system.invalidate_cache()
         info = self._system.info(self._path)
         if info.get("type") == "directory":
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            raise IsADirectoryError(errno.EISDIR, "the path is a folder")
         names = ("ETag", "etag", "e_tag", "blob_id", "sha256", "sha", "md5Hash", "checksum", "CRC", "generation")
         etag = next((str(info[name]) for name in names if info.get(name)), None)
         times = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "date_time", "created")
@@ -242,11 +243,11 @@ _CAUSES = (
     ("dns error", "the host's name is not known"),
     ("connection refused", "the connection was refused"),
     ("connectionrefused", "the connection was refused"),
-    ("body error", "the answer was cut short"),
-    ("incompletebody", "the answer was cut short"),
-    ("requested ", "the answer was of another range than was asked for"),
+    ("body error", "the response was truncated"),
+    ("incompletebody", "the response was truncated"),
+    ("requested ", "the response contains another range than the requested one"),
     ("error sending request", "the connection failed"),
-    ("expecting", "the answer was of another range than was asked for"),
+    ("expecting", "the response contains another range than the requested one"),
 )
 _KINDS = {
     "PreconditionError": "changed",
@@ -257,7 +258,7 @@ _KINDS = {
 
 
 def is_change(error: BaseException) -> bool:
-    """Whether a library's error says that the file is no longer the one that was asked for."""
+    """Return whether a library's error means that the file has changed."""
     return _kind_of(error) == "changed"
 
 
@@ -266,7 +267,7 @@ def _kind_of(error: BaseException) -> str:
 
 
 def source_error(error: BaseException, name: str, start: int | None = None, end: int | None = None) -> SourceError:
-    """The SourceError for what a library raised. Of its text only what can't hold a credential is taken over."""
+    """Return the SourceError for a library's error, without text that may contain credentials."""
     where = "" if start is None else f"bytes {start:,} to {end:,}: "
     kind = _kind_of(error)
     text = str(error)
@@ -275,10 +276,10 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
         return SourceError.from_os_error(missing, name)
     if isinstance(error, IsADirectoryError):
         return SourceError.from_os_error(
-            IsADirectoryError(errno.EISDIR, "it is a folder; name the .onnx file in it"), name
+            IsADirectoryError(errno.EISDIR, "the path is a folder; name the .onnx file in it"), name
         )
     if isinstance(error, PermissionError) or kind == "forbidden":
-        reason = f"{where}the server refuses to give it; check the credentials (storage_options=, or the environment)"
+        reason = f"{where}the server denies access; check the credentials (storage_options=, or the environment)"
         return SourceError.from_os_error(PermissionError(errno.EACCES, reason), name)
     if isinstance(error, RequestError):
         return SourceError(errno.EPERM if kind == "refused" else errno.EIO, f"{where}{text}", name)

@@ -1,4 +1,4 @@
-"""Saving to an address: in parts, one after another, whole or not at all."""
+"""Save to an address: as a multipart upload, complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.encode import Piece
 
-PART = 1 << 23  # bytes of a part; of a longer file a part is longer, since there are 10,000 at most
-_MOST_PARTS = 9_000
-_AT_ONCE = 4  # parts that are under way
+_PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
+_MAX_PARTS = 9_000
+_MAX_CONCURRENT = 4  # parts
 
 
 def upload(
@@ -30,11 +30,11 @@ def upload(
     options: Mapping[str, Any] | None,
     progress: Callable[[int, int], object] | None,
 ) -> None:
-    """Write the pieces of an encoding, of `total` bytes, to an address.
+    """Upload the pieces of an encoding, of `total` bytes, to an address.
 
-    They go there in parts, of which some are in memory; what is a range of a file on a server comes from there as it is
-    needed. The file is there when the last part is, and not before: where anything fails, the parts are taken away, and
-    what was at the address is as it was. Raises SaveError; SourceError where what is written can't be read.
+    Only a few parts are in memory at a time; pieces of files on servers are fetched as needed. The file appears when
+    the last part is uploaded; on failure the parts are removed, and an old file at the address stays unchanged.
+    Raises SaveError; SourceError if the data to write can't be read.
     """
     origin = Origin(address, store, options)
     own: BaseException | None = None
@@ -43,7 +43,7 @@ def upload(
     def parts() -> Iterator[bytes]:
         nonlocal own, written
         try:
-            for chunk in chunks_of(pieces, PART):
+            for chunk in chunks_of(pieces, _PART_BYTES):
                 written += len(chunk)
                 yield bytes(chunk)
                 if progress is not None:
@@ -53,17 +53,17 @@ def upload(
             raise
 
     if not hasattr(origin.store, "put"):
-        raise TypeError(f"store= takes a store of obstore to save to, not {type(origin.store).__name__}")
-    size = max(PART, -(-total // _MOST_PARTS))
+        raise TypeError(f"to save, store= must be an obstore store, not {type(origin.store).__name__}")
+    size = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
-        # A server of plain HTTP takes a file in one piece.
-        is_plain = origin.address.scheme in WEB_SCHEMES or total <= PART
+        # A plain HTTP server receives a file in one request.
+        is_plain = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
         data = b"".join(parts()) if is_plain else parts()
         if origin.address.site is not None:
             origin.store.put(origin.address, data)
         else:
             origin.store.put(
-                origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_AT_ONCE
+                origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_MAX_CONCURRENT
             )
     except BaseException as error:
         if own is not None:
@@ -71,7 +71,7 @@ def upload(
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
         failure = source_error(error, origin.address.shown)
-        advice = f"{written:,} of {total:,} bytes were sent, and nothing of them is there"
+        advice = f"{written:,} of {total:,} bytes were sent and discarded"
         raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
     if written != total:
         raise SaveError(errno.EIO, f"{written:,} of {total:,} bytes were sent", origin.address.shown)

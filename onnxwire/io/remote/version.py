@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
-    """The version of a file, as a server reports it: size, ETag, time of the last change, version number."""
+    """The version of a file, as a server reports it: size, ETag, modification time, version number."""
 
     __slots__ = ()
     size: int
@@ -21,7 +21,7 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
     @property
     def is_strong(self) -> bool:
-        """Whether there is an ETag that is another one for any other bytes (RFC 9110, section 8.8.1)."""
+        """Whether there is an ETag that identifies the bytes: a strong validator (RFC 9110, section 8.8.1)."""
         return self.etag is not None and not self.etag.startswith(("W/", "w/"))
 
     @property
@@ -30,7 +30,7 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
         return self.etag is not None or self.modified is not None or self.version is not None
 
     def is_same(self, other: Version) -> bool:
-        """Whether both are of the same bytes, as far as the server reports: by strong ETag, else all validators."""
+        """Return whether both denote the same bytes: by strong ETags, else by all validators."""
         if self.size != other.size:
             return False
         if self.is_strong and other.is_strong:
@@ -39,5 +39,5 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
 
 def version_of(meta: Mapping[str, Any]) -> Version:
-    """The version in a store's description of a file."""
+    """Return the version in a store's description of a file."""
     return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
