@@ -1,13 +1,14 @@
 """The options of the test run: `--long`, the number of workers, and the order of the test files."""
 
+import os
 from importlib.util import find_spec
 
 import budget
 import pytest
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
-# Files that take long begin first, so that no worker is left alone with one at the end.
-FIRST = ("test_hostile.py", "test_crashes.py", "test_growth.py", "test_view_browser.py", "test_catalog.py")
+# The slowest files run first: one that began last would occupy one worker alone.
+SLOWEST_FILES = ("test_hostile.py", "test_catalog.py", "test_crashes.py", "test_growth.py", "test_view_browser.py")
 LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
 
 
@@ -26,8 +27,16 @@ def pytest_configure(config: pytest.Config) -> None:
     budget.choose(config.getoption("--long"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return the number of processors that this process may use; xdist would count all of the machine."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
+        return None
+    return len(os.sched_getaffinity(0))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in FIRST)
+    items.sort(key=lambda item: item.path.name not in SLOWEST_FILES)
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]

@@ -494,6 +494,9 @@ def count_pairs(count, batches):
     Returns the instructions of a round of an empty loop, and by label, for each size, the bytes of input and output,
     and the instructions.
     """
+    # Imports are slow once instructions are counted.
+    labels = dict.fromkeys(label for kind, pairs, _ in batches for names in pairs.values() for label in names)
+    warm(str(DIGITS), {label: CALLS[label] for label in labels if label in CALLS})
     with count:
         for _ in range(_COUNTED_ROUNDS):
             pass
@@ -501,8 +504,6 @@ def count_pairs(count, batches):
     found = {}
     for kind, pairs, sizes in batches:
         files, calls = KINDS[kind]
-        if kind == "model":
-            warm(str(DIGITS), {label: calls[label] for labels in pairs.values() for label in labels})
         for name, labels in pairs.items():
             for label in labels:
                 count_call(count, calls[label], files[name](sizes[0]))  # fills caches

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
+
+import forked_commands
 
 
 def shown_on_terminal(*words, stream, cwd, environment=None):
@@ -13,13 +13,13 @@ def shown_on_terminal(*words, stream, cwd, environment=None):
     import pty
 
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "onnxwire", *map(str, words)]
     environment = {**os.environ, "TERM": "xterm", **(environment or {})}
-    with subprocess.Popen(command, cwd=cwd, env=environment, **{stream: theirs}) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # Linux raises EIO at the end of the output
-            while piece := os.read(ours, 1 << 16):
-                shown += piece
-        os.close(ours)
-    return process.returncode, shown
+    streams = {"stdin": 0, "stdout": 1, "stderr": 2, stream: theirs}
+    wait = forked_commands.start(words, **streams, cwd=cwd, env=environment)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux raises EIO at the end of the output
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    return wait(), shown

@@ -112,8 +112,8 @@ def ground(request, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill is no loss of power
     ground = Ground(tmp_path)
     ground.old, ground.foreign, ground.is_damaged = {}, [], request.param == "update of a damaged one"
-    # Of the steps, each n-th is tried; of an update all, since few of them replace rows.
-    ground.stride = 1 if request.param == "update" or IS_LONG else 8
+    # Every stride-th step is tried: more of an update, because only a few of its steps replace rows.
+    ground.stride = 1 if IS_LONG else 3 if request.param == "update" else 8
     ground.copy()
     if request.param != "first":
         old = {f"m{i}": "Abs" if i < 6 else None for i in range(8)}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_commands
 import pytest
 from check_case import OPSET, model, node, value
 from terminal import shown_on_terminal
@@ -39,9 +40,8 @@ def broken(tmp_path):
 
 
 def check(*arguments, stdin=b"", cwd=None, environment=None):
-    command = [sys.executable, "-P", "-m", "onnxwire", "check", *map(str, arguments)]
-    environment = {"PYTHONPATH": str(ROOT), **os.environ, **(environment or {})}
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, cwd=cwd, env=environment)
+    environment = {**os.environ, **(environment or {})}
+    return forked_commands.run("check", *arguments, input=stdin, cwd=cwd, env=environment)
 
 
 def check_on_terminal(*arguments, environment=None):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_commands
 import onnx
 import pytest
 from onnx import helper
@@ -24,8 +25,7 @@ FOREST = ROOT / "examples" / "iris_forest.onnx"
 
 
 def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "onnxwire", *map(str, arguments)]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    return forked_commands.run(*arguments, stdout=stdout, text=True, cwd=ROOT)
 
 
 def test_info_prints_the_summary_of_a_model() -> None:

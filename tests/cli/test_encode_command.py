@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_commands
 import onnx
 import pytest
 from google.protobuf import json_format, text_format
@@ -22,8 +23,7 @@ BYTES = text_format.Parse(TEXT, onnx.ModelProto()).SerializeToString()
 
 
 def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
-    command = [sys.executable, "-P", "-m", "onnxwire", "encode", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    return forked_commands.run("encode", *arguments, input=stdin, stdout=stdout)
 
 
 def check_refusal(done, start):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_commands
 import numpy as np
 import onnx
 import pytest
@@ -23,8 +24,7 @@ LARGE = {tensor.name for tensor in MODEL.graph.initializer if len(tensor.raw_dat
 
 
 def run(*arguments, cwd, stdout=subprocess.PIPE):
-    command = [sys.executable, "-P", "-m", "onnxwire", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    return forked_commands.run(*arguments, cwd=cwd, stdout=stdout)
 
 
 def do(*arguments, cwd):

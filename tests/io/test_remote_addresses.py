@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import warnings
 from urllib.parse import quote
 
+import forked_commands
 import pytest
 from object_server import ObjectServer, Pieces
 from served_models import model
@@ -190,8 +189,7 @@ def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):
             server.state.always = fault
-            command = [sys.executable, "-m", "onnxwire", words[0], address, *words[1:]]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=100)
+            done = forked_commands.run(words[0], address, *words[1:], text=True, cwd=tmp_path)
             assert SECRET not in done.stdout and SECRET not in done.stderr, (done.stdout, done.stderr)
             assert "Traceback" not in done.stderr
         assert server.state.requests

@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import forked_commands
 import fsspec
 import numpy as np
 import obstore
@@ -233,8 +234,7 @@ def test_a_command_takes_an_address(words, tmp_path) -> None:
     def run(url: str, out: str) -> subprocess.CompletedProcess[str]:
         line = [{"URL": url, "OUT": out}.get(word, word) for word in words]
         options = ["--allow-host", "127.0.0.1", "--cache", str(tmp_path / "cache")]
-        command = [sys.executable, "-m", "onnxwire", *line, *options]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100, check=False)
+        return forked_commands.run(*line, *options, text=True, cwd=tmp_path)
 
     with ObjectServer({"m.onnx": pieces}) as server:
         url = f"{server.url}/m.onnx"

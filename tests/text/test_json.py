@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import forked_commands
 import pytest
 import wire
 from google.protobuf import json_format
@@ -143,8 +142,7 @@ def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below()
 
 
 def dump(*arguments):
-    command = [sys.executable, "-P", "-m", "onnxwire", "dump", *map(str, arguments), "--json"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return forked_commands.run("dump", *arguments, "--json", text=True)
 
 
 def test_dump_prints_json():

@@ -11,6 +11,7 @@ import sys
 import tracemalloc
 from pathlib import Path
 
+import forked_commands
 import onnx
 import pytest
 import wire
@@ -340,8 +341,7 @@ def test_numbers_are_printed_as_protoc_prints_them(tmp_path):
 
 
 def dump(*arguments):
-    command = [sys.executable, "-P", "-m", "onnxwire", "dump", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return forked_commands.run("dump", *arguments, text=True)
 
 
 def test_dump_prints_text():

@@ -1,0 +1,31 @@
+"""Fixtures of the tests of catalogs."""
+
+import pickle
+import sys
+
+import pytest
+
+from onnxwire.catalog.read import read_models
+
+
+@pytest.fixture(autouse=True)
+def one_worker_is_this_process(monkeypatch):
+    """Read models in this process if a build has one worker: the start of a worker process takes half a second.
+
+    The tests of worker processes (test_workers.py), and those that kill one, use two or start the build themselves.
+    """
+    module = sys.modules.get("onnxwire.catalog.build")
+    if module is None:
+        return
+    start_workers = module.run_tasks
+
+    def copied(value):
+        return pickle.loads(pickle.dumps(value))
+
+    def run_tasks(tasks, engine, address=None, workers=None):
+        if (engine, workers) != ("local", 1):
+            return start_workers(tasks, engine, address, workers)
+        # As between processes, tasks and results are pickled.
+        return ((task, copied(read_models(copied(task)))) for task in tasks)
+
+    monkeypatch.setattr(module, "run_tasks", run_tasks)

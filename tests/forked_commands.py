@@ -1,0 +1,174 @@
+"""Run `onnxwire` commands in processes that a server forks, which saves the start of an interpreter for each.
+
+A new interpreter takes 0.1 to 0.3 s to import the modules of a command, a fork 10 ms. Apart from that the processes are
+the same: they have their own standard streams, working folder and environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
+MAX_SECONDS = 600
+# Variables that the interpreter or the C library reads at its start, with or without a value here.
+STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
+
+
+def run(
+    *words: object,
+    input: str | bytes = b"",
+    stdout: Any = subprocess.PIPE,
+    text: bool = False,
+    cwd: Any = None,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *words], …)`; stderr is captured."""
+    stdin, write_input = os.pipe()
+    read_errors, stderr = os.pipe()
+    read_output, write_output = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
+    wait = start(words, stdin, write_output, stderr, cwd, env)
+    for descriptor in (stdin, stderr, *([write_output] if read_output is not None else [])):
+        os.close(descriptor)
+    outputs: dict[int | None, bytes] = {}
+    readers = [
+        threading.Thread(target=_read, args=(descriptor, outputs))
+        for descriptor in (read_output, read_errors)
+        if descriptor is not None
+    ]
+    for reader in readers:
+        reader.start()
+    with contextlib.suppress(BrokenPipeError), open(write_input, "wb") as file:
+        file.write(input.encode() if isinstance(input, str) else input)
+    for reader in readers:
+        reader.join()
+    results: list[Any] = [outputs.get(read_output), outputs[read_errors]]
+    if text:
+        results = [result if result is None else result.decode() for result in results]
+    return subprocess.CompletedProcess(words, wait(), *results)
+
+
+def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
+    with open(descriptor, "rb") as file:
+        outputs[descriptor] = file.read()
+
+
+def start(
+    words: Any, stdin: Any, stdout: Any, stderr: Any, cwd: Any = None, env: dict[str, str] | None = None
+) -> Callable[[], int]:
+    """Start a command with these files or descriptors; return a function that waits for it and returns its status.
+
+    Wait for a command before the next is started.
+    """
+    environment = dict(os.environ) if env is None else env
+    startup = [name for name in {*environment, *os.environ} if name.startswith(STARTUP_VARIABLES)]
+    arguments = [str(word) for word in words]
+    if not CAN_FORK or any(environment.get(name) != os.environ.get(name) for name in startup):
+        command = [sys.executable, "-P", "-m", "onnxwire", *arguments]
+        process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment)
+        return lambda: process.wait(MAX_SECONDS)
+    request = json.dumps([arguments, os.path.abspath(cwd or "."), environment]).encode()
+    descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr)]
+    server = _server()
+    socket.send_fds(server, [len(request).to_bytes(8, "little")], descriptors)
+    server.sendall(request)
+    return lambda: int(server.recv(16))
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Start the server of this process; return the socket to it. The server ends when this process does."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+    ours.settimeout(MAX_SECONDS)
+    return ours
+
+
+# --- in the server
+
+
+def _serve(control: socket.socket) -> None:
+    """Fork a child for each request; return in the child, with its streams, folder, environment and arguments set."""
+    while True:
+        size, descriptors, _, _ = socket.recv_fds(control, 8, 3)
+        if not size:
+            os._exit(0)
+        request = b""
+        while len(request) < int.from_bytes(size, "little"):
+            request += control.recv(1 << 20)
+        child = os.fork()
+        if not child:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    control.close()
+    words, folder, environment = json.loads(request)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[1:] = words
+    sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+
+
+def _stream(number: int) -> io.TextIOWrapper:
+    """Return a standard stream like that which the interpreter makes at its start."""
+    raw = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
+    raw.name = ("<stdin>", "<stdout>", "<stderr>")[number]
+    buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
+    old = (sys.stdin, sys.stdout, sys.stderr)[number]
+    has_line_buffer = number == 2 or raw.isatty()
+    newline = "\n" if number else None
+    return io.TextIOWrapper(buffer, old.encoding, old.errors, newline=newline, line_buffering=has_line_buffer)
+
+
+def _preload() -> None:
+    """Import the modules of most commands; none that starts threads, which a fork would lose."""
+    for package in ("onnxwire.cli", "onnxwire.checker", "onnxwire.checker.rules"):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+    for name in ("rich.console", "rich.table", "rich.progress"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    _preload()
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy the memory that it shares with the server
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    from onnxwire.cli import main
+
+    status = 1
+    try:
+        status = main()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    # The rest of the interpreter's end takes longer than most commands.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(status)
