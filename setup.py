@@ -26,6 +26,7 @@ SHARED = "onnxwire._cython"
 # a fifth less time to compile with -O2.
 LOOPS = {
     "onnxwire._varint",
+    "onnxwire.analysis._sums",
     "onnxwire.arrow._columns",
     "onnxwire.arrow._rows",
     "onnxwire.checker._facts",

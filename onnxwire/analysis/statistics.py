@@ -10,6 +10,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.analysis._sums import sum_block
 from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
 from onnxwire.io.tensor_list import TensorInfo, describe, find_tensors
@@ -33,7 +34,6 @@ MOST_TENSORS = 100_000
 MOST_OF_PATHS = 1 << 24
 """Letters of all their paths together: in graphs nested thirty deep a tensor of two bytes has a path of 750."""
 _TASK = 64 * BLOCK  # elements that a thread takes at a time
-_EXACT = 1 << 46  # integers below it have sums of a block that an int64 holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def _numbers(array: Array, data_type: DataType) -> Array:
         with np.errstate(over="ignore"):
             magnitudes: Array = np.abs(array.astype(np.complex128))
         return magnitudes
-    if data_type.bits < 8 or array.dtype.kind not in "iuf":
+    if array.dtype.isbuiltin != 1:  # a type of ml_dtypes, of at most 8 bits
         numbers: Array = _values_of(data_type).take(array.view(np.uint8))
         return numbers
     return array
@@ -289,7 +289,7 @@ class _Moments:
 
 
 def _moments_of(block: Array) -> _Moments:
-    """Measure some elements, as `_numbers` gives them."""
+    """Measure the numbers of a block, as `_numbers` returns it."""
     import numpy as np
 
     found = _Moments(count=block.size)
@@ -298,36 +298,23 @@ def _moments_of(block: Array) -> _Moments:
     if block.dtype == np.bool_:
         block = block.view(np.uint8)
     found.is_integer = block.dtype.kind in "iu"
-    low, high = block.min(), block.max()
-    if not found.is_integer and not (np.isfinite(low) and np.isfinite(high)):
+    sums = _sum_block(block)
+    if not math.isfinite(sums[3]):
         found.nan = int(np.count_nonzero(np.isnan(block)))
-        finite = np.isfinite(block)
-        block = block[finite]
+        block = block[np.isfinite(block)]
         found.inf = found.count - found.nan - block.size
         if not block.size:
             return found
-        low, high = block.min(), block.max()
+        sums = _sum_block(block)
     found.finite = block.size
-    found.min, found.max = low.item(), high.item()
-    if low == high:
-        found.zeros = block.size if low == 0 else 0
-        found.total = found.min * block.size
-        return found
-    if low <= 0 <= high:
-        found.zeros = block.size - int(np.count_nonzero(block))
-    with np.errstate(over="ignore", invalid="ignore"):
-        wide = block.astype(np.float64)
-        if not found.is_integer:
-            found.total = float(wide.sum())
-        elif max(-found.min, found.max) < _EXACT:
-            found.total = int(block.sum(dtype=np.int64))
-        else:
-            # The halves of 64 bits are summed apart: neither sum can overflow.
-            halves = (block >> 32).astype(np.int64), (block & 0xFFFFFFFF).astype(np.int64)
-            found.total = (int(halves[0].sum()) << 32) + int(halves[1].sum())
-        wide -= found.total / block.size
-        found.squares = float(np.einsum("i,i->", wide, wide))
+    found.min, found.max, found.zeros, found.total, found.squares = sums
     return found
+
+
+def _sum_block(block: Array) -> tuple[float, float, int, float, float]:
+    if not (block.flags.aligned and block.flags.c_contiguous):
+        block = block.copy()
+    return sum_block(block.view("u1"), block.dtype.str[1:])
 
 
 def _measure_blocks(blocks: Iterable[Array]) -> _Moments:

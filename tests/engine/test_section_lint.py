@@ -25,6 +25,7 @@ NEW = "of an object that no other thread has yet"
 OWN = "reads numbers of its own, which never change"
 APART = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
+    "analysis._sums": {"sum_block": STATELESS},
     "arrow._program": {"__dealloc__": OWN_MEMORY},
     "arrow._types": {"tensor_type": STATELESS},
     "checker._facts": {"__dealloc__": OWN_MEMORY},
