@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Serialization of messages with their edits."""
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.payload cimport Payload
-from onnxwire.engine.table cimport Table
-from onnxwire.engine.view cimport View
+from onnxwire.engine.table cimport Field, Table
+from onnxwire.engine.view cimport Cursor, View
 
 cdef enum:
     BUFFER_BYTES = 1 << 20   # size of the buffer between an encoder and its target
@@ -26,6 +26,15 @@ cdef struct Content:
     PyObject* overlay            # or NULL
     PyObject* parts              # or NULL
     const uint8_t* start
+    const uint8_t* end
+
+
+cdef struct NumberReader:
+    # Iterates over the numbers of a field, packed or not.
+    Cursor cursor
+    uint64_t left                # remaining records
+    const uint8_t* run           # the packed run that `p` is in, or NULL
+    const uint8_t* p
     const uint8_t* end
 
 
@@ -68,3 +77,10 @@ cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF
 cdef bytes encode(View message, bint deterministic)
 cdef bytes encode_small(View message, Encoder encoder)
 cdef bytes unknown_fields(View message)
+cdef bytes unknown_of(Content* content, uint32_t flags)
+cdef int require_records(Encoder self, Content* content) except -1
+cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1
+cdef int fetch_for(Encoder self, error) except -1
+cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil
+cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil
+cdef object number_error(Document document, const NumberReader* reader, const Field* field)

@@ -15,8 +15,8 @@ from onnxwire._varint cimport (
     WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
 )
 from onnxwire.engine.canonical cimport canonical, is_plain
-from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, FarReads
+from onnxwire.engine.damage cimport decode_error, packed_error
+from onnxwire.engine.document cimport EMPTY, FarReads, Span
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
@@ -173,9 +173,10 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
 cdef int fetch_for(Encoder self, error) except -1:
     """Fetch the bytes that a NotResident names, or if it is None, those in `missing`."""
     cdef Document document
-    cdef Spans missing = self.missing
+    cdef Spans missing
     cdef Py_ssize_t i
     if error is None:
+        missing = self.missing
         for i in range(missing.n):
             fetch(missing.items[i].p, missing.items[i].n)
         return 0
@@ -770,15 +771,7 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
     return emit_span(self, field, document, slot.p, slot.n, None)
 
 
-cdef struct Reader:
-    # Iterates over the numbers of a field, packed or not.
-    Cursor cursor
-    uint64_t left                # remaining records
-    const uint8_t* p             # position in a packed run
-    const uint8_t* end
-
-
-cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept nogil:
+cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil:
     """Read the raw bits of the next known value: returns 1, 0 at the end, or -1 if the bytes are damaged."""
     cdef Record record
     while True:
@@ -799,7 +792,7 @@ cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept
                 return -1
             reader.left -= 1
             if record.tag & 7 != field.wire:
-                reader.p = record.value
+                reader.run = reader.p = record.value
                 reader.end = record.value + record.n
                 continue
             raw[0] = record.n
@@ -809,9 +802,16 @@ cdef int next_number(Reader* reader, const Field* field, uint64_t* raw) noexcept
         return 1
 
 
+cdef object number_error(Document document, const NumberReader* reader, const Field* field):
+    """Make the DecodeError for numbers that next_number can't read."""
+    if reader.run == NULL:
+        return decode_error(document, reader.cursor.p, reader.cursor.end)
+    return packed_error(document, reader.run, reader.end, 0 if field.wire == WIRE_VARINT else field.size)
+
+
 cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
     """Put repeated numbers that have the values of the bytes, canonically."""
-    cdef Reader reader
+    cdef NumberReader reader
     cdef uint64_t size = 0
     cdef uint64_t raw = 0
     cdef int found
@@ -821,7 +821,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
         # Two passes over a packed run, the first for its length.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
         reader.left = slot.n
-        reader.p = reader.end = NULL
+        reader.run = reader.p = reader.end = NULL
         if field.packed and not counts:
             put_tag(self, field, WIRE_LEN)
             put_varint(self, size)
@@ -835,7 +835,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
                 put_number(self, field, raw)
             found = next_number(&reader, field, &raw)
         if found < 0:
-            raise decode_error(<Document>content.document, content.start, content.end)
+            raise number_error(<Document>content.document, &reader, field)
         if not counts or size == 0:
             return 0
         counts = False
@@ -954,27 +954,32 @@ cdef bytes encode_small(View message, Encoder encoder):
 
 cdef bytes unknown_fields(View message):
     """Return the encoding of a message's unknown fields."""
-    cdef Encoder encoder
     cdef Content content
-    cdef bytes data
     while True:
-        encoder = Encoder(True)
-        encoder.in_memory = True
         fill(message)
         if message.flags & HAS_UNKNOWN == 0 and not message.table.has_closed_runs:
             return b""
         content = content_of_view(message)
         try:
-            emit_all_unknown(encoder, &content, message.flags)
-            if encoder.missing is None:
-                break
-            error = None
+            return unknown_of(&content, message.flags)
         except NotResident as found:
             error = found
-        fetch_for(encoder, error)
+        fetch_for(None, error)
+
+
+cdef bytes unknown_of(Content* content, uint32_t flags):
+    """Return the encoding of the unknown fields of a message; raises NotResident if they must be fetched."""
+    cdef Encoder encoder = Encoder(True)
+    cdef const Span* missing
+    cdef bytes data
+    encoder.in_memory = True
+    emit_all_unknown(encoder, content, flags)
+    if encoder.missing is not None:
+        missing = encoder.missing.items
+        raise NotResident(None, None, <size_t>missing.p, <size_t>(missing.p + missing.n))
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
     encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
     encoder.end = encoder.p + encoder.total
     encoder.writing = True
-    emit_all_unknown(encoder, &content, message.flags)
+    emit_all_unknown(encoder, content, flags)
     return data

@@ -2,4 +2,4 @@
 """Whether two messages are equal."""
 from onnxwire.engine.view cimport View
 
-cdef bint equal_views(View a, View b, int depth=*) except -1
+cdef bint equal_views(View a, View b) except -1

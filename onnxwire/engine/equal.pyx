@@ -1,84 +1,331 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Whether two messages are equal: the fields that are there, floats by their bits, then the unknown fields.
+"""Equality of messages: the fields that are present, floats by their bits, then the unknown fields, as in protobuf.
 
-The rules are those of protobuf's own runtime.
+Messages are compared without views of them: spans by their records, edited messages by their overlays. References are
+borrowed, so no other code may run during a comparison; the garbage collector is disabled, and bytes of remote files
+that are not resident are fetched between two passes.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject, PyTypeObject
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, read_any_tag, read_value,
+    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag, read_value,
 )
-from onnxwire.engine.document cimport Document
-from onnxwire.engine.encode cimport unknown_fields
-from onnxwire.engine.numbers cimport RepeatedScalar
-from onnxwire.engine.partial cimport need
-from onnxwire.engine.repeated cimport RepeatedSpan
-from onnxwire.engine.table cimport MESSAGE, Field, Slot
+from onnxwire.engine.compact_overlay cimport CompactOverlay
+from onnxwire.engine.damage cimport decode_error, packed_error
+from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
+from onnxwire.engine.encode cimport (
+    Content, Encoder, NumberReader, fetch_for, next_number, number_error, put_missing, raw_at, require_records,
+    unknown_of,
+)
+from onnxwire.engine.memory cimport free, malloc
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
+from onnxwire.engine.partial cimport LONG, OPEN, is_there
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
+from onnxwire.engine.verify cimport is_sound
 from onnxwire.engine.view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, is_touched, new_view, next_usable,
-    start_cursor,
+    HAS_MERGE, HAS_UNKNOWN, Cursor, Record, View, base_of, collect_parts, document_of, fill, filled, next_usable,
+    scan_slots, start_records,
 )
 
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
+    PyTypeObject* Py_TYPE(PyObject* o)
+
+from sys import byteorder
+
+from onnxwire.engine.encode import NotResident
 from onnxwire.errors import DecodeError
 
+cdef bint LITTLE_ENDIAN = byteorder == "little"
 
-cdef bint equal_views(View a, View b, int depth=MAX_DEPTH + 1) except -1:
+cdef enum:
+    # Longer spans are not compared byte by byte before they are compared by field: that could read them twice a level.
+    MAX_IDENTICAL_BYTES = 1 << 24
+    BUFFERS = 2 * MAX_DEPTH
+
+
+cdef struct Side:
+    # One of two messages that are compared. All references are borrowed.
+    Content content
+    PyObject* compact            # CompactOverlay, instead of content.overlay; or NULL
+    bint is_plain                # a span without edits
+    Slot* slots
+    PyObject** held              # as in Overlay; NULL if no field has an object
+    uint32_t flags
+
+
+cdef struct Comparison:
+    PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
+    PyObject* checked            # the last Document whose file was found unchanged; only compared
+    int n_buffers                # number of those that are initialized, from the end
+    Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
+    size_t[BUFFERS] sizes
+
+
+cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value.
 
-    Raises DecodeError where one is damaged or nested too deep, and SourceError where its file was changed.
+    Raises DecodeError if one is damaged or nested too deep, and SourceError if its file was changed.
     """
+    cdef Comparison comparison
+    cdef Encoder encoder = None
     cdef Document ours
     cdef Document theirs
+    cdef bint is_equal = True
+    cdef int is_collecting
+    cdef int i
     document_of(a).check_unchanged()
     document_of(b).check_unchanged()
     ours = filled(a)
     theirs = filled(b)
-    # Comparing may run other code, in other threads or in finalizers, which must not close what is compared.
+    # Fetching may run other code, which must not close the documents.
     ours.pins += 1
     theirs.pins += 1
+    comparison.encoder = comparison.checked = NULL
+    comparison.n_buffers = 0
     try:
-        return equal_messages(a, b, depth)
+        while True:
+            fill(a)
+            fill(b)
+            if a.epoch != (<Document>a.document).epoch:
+                continue
+            if OPEN:
+                encoder = Encoder(False)
+                comparison.encoder = <PyObject*>encoder
+            error = None
+            is_collecting = PyGC_Disable()
+            try:
+                is_equal = compare_views(&comparison, a, b)
+            except NotResident as found:
+                error = found
+            finally:
+                if is_collecting:
+                    PyGC_Enable()
+            if error is None and (not is_equal or encoder is None or encoder.missing is None):
+                return is_equal
+            fetch_for(encoder, error)
     finally:
         ours.pins -= 1
         theirs.pins -= 1
+        for i in range(BUFFERS - comparison.n_buffers, BUFFERS):
+            free(comparison.buffers[i])
 
 
-cdef bint equal_messages(View a, View b, int depth) except -1:
-    """Compare by value: the fields that are there, floats by their bits, then the unknown fields."""
-    cdef Field* field
-    cdef Slot* ours
-    cdef Slot* theirs
-    cdef uint32_t i
+cdef bint compare_views(Comparison* c, View a, View b) except -1:
+    cdef Side ours = side_of_view(a)
+    cdef Side theirs = side_of_view(b)
+    ours.is_plain = ours.is_plain and not has_edits(<Document>a.document, a.start, a.end)
+    theirs.is_plain = theirs.is_plain and not has_edits(<Document>b.document, b.start, b.end)
+    return are_identical(c, &ours, &theirs, MAX_DEPTH) or compare_fields(c, &ours, &theirs, MAX_DEPTH)
+
+
+cdef Side side_of_view(View view) noexcept:
+    cdef Side side
+    side.content.table = view.table
+    side.content.document = base_of(view)
+    side.content.overlay = view.overlay
+    side.content.parts = view.parts
+    side.content.start = view.start
+    side.content.end = view.end
+    side.compact = NULL
+    side.is_plain = view.overlay == NULL and view.parts == NULL
+    side.slots = view.slots
+    side.held = NULL if view.overlay == NULL else (<Overlay>view.overlay).held
+    side.flags = view.flags
+    return side
+
+
+# --- messages
+
+cdef bint compare_messages(
+    Comparison* c, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
+    PyObject* their_document, const Element* their_value, Spans their_parts, int depth
+) except -1:
+    """Compare two values of a message field; document: of the bytes of the message that has the field."""
+    cdef Side ours
+    cdef Side theirs
+    # Owners of overlays that are expanded for this comparison only.
+    cdef Overlay _ours
+    cdef Overlay _theirs
     if depth == 0:
-        raise DecodeError(f"messages nested more than {MAX_DEPTH} deep are not compared", source=document_of(a).name)
-    for i in range(a.table.n_fields):
-        # Comparing the field before may have run code that made these other messages.
-        fill(a)
-        fill(b)
-        field = &a.table.fields[i]
+        raise DecodeError(
+            f"messages nested more than {MAX_DEPTH} deep are not compared", source=(<Document>our_document).name
+        )
+    _ours = locate(c, &ours, table, our_document, our_value, our_parts)
+    _theirs = locate(c, &theirs, table, their_document, their_value, their_parts)
+    if are_identical(c, &ours, &theirs, depth - 1):
+        return True
+    load(c, &ours, 2 * depth - 2)
+    load(c, &theirs, 2 * depth - 1)
+    return compare_fields(c, &ours, &theirs, depth - 1)
+
+
+cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) noexcept:
+    """Return whether two messages are spans without edits, of the same bytes, which are sound; False if unknown."""
+    cdef uint64_t n = <uint64_t>(a.content.end - a.content.start)
+    if not (a.is_plain and b.is_plain) or c.encoder != NULL or n > MAX_IDENTICAL_BYTES:
+        return False
+    if <uint64_t>(b.content.end - b.content.start) != n:
+        return False
+    if a.content.start != b.content.start and memcmp(a.content.start, b.content.start, n) != 0:
+        return False
+    return is_sound(a.content.table, a.content.start, a.content.end, depth)
+
+
+cdef Overlay locate(
+    Comparison* c, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
+):
+    """Find the bytes and edits of a message; returns an overlay that was made for this and that the caller must own."""
+    cdef PyObject* held = value.held
+    cdef OverlayIndex index
+    cdef Overlay overlay
+    cdef Pair pair
+    side.content.table = table
+    side.content.document = document
+    side.content.overlay = NULL
+    side.content.parts = NULL if parts is None else <PyObject*>parts
+    side.content.start = value.p
+    side.content.end = value.p + value.n
+    side.compact = NULL
+    side.is_plain = False
+    if held != NULL:
+        if Py_TYPE(held) == <PyTypeObject*>Overlay:
+            side.content.document = <PyObject*>EMPTY
+            side.content.overlay = held
+            return None
+        side.content.document = held
+    index = index_of(<Document>side.content.document)
+    if index is None or not index.find(value.p, &pair) or pair.address > <size_t>side.content.end:
+        side.is_plain = parts is None
+        return None
+    if pair.address != <size_t>value.p or pair.edits == NULL:
+        return None
+    # If the file was written to, another message may be at this address now.
+    if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
+        if (<Overlay>pair.edits).table == table:
+            side.content.overlay = pair.edits
+    elif (<CompactOverlay>pair.edits).table == table:
+        if (<CompactOverlay>pair.edits).data != NULL:
+            overlay = overlay_of(&pair, <Document>side.content.document)
+            side.content.overlay = <PyObject*>overlay
+            return overlay
+        side.compact = pair.edits
+    return None
+
+
+cdef int load(Comparison* c, Side* side, int index) except -1:
+    """Set the slots and the flags of a message that `locate` found; index: of the buffer for them."""
+    cdef Content* content = &side.content
+    cdef const Table* table = content.table
+    cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*))
+    cdef Overlay overlay
+    cdef CompactOverlay compacted
+    cdef uint32_t i
+    if content.overlay != NULL:
+        overlay = <Overlay>content.overlay
+        if overlay.base != NULL:
+            content.document = overlay.base
+        content.parts = overlay.parts
+        content.start = overlay.start
+        content.end = overlay.end
+        side.slots = overlay.slots
+        side.held = overlay.held
+        side.flags = overlay.flags
+        if overlay.start != NULL:
+            return require(c, content)
+        return 0
+    require(c, content)
+    while c.n_buffers < BUFFERS - index:
+        c.n_buffers += 1
+        c.buffers[BUFFERS - c.n_buffers] = NULL
+        c.sizes[BUFFERS - c.n_buffers] = 0
+    if c.sizes[index] < size:
+        free(c.buffers[index])
+        c.sizes[index] = 0
+        c.buffers[index] = <Slot*>malloc(size)
+        if c.buffers[index] == NULL:
+            raise MemoryError
+        c.sizes[index] = size
+    memset(c.buffers[index], 0, size)
+    side.slots = c.buffers[index]
+    side.flags = 0
+    if side.compact == NULL:
+        side.held = NULL
+        return scan(content, side.slots, &side.flags)
+    compacted = <CompactOverlay>side.compact
+    side.held = <PyObject**>(side.slots + table.n_fields)
+    side.flags = compacted.flags
+    content.end = compacted.end
+    for i in range(compacted.n):
+        side.slots[compacted.entries[i].index] = compacted.entries[i].slot
+        side.held[compacted.entries[i].index] = compacted.entries[i].held
+    return 0
+
+
+cdef int require(Comparison* c, Content* content) except -1:
+    """Raise SourceError if the file of a message was changed, and NotResident if its records must be fetched."""
+    if content.document != c.checked:
+        (<Document>content.document).check_unchanged()
+        c.checked = content.document
+    if c.encoder != NULL:
+        require_records(<Encoder>c.encoder, content)
+    return 0
+
+
+cdef int scan(const Content* content, Slot* slots, uint32_t* flags) except -1:
+    """Fill the slots from the records of a message; raises DecodeError if they are damaged."""
+    cdef const uint8_t* fault
+    cdef const Span* part
+    cdef uint64_t records = 0
+    cdef FarReads far
+    cdef Span single
+    cdef Py_ssize_t n = 1
+    cdef Py_ssize_t i
+    memset(&far, 0, sizeof(far))
+    single.p = content.start
+    single.n = <uint64_t>(content.end - content.start)
+    part = &single
+    if content.parts != NULL:
+        part = (<Spans>content.parts).items
+        n = (<Spans>content.parts).n
+    for i in range(n):
+        fault = scan_slots(content.table, part[i].p, part[i].p + part[i].n, slots, flags, &records, &far)
+        if fault != NULL:
+            raise decode_error(<Document>content.document, fault, part[i].p + part[i].n)
+    return 0
+
+
+# --- fields
+
+cdef bint compare_fields(Comparison* c, Side* a, Side* b, int depth) except -1:
+    """Compare two messages by value; depth: levels of messages that may be nested in them."""
+    cdef const Table* table = a.content.table
+    cdef const Field* field
+    cdef const Slot* ours
+    cdef const Slot* theirs
+    cdef uint32_t i
+    for i in range(table.n_fields):
+        field = &table.fields[i]
         ours = &a.slots[i]
         theirs = &b.slots[i]
         if ours.p == NULL and theirs.p == NULL:
             continue
         if field.repeated:
-            if field.size == 0:
-                if is_touched(a, field) or is_touched(b, field):
-                    if not equal_elements(field_value(a, field), field_value(b, field), depth):
-                        return False
-                elif not equal_spans(a, b, field, depth):
-                    return False
-            elif not equal_numbers(field_value(a, field), field_value(b, field)):
+            if not (compare_numbers(c, a, b, field) if field.size else compare_elements(c, a, b, field, depth)):
                 return False
         elif ours.p == NULL or theirs.p == NULL:
             return False
         elif field.type == MESSAGE:
-            if not equal_messages(field_value(a, field), field_value(b, field), depth - 1):
+            if not compare_singular_messages(c, a, b, field, depth):
                 return False
         elif field.size == 0:
-            if ours.n != theirs.n or not equal_bytes(ours.p, theirs.p, ours.n):
+            if ours.n != theirs.n or not equal_bytes(c, ours.p, theirs.p, ours.n):
                 return False
         elif field.size == 1:
             if (ours.n == 0) != (theirs.n == 0):
@@ -88,83 +335,209 @@ cdef bint equal_messages(View a, View b, int depth) except -1:
                 return False
         elif ours.n != theirs.n:
             return False
-    fill(a)
-    fill(b)
-    if (a.flags | b.flags) & HAS_UNKNOWN or a.table.has_closed_runs:
-        ours_unknown = unknown_fields(a)
-        theirs_unknown = unknown_fields(b)
-        return ours_unknown == theirs_unknown or unknown_records(ours_unknown) == unknown_records(theirs_unknown)
+    if (a.flags | b.flags) & HAS_UNKNOWN or table.has_closed_runs:
+        our_unknown = unknown_of(&a.content, a.flags)
+        their_unknown = unknown_of(&b.content, b.flags)
+        return our_unknown == their_unknown or unknown_records(our_unknown) == unknown_records(their_unknown)
     return True
 
 
-cdef bint equal_spans(View a, View b, Field* field, int depth) except -1:
-    """Compare the elements of a repeated string, bytes or message, pair by pair."""
-    # What the cursors stand in, which may become another message's while elements are compared.
-    cdef Document ours = document_of(a)
-    cdef Document theirs = document_of(b)
-    cdef object _our_parts = None if a.parts == NULL else <object>a.parts
-    cdef object _their_parts = None if b.parts == NULL else <object>b.parts
-    cdef Cursor[2] cursors
-    cdef Record[2] records
-    cdef uint64_t n = a.slots[field.slot].n
-    if a.slots[field.slot].p == NULL or b.slots[field.slot].p == NULL or b.slots[field.slot].n != n:
+cdef inline PyObject* held_by(const Side* side, const Field* field) noexcept:
+    """Return the object that owns the value of a field, or NULL."""
+    if side.held == NULL:
+        return NULL
+    return side.held[field.slot]
+
+
+cdef inline Element singular(const Side* side, const Field* field) noexcept:
+    """Return the value of a singular field and its owner."""
+    return Element(side.slots[field.slot].p, side.slots[field.slot].n, held_by(side, field))
+
+
+cdef bint compare_singular_messages(Comparison* c, Side* a, Side* b, const Field* field, int depth) except -1:
+    cdef Element ours = singular(a, field)
+    cdef Element theirs = singular(b, field)
+    cdef Spans our_parts = parts_of(a, field, &ours)
+    cdef Spans their_parts = parts_of(b, field, &theirs)
+    return compare_messages(
+        c, field.sub, a.content.document, &ours, our_parts, b.content.document, &theirs, their_parts, depth
+    )
+
+
+cdef Spans parts_of(Side* side, const Field* field, Element* value):
+    """Return the pieces of a message in several, and make `value` the first of them; else None."""
+    cdef Cursor cursor
+    cdef Spans parts
+    if value.held != NULL or not side.flags & HAS_MERGE:
+        return None
+    start_records(&cursor, side.content.start, side.content.end, side.content.parts, NULL)
+    parts = collect_parts(&cursor, side.content.table, field)
+    if parts.n < 2:
+        return None
+    value.p = parts.items[0].p
+    value.n = parts.items[0].n
+    return parts
+
+
+cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
+    if a == b:
+        return True
+    if c.encoder != NULL and n >= LONG and not (is_there(a, n) and is_there(b, n)):
+        # Equal so far: they are fetched if nothing else differs.
+        put_missing(<Encoder>c.encoder, a, n)
+        put_missing(<Encoder>c.encoder, b, n)
+        return True
+    return memcmp(a, b, n) == 0
+
+
+# --- repeated strings, bytes and messages
+
+cdef struct ElementCursor:
+    PyObject* elements           # Elements, or NULL for records
+    Py_ssize_t i
+    Cursor cursor
+
+
+cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Field* field) noexcept:
+    """Start at the first element of a field; returns their number."""
+    cdef const Slot* slot = &side.slots[field.slot]
+    cursor.i = 0
+    cursor.elements = held_by(side, field)
+    if cursor.elements != NULL:
+        return <uint64_t>(<Elements>cursor.elements).n
+    if slot.p == NULL:
+        return 0
+    start_records(&cursor.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
+    return slot.n
+
+
+cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
+    """Read the next element; returns False if there is none."""
+    cdef Record record
+    if cursor.elements != NULL:
+        element[0] = (<Elements>cursor.elements).items[cursor.i]
+        cursor.i += 1
+        return True
+    if next_usable(&cursor.cursor, field, &record) <= 0:
         return False
-    start_cursor(&cursors[0], a, a.slots[field.slot].p)
-    start_cursor(&cursors[1], b, b.slots[field.slot].p)
+    element[0] = Element(record.value, record.n, NULL)
+    return True
+
+
+cdef bint compare_elements(Comparison* c, Side* a, Side* b, const Field* field, int depth) except -1:
+    """Compare repeated strings, bytes or messages pair by pair."""
+    cdef ElementCursor[2] cursors
+    cdef Element ours
+    cdef Element theirs
+    cdef uint64_t n = start_elements(&cursors[0], a, field)
+    if start_elements(&cursors[1], b, field) != n:
+        return False
     while n:
-        if next_usable(&cursors[0], field, &records[0]) <= 0 or next_usable(&cursors[1], field, &records[1]) <= 0:
+        if not next_element(&cursors[0], field, &ours) or not next_element(&cursors[1], field, &theirs):
             return False
         if field.type == MESSAGE:
-            if not equal_messages(
-                new_view(field.sub, ours, records[0].value, records[0].value + records[0].n, None),
-                new_view(field.sub, theirs, records[1].value, records[1].value + records[1].n, None),
-                depth - 1,
+            if not compare_messages(
+                c, field.sub, a.content.document, &ours, None, b.content.document, &theirs, None, depth
             ):
                 return False
-        elif records[0].n != records[1].n or not equal_bytes(records[0].value, records[1].value, records[0].n):
+        elif ours.n != theirs.n or not equal_bytes(c, ours.p, theirs.p, ours.n):
             return False
         n -= 1
     return True
 
 
-cdef bint equal_bytes(const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
-    if a == b:
+# --- repeated numbers
+
+cdef struct NumberCursor:
+    PyObject* numbers            # Numbers, or NULL for records
+    Py_ssize_t i
+    NumberReader reader
+    # A single packed run, or all of `numbers`; NULL if the field has several records.
+    const uint8_t* run
+    uint64_t n
+    bint is_native               # the run is an array of native numbers, not varints
+
+
+cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, const Field* field) except -1:
+    """Start at the first number of a field; returns False if packed runs of it must be fetched before."""
+    cdef const Slot* slot = &side.slots[field.slot]
+    cdef uint64_t left
+    cdef Record record
+    cdef bint is_resident = True
+    memset(cursor, 0, sizeof(cursor[0]))
+    cursor.numbers = held_by(side, field)
+    if cursor.numbers != NULL:
+        cursor.run = (<Numbers>cursor.numbers).items
+        cursor.n = <uint64_t>(<Numbers>cursor.numbers).n * field.size
+        cursor.is_native = cursor.run != NULL
         return True
-    need(a, n)
-    need(b, n)
-    return memcmp(a, b, n) == 0
+    if slot.p == NULL:
+        return True
+    left = slot.n
+    start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
+    while left and next_usable(&cursor.reader.cursor, field, &record) > 0:
+        left -= 1
+        if record.tag & 7 != WIRE_LEN:
+            continue
+        if slot.n == 1:
+            cursor.run = record.value
+            cursor.n = record.n
+            cursor.is_native = field.wire != WIRE_VARINT and LITTLE_ENDIAN
+        elif c.encoder == NULL:
+            break
+        if c.encoder != NULL and record.n >= LONG and not is_there(record.value, record.n):
+            put_missing(<Encoder>c.encoder, record.value, record.n)
+            is_resident = False
+    start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
+    cursor.reader.left = slot.n
+    if is_resident and cursor.is_native and cursor.n % field.size:
+        raise packed_error(<Document>side.content.document, cursor.run, cursor.run + cursor.n, field.size)
+    return is_resident
 
 
-cdef bint equal_elements(RepeatedSpan a, RepeatedSpan b, int depth) except -1:
-    """Compare the elements of a field that was changed, pair by pair."""
-    cdef Py_ssize_t n = len(a)
-    cdef Py_ssize_t i
-    if len(b) != n:
-        return False
-    for i in range(n):
-        if a.field.type == MESSAGE:
-            # Elements that were put in may be of other files than the message.
-            if not equal_views(a.element(i), b.element(i), depth - 1):
-                return False
-        elif a.element(i) != b.element(i):
+cdef inline int next_of(NumberCursor* cursor, const Field* field, uint64_t* raw) noexcept nogil:
+    """Read the raw bits of the next number, as next_number."""
+    if cursor.numbers == NULL:
+        return next_number(&cursor.reader, field, raw)
+    if <uint64_t>cursor.i * field.size >= cursor.n:
+        return 0
+    raw[0] = raw_at(field, cursor.run, cursor.i)
+    cursor.i += 1
+    return 1
+
+
+cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) except -1:
+    """Compare repeated numbers by their bits."""
+    cdef NumberCursor ours
+    cdef NumberCursor theirs
+    cdef uint64_t our_raw = 0
+    cdef uint64_t their_raw = 0
+    cdef int found, other
+    cdef bint is_resident = start_numbers(c, &ours, a, field)
+    if not start_numbers(c, &theirs, b, field) or not is_resident:
+        return True  # so far: they are fetched if nothing else differs
+    if ours.is_native and theirs.is_native:
+        return ours.n == theirs.n and memcmp(ours.run, theirs.run, ours.n) == 0
+    if ours.run != NULL and theirs.run != NULL and ours.n == theirs.n and ours.is_native == theirs.is_native:
+        if memcmp(ours.run, theirs.run, ours.n) == 0 and check_varints(ours.run, ours.run + ours.n):
+            return True
+    while True:
+        found = next_of(&ours, field, &our_raw)
+        other = next_of(&theirs, field, &their_raw)
+        if found < 0:
+            raise number_error(<Document>a.content.document, &ours.reader, field)
+        if other < 0:
+            raise number_error(<Document>b.content.document, &theirs.reader, field)
+        if found != other or found and our_raw != their_raw:
             return False
-    return True
-
-
-cdef bint equal_numbers(RepeatedScalar a, RepeatedScalar b) except -1:
-    """Whether two sequences of one field hold the same bits."""
-    a.decode()
-    b.decode()
-    # Both may have let other code run, which may have changed, and moved, what was put in.
-    a.look_at_bound()
-    b.look_at_bound()
-    return a.n == b.n and memcmp(a.items, b.items, <size_t>a.n * a.field.size) == 0
+        if found == 0:
+            return True
 
 
 # --- unknown fields
 
 cdef list unknown_records(bytes data):
-    """Unknown fields as (number, wire type, value), sorted by number and wire type; see unknown_record."""
+    """List unknown fields as (number, wire type, value), sorted by number and wire type; see unknown_record."""
     cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef const uint8_t* end = p + PyBytes_GET_SIZE(data)
     cdef list records = []
@@ -175,7 +548,7 @@ cdef list unknown_records(bytes data):
 
 
 cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
-    """Read one record, and move p past it.
+    """Read one record and advance p.
 
     The value is an int, bytes, or for a group the sorted list of its records; an end of group is (number, wire type).
     """

@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The check of a whole document."""
+from libc.stdint cimport uint8_t
+
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Table
 
 cdef int check_document(Document document, Table* table) except -1
+cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil

@@ -102,6 +102,14 @@ cdef const uint8_t* check_message(
     return NULL
 
 
+cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
+    """Return whether all records between p and end, nested ones included, are sound; depth: as of check_message."""
+    cdef Finding finding
+    finding.least = <uint64_t>-1
+    finding.n_values = finding.most = 0
+    return p == end or check_message(table, p, end, depth, &finding) != NULL
+
+
 @critical_section
 def verify_document(Document document, cls):
     """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""

@@ -167,3 +167,25 @@ def test_an_edit_of_each_of_many_small_messages_takes_little_memory():
     # Python objects only; an Overlay of a node takes about 450 bytes.
     assert taken < 300 * n
     assert looked < 300 * n
+
+
+def test_many_edited_messages_are_equal_where_the_official_ones_are():
+    def body(m):
+        ours, theirs, built = nodes(m), nodes(m), m.ModelProto()
+        for model in (ours, theirs):
+            edit_each(model)
+        built.ParseFromString(ours.SerializeToString())
+        yield ours == theirs, theirs == ours, ours == built, built == theirs, ours == nodes(m)
+        node = theirs.graph.node[MANY // 2]
+        for change, undo in (
+            (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
+            (lambda: node.input.append("x"), lambda: node.input.pop()),
+            (lambda: node.attribute[0].t.dims.append(1), lambda: node.attribute[0].t.dims.pop()),
+            (lambda: node.MergeFromString(b"\xa0\x06\x01"), node.DiscardUnknownFields),
+        ):
+            change()
+            yield ours == theirs, theirs == ours, built == theirs
+            undo()
+            yield ours == theirs, theirs == ours, built == theirs
+
+    same(body)
