@@ -5,6 +5,7 @@ For edits, and for what is read of a few graphs. The rules are those of `index/n
 
 from __future__ import annotations
 
+from onnxwire.engine.scan import mentioning, strings_of
 from onnxwire.index.names import definitions_of
 from onnxwire.messages import FunctionProto, GraphProto
 
@@ -12,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from onnxwire.engine.scan import NameFilter
     from onnxwire.messages import NodeProto
 
     Scope = GraphProto | FunctionProto
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
 _MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and protobuf readers follow 100 messages
 
 
-def defined_names(scope: Scope) -> set[str]:
-    """The names of the values that come from a graph or function itself: inputs, initializers, what its nodes make."""
-    inputs, initializers, outputs = _definitions_in(scope)
-    names = {*inputs, *initializers}
+def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
+    """Return the names of the values that a graph or function defines: inputs, initializers, outputs of its nodes.
+
+    names: a filter; the result then has at least those of its names that are defined.
+    """
+    inputs, initializers, outputs = _definitions_in(scope, names)
+    defined = {*inputs, *initializers}
     for made in outputs:
-        names.update(made)
-    names.discard("")
-    return names
+        defined.update(made)
+    defined.discard("")
+    return defined
 
 
 def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
@@ -38,17 +43,19 @@ def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], dict[str,
     return definitions_of(*_definitions_in(scope))
 
 
-def _definitions_in(scope: Scope) -> tuple[list[str], list[str], Iterable[Iterable[str]]]:
-    """The names of a graph's or function's inputs and initializers, and those that each node makes."""
+def _definitions_in(
+    scope: Scope, names: NameFilter | None = None
+) -> tuple[list[str], list[str], Iterable[Iterable[str]]]:
+    """Return the names of a graph's or function's inputs and initializers, and the outputs of each node."""
     inputs: list[str] = []
     initializers: list[str] = []
     outputs: Iterable[Iterable[str]] = ()
     # Most graphs of attributes lack most of these fields, and a damaged file has millions that lack all.
     for field, elements in scope.ListFields():
         if field.name == "node":
-            outputs = (node.output for node in elements)
+            outputs = strings_of(mentioning(elements, names) if names else elements, "output")
         elif field.name == "initializer":
-            initializers = [tensor.name for tensor in elements]
+            initializers = [tensor.name for tensor in mentioning(elements, names)]
         elif field.name == "sparse_initializer":
             initializers += [sparse.values.name for sparse in elements]
         elif field.name == "input":

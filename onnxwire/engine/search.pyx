@@ -6,6 +6,7 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.scan cimport NameFilter
 from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, field_value, fill, table_of
 
@@ -127,17 +128,19 @@ cdef class Search:
     can lead there are looked at. Paths are such as `graph.node[3].attribute[0].t`; with `paths` they are kept there,
     and their numbers come instead: one search has all its paths in one buffer. Messages may be edited on the way;
     where elements come or go in a field that is being gone through, ChangedError is raised, and DecodeError for
-    messages nested more than 100 deep.
+    messages nested more than 100 deep. names: skip messages that contain none of these names, at any depth.
     """
     cdef TableOwner owner
     cdef bytearray marked        # what each of its tables is marked with
     cdef uint8_t* marks
     cdef list frames
     cdef Paths paths             # or None
+    cdef NameFilter names        # or None
 
     @critical_section
-    def __cinit__(self, View root, classes, Paths paths=None):
+    def __cinit__(self, View root, classes, Paths paths=None, NameFilter names=None):
         self.paths = paths
+        self.names = names
         self.owner = (<TableRef?>type(root)._table).owner
         self.marked = mark_tables(self.owner, [<size_t>table_of(cls) for cls in classes])
         self.marks = self.marked
@@ -176,6 +179,8 @@ cdef class Search:
             view = self.next_in(frame)
             if view is None:
                 self.frames.pop()
+                continue
+            if self.names is not None and not self.names.selects(view):
                 continue
             found = None
             if self.marks_of(view.table) & WANTED:

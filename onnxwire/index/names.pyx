@@ -164,22 +164,18 @@ def definitions_of(inputs, initializers, outputs):
 
     inputs, initializers: names. outputs: the names that each node makes. Returns three dicts without a common name.
     """
-    cdef TextNames names = TextNames()
     cdef int32_t index
-    cdef Definition* definition
-    names.open()
-    for index, name in enumerate(inputs):
-        names.add(name, INPUT, -1, index)
+    cdef dict given = {}, constants = {}, makers = {}
     for index, name in enumerate(initializers):
-        names.add(name, INITIALIZER, -1, index)
+        if name:
+            constants.setdefault(name, index)
+    for index, name in enumerate(inputs):
+        if name and name not in constants:
+            given.setdefault(name, index)
     for index, made in enumerate(outputs):
         for name in made:
-            names.add(name, NODE, index, index)
-    given, constants, makers = {}, {}, {}
-    for index in range(names.n_definitions):
-        definition = &names.definitions[index]
-        found = given if definition.kind == INPUT else constants if definition.kind == INITIALIZER else makers
-        found[names.texts[definition.name]] = definition.source
+            if name and name not in constants and name not in given:
+                makers.setdefault(name, index)
     return given, constants, makers
 
 

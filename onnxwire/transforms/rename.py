@@ -1,4 +1,4 @@
-"""New names for values and nodes, wherever a name is used."""
+"""Renames values and nodes, with all their uses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import resolve
+from onnxwire.engine.scan import NameFilter, mentioning
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
@@ -23,122 +24,159 @@ _TRAINING_GRAPH = re.compile(r"training_info\[(\d+)\]\.(initialization|algorithm
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | None = None) -> int:
-    """Give values new names: inputs, outputs, initializers, and what nodes make; returns how many occurrences changed.
+    """Rename values: inputs, outputs, initializers and outputs of nodes. Returns the number of changed occurrences.
 
-    model: is changed. names: the new name by the old one; all are given at once, so two values can change names.
-    A value is renamed where it comes from and wherever it is used: by nodes, by the graphs in their attributes and by
-    training graphs, in value_info, quantization_annotation, sharding specs and training bindings. A name that the main
-    graph does not have is looked for in graphs of attributes and in functions; it is renamed in each that has it.
-    scope: the path of the one graph or function that the values are those of, such as "functions[0]"; what it takes
-    from a graph around it is not its own.
+    model: is changed. names: new names by old names; all are applied at once, so two values can swap names.
+    A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
+    value_info, quantization_annotation, sharding specs and training bindings. A name that the main graph does not
+    define is renamed in each subgraph and function that defines it.
+    scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of the graphs
+    around it are not renamed.
     Raises PathError for a name that no value has, EditError for a new name that another value has already, or that is
-    empty or not text, DecodeError for messages nested more than 100 deep; the model is then as it was.
+    empty or not text, DecodeError for messages nested more than 100 deep; the model is then unchanged.
     """
     names = _texts(model, names)
     for old, new in names.items():
         if old and not new:
-            reason = "it can't be renamed to nothing; an empty name stands for a value that is left out"
+            reason = "a value can't be renamed to the empty name, which marks an omitted input or output"
             raise EditError(reason, f"{model._document.name}: {old!r}")
-    main = names.keys() & defined_names(model.graph) if scope in (None, "graph") else set()
-    _check_values(model, names, main, scope)
-    return _rename(model, lambda path, own: _chosen(names, own, main, path, scope))
+    scopes = _Scopes(model, {*names, *names.values()})
+    main = names.keys() & scopes.defined("graph", model.graph) if scope in (None, "graph") else set()
+    _check_values(scopes, names, main, scope)
+    return _rename(scopes, lambda path, own: _chosen(names, own, main, path, scope))
 
 
 def _texts(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
-    """A copy of new names by old ones. Raises FieldTypeError and FieldTextError for a new one that no field takes."""
+    """Copy a mapping of names. Raises FieldTypeError and FieldTextError for a new name that no field can store."""
     names = dict(names)
     for old, new in names.items():
-        place = f"{model._document.name}: {old!r}"
+        location = f"{model._document.name}: {old!r}"
         if not isinstance(new, str):
-            raise FieldTypeError(f"expected str for its new name, found {type(new).__name__}", place)
+            raise FieldTypeError(f"expected str for its new name, found {type(new).__name__}", location)
         try:
             new.encode()
         except UnicodeEncodeError as error:
-            raise FieldTextError(error, place) from None
+            raise FieldTextError(error, location) from None
     return names
 
 
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
-    """Have whatever uses a value use another one; returns how many occurrences changed.
+    """Replace all uses of a value by another value. Returns the number of changed occurrences.
 
-    model: is changed. old: the name of a value that nothing makes any more, of the graph or function at the path
-    `scope`; new: one that is seen there. What is said of the old one alone, its type and quantization, is removed.
-    Raises EditError where a graph inside has a value of its own called `new`; the model is then as it was.
+    model: is changed. old: the name of a value that is no longer defined in the graph or function at the path `scope`;
+    new: the name of a value that is visible there. The type and quantization annotation of the old one are removed.
+    Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
-    holder = resolve(model, scope).value
-    for path, inner in _scopes(model):
-        if _sees(path, scope) and new in (own := defined_names(inner)) and old not in own:
-            reason = f"{path} has a value of its own called {new!r}, which hides the one to be used for {old!r}"
+    scopes = _Scopes(model, {old, new})
+    for path, inner in scopes:
+        if _sees(path, scope) and new in (own := scopes.defined(path, inner)) and old not in own:
+            reason = f"{path} has a value of its own called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
-    _forget(holder, old)
+    _remove_annotations(resolve(model, scope).value, old)
     own_names = {old: new}
-    return _rename(model, lambda path, _: own_names if path == scope else {})
+    return _rename(scopes, lambda path, _: own_names if path == scope else {})
 
 
-def _forget(scope: Scope, name: str) -> None:
-    """Remove what a graph or function says of a value beside its uses."""
+def _remove_annotations(scope: Scope, name: str) -> None:
+    """Remove the type and the quantization annotation of a value from a graph or function."""
     keep_if(scope.value_info, lambda value: value.name != name)
     if isinstance(scope, GraphProto):
         keep_if(scope.quantization_annotation, lambda annotation: annotation.tensor_name != name)
 
 
-def _rename(model: ModelProto, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:
-    """Rename in all graphs and functions; returns how many occurrences changed.
+class _Scopes:
+    """The graphs and functions of a model that mention some names; iteration yields (path, scope).
 
-    choose: the new names that begin in a graph or function, of its path and the names that it defines; what sees it
-    sees them, too.
+    The main graph comes before all others, and each scope before those that see it, which follow it in one run, so that
+    a stack can hold the scopes around the current one. Graphs of initial values are last: unlike algorithms, they do
+    not see the main graph.
+    If there are few names, messages that mention none of them are skipped by a scan of their bytes; but not in models
+    with training_info, whose bindings are outside of the graphs that they refer to.
+    """
+
+    def __init__(self, model: ModelProto, names: set[str]) -> None:
+        self.model = model
+        self.filter = None if model.training_info else NameFilter.of(names)
+        self._defined: dict[str, set[str]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Scope]]:
+        classes: list[type[Scope]] = [GraphProto, FunctionProto]
+        is_training = bool(self.model.training_info)
+        for is_last in (False, True) if is_training else (False,):
+            for path, scope in Search(self.model, classes, None, self.filter):
+                if not is_training or _is_of_training(path, "initialization") == is_last:
+                    yield path, scope
+
+    def defined(self, path: str, scope: Scope) -> set[str]:
+        """Return the names that a scope defines; of a filter's names, and cached if there are few."""
+        defined = self._defined.get(path)
+        if defined is None:
+            defined = defined_names(scope, self.filter)
+            if self.filter is not None and len(self._defined) < _MAX_CACHED_SCOPES:
+                self._defined[path] = defined
+        return defined
+
+
+_MAX_CACHED_SCOPES = 1 << 12
+
+
+def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:
+    """Rename in all graphs and functions. Returns the number of changed occurrences.
+
+    choose: returns the new names of values that a graph or function defines, given its path and the names that it
+    defines. They apply in all scopes that see it, too.
     """
     count = 0
-    seen: dict[str, str] = {}  # the new names that hold where the walk is
-    # Of each graph that it sees, itself included: its path, and what held before of the names that begin or end there.
+    visible: dict[str, str] = {}  # the new names that apply in the current scope
+    # The scopes around the current one, itself included: path, and the names in `visible` before it was entered.
     around: list[tuple[str, dict[str, str | None]]] = []
-    for path, holder in _scopes(model):
+    for path, holder in scopes:
         while around and not _sees(path, around[-1][0]):
             for name, new in around.pop()[1].items():
                 if new is None:
-                    del seen[name]
+                    del visible[name]
                 else:
-                    seen[name] = new
-        own = defined_names(holder)
+                    visible[name] = new
+        own = scopes.defined(path, holder)
         chosen = choose(path, own)
-        # What a graph has itself is another value than the outer one of that name, which it hides.
-        around.append((path, {name: seen.pop(name, None) for name in own & seen.keys() | chosen.keys()}))
-        seen.update(chosen)
-        if seen:
-            count += _rename_in(holder, seen) + _rename_bindings(model, path, seen)
+        # A value of the scope itself hides an outer value of the same name.
+        around.append((path, {name: visible.pop(name, None) for name in own & visible.keys() | chosen.keys()}))
+        visible.update(chosen)
+        if visible:
+            count += _rename_in(holder, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
     return count
 
 
 def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, scope: str | None) -> dict[str, str]:
-    """The new names of what a graph or function has itself."""
+    """Return the new names of values that a graph or function defines."""
     if scope is not None and path != scope:
         return {}
-    # What the main graph has is meant there alone; other graphs have it from there.
+    # A name that the main graph defines is renamed only there; other graphs see it from there.
     olds = names.keys() & own if path == "graph" else (names.keys() & own) - main
     return {old: names[old] for old in olds if old != names[old]}
 
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function whose values are renamed. taken: new names that it has already; given: those it gives."""
+    """A graph or function whose values are renamed. taken: new names that it already defines; given: those it gets."""
 
     path: str
     taken: set[str]
     given: list[str] = field(default_factory=list)
 
 
-def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scope: str | None) -> None:
-    """Refuse names that no value has, and new ones that another has: in the graph, in one above it, or inside it."""
-    source = model._document.name
+def _check_values(scopes: _Scopes, names: dict[str, str], main: set[str], scope: str | None) -> None:
+    """Raise for names that no value has, and for new names in use: in the graph, in one around it, or inside it."""
+    source = scopes.model._document.name
     missing = dict.fromkeys(names)
     wanted = set(names.values())
     levels: list[_Level] = []
-    around: dict[str, list[_Level]] = {}  # by new name: the levels that have it already
-    given: dict[str, list[str]] = {}  # by new name: the old one, once for each level that gives it
-    for path, holder in _scopes(model):
+    around: dict[str, list[_Level]] = {}  # by new name: the levels that define it already
+    given: dict[str, list[str]] = {}  # by new name: the old name, once for each level that gets it
+    for path, holder in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave(levels.pop(), around, given)
-        own = defined_names(holder)
+        own = scopes.defined(path, holder)
         if not own:
             continue
         if scope in (None, path):
@@ -154,21 +192,23 @@ def _check_values(model: ModelProto, names: dict[str, str], main: set[str], scop
                 raise _taken(source, path, old, new)
             if around.get(new):
                 raise _taken(source, around[new][-1].path, old, new)
-            # What hides a value of its own name does so under the new one.
+            # A value that hides an outer value of the same name may also do so after both are renamed.
             if given.get(new) and given[new][-1] != old:
-                raise _twins(source, path, new)
+                raise _duplicate(source, path, new)
             level.given.append(new)
             given.setdefault(new, []).append(old)
         for new in level.taken:
             around.setdefault(new, []).append(level)
         levels.append(level)
+    classes: list[type[Scope]] = [GraphProto, FunctionProto]
     for old in missing:
-        known = (name for path, holder in _scopes(model) if scope in (None, path) for name in defined_names(holder))
+        every = (holder for path, holder in Search(scopes.model, classes) if scope in (None, path))
+        known = (name for holder in every for name in defined_names(holder))
         raise PathError(f"there is no value called {old!r}{did_you_mean(old, known)}", "", source)
 
 
 def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list[str]]) -> None:
-    """Take what a level has out of what is around the next one."""
+    """Remove a level from the maps when the walk leaves it."""
     for new in level.taken:
         around[new].pop()
     for new in level.given:
@@ -180,22 +220,22 @@ def _taken(source: str, path: str, old: str, new: str) -> EditError:
     return EditError(reason, f"{source}: {path}")
 
 
-def _twins(source: str, path: str, new: str) -> EditError:
+def _duplicate(source: str, path: str, new: str) -> EditError:
     return EditError(f"two can't both be renamed to {new!r}", f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
-    """Give nodes new names, in whichever graph or function they are; returns how many were renamed.
+    """Rename nodes in all graphs and functions; returns the number of renamed nodes.
 
-    model: is changed. names: the new name by the old one, for all at once. Nothing refers to a node by its name.
-    Raises PathError for a name that no node has, or several in one graph have; EditError for one that another node of
-    the graph has already, or that is not text, DecodeError for messages nested more than 100 deep; the model is then as
-    it was.
+    model: is changed. names: new names by old names, all applied at once. Nothing refers to a node by its name.
+    Raises PathError for a name that no node has, or several nodes in one graph have; EditError for a new name that
+    another node of the graph has already, or that is not text; DecodeError for messages nested more than 100 deep. The
+    model is then unchanged.
     """
     names = _texts(model, names)
     _check_nodes(model, names)
     count = 0
-    for _, node in Search(model, [NodeProto]):
+    for _, node in Search(model, [NodeProto], None, NameFilter.of(names.keys())):
         new = names.get(node.name)
         if new is not None:
             node.name = new
@@ -204,14 +244,14 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
 
 def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
-    """Refuse names that no node has, or several in one graph, and new ones that another of the graph has."""
+    """Raise for names that no node or several nodes in one graph have, and for new names that the graph has already."""
     source = model._document.name
     wanted = set(names.values())
     missing = dict.fromkeys(names)
-    # Of each graph around the node that is looked at: its path, the paths of nodes to rename, and those of names that
-    # are wanted. What a graph has is looked at when it is left, so that no more than these is kept.
+    # The graphs around the current node: path, and the paths of its nodes with an old name and with a new name. A graph
+    # is checked when the walk leaves it, so that only these are in memory.
     levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
-    for path, node in Search(model, [NodeProto]):
+    for path, node in Search(model, [NodeProto], None, NameFilter.of({*names, *wanted})):
         graph = path.rpartition(".")[0]
         while levels and not (graph == levels[-1][0] or _is_in(graph, levels[-1][0])):
             _check_graph(source, names, *levels.pop())
@@ -237,7 +277,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
 
 
 def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, str], taken: dict[str, str]) -> None:
-    """Refuse what can't be in one graph. found, taken: paths of nodes by names that are to go, and to come."""
+    """Raise for a name that two nodes of a graph would share. found, taken: paths of nodes by old and by new names."""
     given: set[str] = set()
     for old, path in found.items():
         new = names[old]
@@ -245,52 +285,39 @@ def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, st
             reason = f"it is called {new!r} already; choose another name for {old!r}"
             raise EditError(reason, f"{source}: {taken[new]}")
         if new and new in given:
-            raise _twins(source, path, new)
+            raise _duplicate(source, path, new)
         given.add(new)
 
 
-def _scopes(model: ModelProto) -> Iterator[tuple[str, Scope]]:
-    """All graphs and functions with their paths, the main graph before all others, each before those that see it.
-
-    What sees a graph comes in one run, so that a stack has what is around each: graphs of initial values, which see
-    nothing of the main graph as the algorithms beside them do, are last.
-    """
-    classes: list[type[Scope]] = [GraphProto, FunctionProto]
-    if not model.training_info:
-        yield from Search(model, classes)
-        return
-    for is_last in (False, True):
-        for path, holder in Search(model, classes):
-            if _is_of_training(path, "initialization") == is_last:
-                yield path, holder
-
-
 def _sees(path: str, outer: str) -> bool:
-    """Whether what is at a path sees the values of the graph or function at another one.
+    """Return whether a path inside a graph sees the values of the graph or function at another path.
 
-    Source: onnx.proto, TrainingInfoProto: an algorithm runs appended to the main graph.
+    Source: onnx.proto, TrainingInfoProto: an algorithm runs as if it was appended to the main graph.
     """
     return _is_in(path, outer) or (outer == "graph" and _is_of_training(path, "algorithm"))
 
 
 def _is_of_training(path: str, graph: str) -> bool:
-    """Whether a path is of one kind of a training's two graphs, or of something inside it."""
+    """Return whether a path is in one kind of the two training graphs, or is that graph."""
     found = _TRAINING_GRAPH.match(path)
     return found is not None and found[2] == graph
 
 
 def _is_in(path: str, outer: str) -> bool:
-    """Whether a path is of something inside of what another one is of."""
+    """Return whether a path is inside another one."""
     return path.startswith(outer) and path.startswith(".", len(outer))
 
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
-    count = 0
-    for index, name in enumerate(list(values)):
-        if name in mapping:
-            values[index] = mapping[name]
-            count += 1
-    return count
+    old = list(values)
+    new = [mapping.get(name, name) for name in old]
+    changed = [index for index, name in enumerate(old) if name in mapping]
+    if len(changed) > 1:
+        values[:] = new
+    else:
+        for index in changed:
+            values[index] = new[index]
+    return len(changed)
 
 
 def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> int:
@@ -301,8 +328,8 @@ def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> in
     return 1
 
 
-def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
-    """Rename in a graph or function, but not in the graphs inside."""
+def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | None) -> int:
+    """Rename in a graph or function, but not in its subgraphs. names: a filter with all names of `mapping`, or None."""
     count = 0
     if isinstance(scope, FunctionProto):
         count += _rename_list(scope.input, mapping) + _rename_list(scope.output, mapping)
@@ -310,7 +337,7 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
         for values in (scope.input, scope.output):
             for value in values:
                 count += _rename_field(value, "name", mapping)
-        for tensor in scope.initializer:
+        for tensor in mentioning(scope.initializer, names):
             count += _rename_field(tensor, "name", mapping)
         for sparse in scope.sparse_initializer:
             count += _rename_field(sparse.values, "name", mapping) if sparse.HasField("values") else 0
@@ -318,9 +345,9 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
             count += _rename_field(annotation, "tensor_name", mapping)
             for entry in annotation.quant_parameter_tensor_names:
                 count += _rename_field(entry, "value", mapping)
-    for value in scope.value_info:
+    for value in mentioning(scope.value_info, names):
         count += _rename_field(value, "name", mapping)
-    for node in scope.node:
+    for node in mentioning(scope.node, names):
         count += _rename_list(node.input, mapping) + _rename_list(node.output, mapping)
         for configuration in node.device_configurations:
             for spec in configuration.sharding_spec:
@@ -329,7 +356,7 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str]) -> int:
 
 
 def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
-    """Rename what training binds to the values that a graph sees. Source: onnx.proto, TrainingInfoProto."""
+    """Rename in the bindings of training to values that a graph sees. Source: onnx.proto, TrainingInfoProto."""
     trainings: Iterable[TrainingInfoProto] = ()
     if found := _TRAINING_GRAPH.fullmatch(path):
         training = model.training_info[int(found[1])]
@@ -337,7 +364,7 @@ def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -
             return sum(_rename_field(entry, "value", mapping) for entry in training.initialization_binding)
         trainings = [training]
     elif path == "graph":
-        # An algorithm that is not there is an empty one, which sees what the main graph has.
+        # An absent algorithm counts as an empty one, which sees the values of the main graph.
         trainings = (training for training in model.training_info if not training.HasField("algorithm"))
     count = 0
     for training in trainings:

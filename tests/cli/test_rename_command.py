@@ -135,7 +135,7 @@ def test_in_place_and_verbose(tmp_path, capsys):
         (["x", "Add_out"], "graph.node[1].attribute[1].g: there is a value called 'Add_out' already"),
         (["Add_out", "w"], "graph: there is a value called 'w' already"),
         (["x", "n", "h", "n"], "two can't both be renamed to 'n'"),
-        (["x", ""], "an empty name stands for a value that is left out"),
+        (["x", ""], "which marks an omitted input or output"),
         (["x", "a", "x", "b"], "one name has two new names"),
         (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
         (["--nodes", "first", "call"], "graph.node[2]: it is called 'call' already"),

@@ -1,8 +1,10 @@
-"""New names change no model: whatever a use stood for, it stands for still."""
+"""A model with new names computes the same: each use refers to the value that it referred to before."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire import ModelProto
 from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError
+from onnxwire.transforms import rename as rename_module
 
 
 def fill(draw, scope, seen, depth):
-    """Give a graph or function values with names of its own, and nodes that use those and the ones that are seen."""
+    """Add values to a graph or function, and nodes that use these values and the visible ones."""
     own = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
     is_graph = isinstance(scope, onnxwire.GraphProto)
     visible = set(seen)
@@ -57,7 +60,7 @@ def models(draw):
 
 
 def meanings(model):
-    """What each use of a name stands for: the path of the value's origin."""
+    """Return, for each use of a name, the path of the value's definition."""
     found = []
 
     def look(scope, path, seen):
@@ -79,7 +82,7 @@ def meanings(model):
     main = look(model.graph, "graph", {})
     for index, training in enumerate(model.training_info):
         begun = look(training.initialization, f"training_info[{index}].initialization", {})
-        # Source: onnx.proto, TrainingInfoProto: the algorithm's lists come after those of the main graph.
+        # Source: onnx.proto, TrainingInfoProto: the algorithm's lists are appended to those of the main graph.
         trained = look(training.algorithm, f"training_info[{index}].algorithm", main)
         found.append([(trained[entry.key], trained[entry.value]) for entry in training.update_binding])
         found.append([(trained[entry.key], begun[entry.value]) for entry in training.initialization_binding])
@@ -89,7 +92,7 @@ def meanings(model):
 
 
 @given(models(), st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcdz"), min_size=1, max_size=3))
-def test_each_use_stands_for_the_value_that_it_stood_for(model, names):
+def test_each_use_refers_to_the_same_value_after_renaming(model, names):
     before, bytes_before = meanings(model), model.SerializeToString()
     try:
         onnxwire.rename_values(model, names)
@@ -99,8 +102,27 @@ def test_each_use_stands_for_the_value_that_it_stood_for(model, names):
         assert meanings(model) == before
 
 
+def outcome(function, *arguments):
+    """Return the result of a call, or the type and text of its error."""
+    try:
+        return function(*arguments)
+    except (EditError, PathError) as error:
+        return type(error), str(error)
+
+
+@given(models(), st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcdz"), min_size=1, max_size=3))
+def test_skipping_messages_without_the_names_changes_no_result(model, names):
+    model.graph.node[0].doc_string = "edited"
+    other = ModelProto.FromString(model.SerializeToString())
+    found = outcome(onnxwire.rename_values, model, names)
+    with mock.patch.object(rename_module, "NameFilter", SimpleNamespace(of=lambda names: None)):
+        expected = outcome(onnxwire.rename_values, other, names)
+    assert found == expected
+    assert model == other
+
+
 def nested(path):
-    """A model with a graph at a path inside, in which 'a' is made, and added to 'f' of the main graph."""
+    """Make a model with a graph at a path that defines 'a', and adds it to 'f' of the main graph."""
     model = ModelProto()
     model.graph.node.add(op_type="Src", output=["f"])
     if path == "then_branch":

@@ -1,0 +1,21 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Scans of the bytes of messages."""
+from libc.stdint cimport uint8_t, uint64_t
+
+from onnxwire.engine.table cimport Table
+from onnxwire.engine.view cimport View
+
+cdef enum:
+    MAX_FILTER_NAMES = 32
+
+
+cdef class NameFilter:
+    cdef list encoded                        # owns the memory of the names
+    cdef char* names[MAX_FILTER_NAMES]
+    cdef uint64_t[MAX_FILTER_NAMES] sizes
+    cdef int n
+    cdef uint64_t signatures                 # of all names
+
+    cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept
+    cdef bint selects(self, View view) except -1
+    cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept

@@ -1,0 +1,134 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Scans of the bytes of messages, without a view for each field: messages that contain a name, strings of a field.
+
+A scan of a node takes some 60 ns, which is a tenth of reading its names one by one.
+"""
+cimport cython
+from libc.stdint cimport uint64_t
+from libc.string cimport memcmp
+
+from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint
+from onnxwire.engine.document cimport EPOCH_CLOSED, Document
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.partial cimport LONG, OPEN
+from onnxwire.engine.table cimport MESSAGE, STRING, Field, find_field
+from onnxwire.engine.view cimport field_value, fill, named_field, text_at
+
+
+@cython.final
+cdef class NameFilter:
+    """Up to MAX_FILTER_NAMES names; selects the messages in which a string field, at any depth, may equal one of them.
+
+    Edited messages are selected without a scan, and so are damaged ones and those nested more than 100 deep, so that
+    their reader raises the error.
+    """
+
+    @staticmethod
+    def of(names):
+        """Make a filter of names. Returns None if they are too many or too long for a linear search."""
+        cdef NameFilter made = NameFilter.__new__(NameFilter)
+        cdef bytes name
+        made.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
+        if len(made.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG for name in made.encoded]):
+            return None
+        for name in made.encoded:
+            if name:
+                made.names[made.n] = name
+                made.sizes[made.n] = <uint64_t>len(name)
+                made.signatures |= signature(<const uint8_t*>made.names[made.n], made.sizes[made.n])
+                made.n += 1
+        return made
+
+    cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept:
+        cdef int i
+        if n == 0 or not self.signatures & signature(p, n):
+            return False
+        for i in range(self.n):
+            if self.sizes[i] == n and memcmp(self.names[i], p, n) == 0:
+                return True
+        return False
+
+    cdef bint selects(self, View view) except -1:
+        """Return whether a message may contain one of the names. The empty name is never looked for."""
+        return not is_plain(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
+
+    cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept:
+        """Return whether a string in the message equals a name, or the message is damaged or nested too deeply."""
+        cdef const Field* field
+        cdef const uint8_t* value
+        cdef Record record
+        cdef uint64_t n = 0
+        while p < end:
+            if p[0] < 0x80 and table.quick[p[0]]:
+                field = &table.fields[table.quick[p[0]] - 1]
+                if field.wire != WIRE_LEN:
+                    p = read_varint(p + 1, end, &n)
+                    if p == NULL:
+                        return True
+                    continue
+                value = read_length(p + 1, end, &n)
+                if value == NULL:
+                    return True
+                p = value + n
+            else:
+                p = read_record(p, end, MAX_DEPTH, &record)
+                if p == NULL:
+                    return True
+                field = find_field(table, record.tag >> 3)
+                if field == NULL or record.tag & 7 != WIRE_LEN:
+                    continue
+                value = record.value
+                n = record.n
+            if field.type == STRING:
+                if self.contains(value, n):
+                    return True
+            elif field.type == MESSAGE and (depth == 0 or self.scan(field.sub, value, value + n, depth - 1)):
+                return True
+        return False
+
+
+cdef inline uint64_t signature(const uint8_t* p, uint64_t n) noexcept:
+    """Return one bit that depends on the length and the last byte of a name."""
+    return <uint64_t>1 << ((n * 7 + p[n - 1]) & 63)
+
+
+def mentioning(elements, NameFilter names=None):
+    """Yield the messages of a repeated field that a filter selects; all messages if `names` is None."""
+    for element in elements:
+        if names is None or names.selects(<View?>element):
+            yield element
+
+
+def strings_of(elements, str name):
+    """Yield, for each message of a repeated field, the list of the strings in its repeated field `name`."""
+    cdef View view
+    cdef Field* field = NULL
+    cdef const uint8_t* p
+    cdef Record record
+    cdef list found
+    for view in elements:
+        if field == NULL:
+            field = named_field(view, name)
+        found = []
+        p = view.start
+        if is_plain(view):
+            while p != NULL and p < view.end:
+                p = read_record(p, view.end, MAX_DEPTH, &record)
+                if p != NULL and record.tag == (<uint64_t>field.number << 3 | WIRE_LEN):
+                    found.append(text_at(view, record.value, record.n, NULL))
+        else:
+            p = NULL
+        yield list(field_value(view, field)) if p == NULL else found
+
+
+cdef bint is_plain(View view) except -1:
+    """Return whether the bytes of a message are resident, in one piece, and without edits inside."""
+    if OPEN or (<Document>view.document).epoch == EPOCH_CLOSED:
+        fill(view)
+    return (
+        view.overlay == NULL and view.parts == NULL and not has_edits(<Document>view.document, view.start, view.end)
+    )
+
+
+make_internal(NameFilter, b"NameFilter.of()")
