@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.tensor.dtypes import name_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from onnxwire.engine.descriptor import FieldDescriptor
     from onnxwire.messages import NodeProto, TypeProto

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from onnxwire.analysis.describe import describe_type
 from onnxwire.io.tensor_list import tensor_bytes
@@ -19,6 +18,10 @@ from onnxwire.messages import (
     ValueInfoProto,
 )
 from onnxwire.tensor.dtypes import name_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LARGEST = 10
 _FREE_INITIALIZERS = 4  # the IR version from which an initializer need not be an input

@@ -6,43 +6,16 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterable
-from importlib import import_module
-from typing import IO
 
 from onnxwire._version import __version__
-from onnxwire.cli.commands import GROUPS, SUMMARIES, WIDTH
-from onnxwire.cli.options import CommandParser, Parser, server_settings
+from onnxwire.cli.commands import SUMMARIES
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
 from onnxwire.errors import Error, FileError, did_you_mean
-from onnxwire.io.remote.address import without_credentials
 
-_EXAMPLES = """\
-examples:
-  onnxwire info model.onnx              the contents of a model: inputs, outputs, operators, tensors
-  onnxwire info model.onnx --json       the same as JSON
-  onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
-  onnxwire check model.onnx             every violation of a rule of the ONNX IR, and its location
-  onnxwire ls model.onnx --tree         sizes of the tensors by prefix of their names
-  onnxwire view model.onnx              a model in the browser; -o report.html for a report
-  onnxwire show model.onnx tensor:w0    a tensor with its range, mean, NaNs and a histogram
-  onnxwire stats model.onnx             the same for every tensor; --plot weights.html
-  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'
-  onnxwire diff a.onnx b.onnx           the differences between two models, including weights
-  onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
-  onnxwire set m.onnx node:relu.op_type=Gelu -i         a field by its path; also rename, rm, meta
-  onnxwire infer big.onnx -o typed.onnx                 shapes, inferred by the onnx package
-  onnxwire dump model.onnx              the whole model as text, like protoc --decode
-  onnxwire encode model.txt -o m.onnx   a model from its text
-  onnxwire unpack big.onnx -o m.onnx    weights moved to m.data, so that every tool can read m.onnx
-  onnxwire pack m.onnx -o one.onnx      a model and its external data as one file
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
-exit status:
-  0    success
-  1    a difference, a problem, or no match was found
-  2    error: a file that can't be read or written, a path that leads nowhere, a wrong option
-  130  interrupted by Ctrl-C
-"""
 # Parameters in errors and warnings of the library, and the options of the commands for them.
 _ADVICE = {
     "overwrite=True": "--overwrite",
@@ -55,28 +28,6 @@ _ADVICE = {
 
 OK, TROUBLE = 0, 2
 _STDOUT = "<stdout>"
-
-
-class _Parser(Parser):
-    """The parser of `onnxwire` itself, whose help lists every command without importing one."""
-
-    def format_help(self) -> str:
-        lines = ["Look into ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
-        for group, commands in GROUPS.items():
-            lines += ["", f"{group}:", *(f"  {name:<{WIDTH}}{summary}" for name, summary in commands.items())]
-        lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` describes a command"]
-        lines += ["  --version   the version", "", _EXAMPLES]
-        return "\n".join(lines)
-
-
-def make_parser(names: Iterable[str]) -> Parser:
-    """Make a parser of some commands, importing their modules."""
-    parser = _Parser(prog="onnxwire")
-    parser.add_argument("--version", action="version", version=f"onnxwire {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="onnxwire", parser_class=CommandParser)
-    for name in names:
-        import_module(f"onnxwire.cli.cmd_{name.replace('-', '_')}").add_parser(commands)
-    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -109,6 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        print("onnxwire", __version__)
+        return OK
+    # Here, since argparse and re take 10 ms to import.
+    from onnxwire.cli.options import server_settings
+    from onnxwire.cli.parser import make_parser
+
     name = next((word for word in words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
@@ -142,6 +100,8 @@ def _complain(text: str) -> None:
     """Print one line on stderr, with control characters escaped and without passwords in addresses."""
     for ours, shell in _ADVICE.items():
         text = text.replace(ours, shell)
+    from onnxwire.io.remote.address import without_credentials
+
     text = without_credentials(text)
     line = safe_text(text) if sys.stderr.isatty() else text.replace("\n", "\\n")
     try:

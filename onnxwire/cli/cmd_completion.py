@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
         reason = "this needs shtab, which is not installed; `pip install shtab`"
         raise MissingPackageError(reason) from None
 
-    from onnxwire.cli import make_parser
     from onnxwire.cli.commands import SUMMARIES
+    from onnxwire.cli.parser import make_parser
 
     parser = make_parser(SUMMARIES)
     for action in _actions(parser):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from typing import Any
 
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
@@ -13,6 +10,11 @@ from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
 
 _DESCRIPTION = """\
 Print the summary of a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so
@@ -67,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
             counted = f"{count_text(source.requests, 'request')}, {size_text(source.received)} of {size}"
             print(f"{safe_text(model._document.name)}: {counted}", file=sys.stderr)
     if options.json:
+        import json
+
         print(json.dumps(summary, indent=2))
     else:
         print("\n".join(_lines(summary)))

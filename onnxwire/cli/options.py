@@ -1,4 +1,4 @@
-"""The parser classes, and options that several commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,51 +8,30 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
 
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SaveError
-from onnxwire.io.remote.address import without_credentials
 from onnxwire.messages import SCHEMA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LOCAL_COMMANDS = ("completion", "encode")  # commands that read no remote files
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter that reads the width of the terminal itself: argparse imports shutil for it with each parser."""
 
-    def error(self, message: str) -> NoReturn:
-        """Exit with one line; argparse would print the usage before it."""
-        text = f"onnxwire: {without_credentials(message)}; see `{self.prog} --help`"
-        self.exit(2, text.replace("\n", "\\n") + "\n")
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Print; argparse would ignore a stream that can't be written."""
-        (file or sys.stderr).write(message)
-
-
-class CommandParser(Parser):
-    """A parser that accepts positional words and options in any order, such as `ls FILE --nodes PATTERN`."""
-
-    _is_inside = False
-
-    def format_help(self) -> str:
-        """Format the help with the description before the usage."""
-        description, self.description = self.description, None
+    def __init__(self, prog: str, **options: Any) -> None:
         try:
-            return f"{description.strip()}\n\n{super().format_help()}" if description else super().format_help()
-        finally:
-            self.description = description
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse intermixed words and options; argparse alone would end an optional word at the first option."""
-        if self._is_inside:
-            return super().parse_known_args(args, namespace)
-        self._is_inside = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_inside = False
+            columns = int(os.environ["COLUMNS"])
+        except (KeyError, ValueError):
+            try:
+                columns = os.get_terminal_size().columns
+            except OSError:
+                columns = 80
+        super().__init__(prog, **({"width": columns - 2} | options))
 
 
 def add_command(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -62,7 +41,7 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
         help=SUMMARIES[name],
         description=description,
         epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     if name not in _LOCAL_COMMANDS:
         group = parser.add_argument_group("files on servers")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
-from typing import IO, Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import IO, Any
 
 Paint = Callable[[str, str], str]
 """A function from a text and a style, such as "bold" or "bold red", to the styled text."""
@@ -39,7 +41,9 @@ class CleanTerminal:
     def write(self, text: str) -> int:
         """Write text with unprintable characters escaped, except line ends and tabs."""
         if not text.isprintable():
-            parts = (_ALLOWED_OR_COLOR if self.takes_color else _ALLOWED).split(text)
+            import re
+
+            parts = re.split("([\n\t]+|\x1b\\[[0-9;]*m)" if self.takes_color else "([\n\t]+)", text)
             text = "".join(part if i % 2 else safe_text(part) for i, part in enumerate(parts))
         return self.stream.write(text)
 
@@ -50,10 +54,6 @@ class CleanTerminal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
-
-
-_ALLOWED = re.compile("([\n\t]+)")
-_ALLOWED_OR_COLOR = re.compile("([\n\t]+|\x1b\\[[0-9;]*m)")
 
 
 @contextmanager

@@ -52,6 +52,11 @@ def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
     )
 
 
+def test_the_version_and_info_import_little_of_the_standard_library() -> None:
+    assert lacks(modules("--version"), {"argparse", "re", "typing"})
+    assert lacks(modules("info", DIGITS), {"json", "shutil", "typing"})
+
+
 @pytest.mark.parametrize("command", ["info", "ls", "dump"])
 def test_commands_that_read_no_elements_do_not_import_numpy(command: str) -> None:
     imported = modules(command, DIGITS)

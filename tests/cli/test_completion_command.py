@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onnxwire.cli import main, make_parser
+from onnxwire.cli import main
 from onnxwire.cli.commands import SUMMARIES
+from onnxwire.cli.parser import make_parser
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHELLS = ["bash", "zsh", "fish"]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from onnxwire.cli import main, make_parser
+from onnxwire.cli import main
 from onnxwire.cli.commands import SUMMARIES
+from onnxwire.cli.parser import make_parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
