@@ -1,14 +1,14 @@
 /* Packed runs of varints -> arrays of numbers, 64 bytes of the run at a time.
  *
- * Bit i of a block's mask says that byte i ends a varint. Walking the mask makes the only chain of dependent
- * instructions one bit-clear a number; the eight bytes at each number's start are loaded and squeezed to 7 bits a byte
- * independently of it. How the mask is made and the bytes squeezed is chosen at run time by what the processor has:
+ * Bit i of a block's mask is set if byte i ends a varint. Iterating over the set bits leaves one dependent instruction
+ * per number, clearing a bit; loading the eight bytes at each number's start and squeezing out their top bits is
+ * independent of it. The instructions for mask and squeezing are chosen at run time by the processor's features:
  *
  *   level 0  scalar, any processor
  *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), squeezing by shifts
  *   level 2  256-bit masks and pext (AVX2 and BMI2)
  *
- * Guarantee of every function: nothing at or after `end` is read and at most `capacity` numbers are written.
+ * Guarantee of every function: no byte at or after `end` is read and at most `capacity` numbers are written.
  */
 #ifndef ONNXWIRE_PACKED_H
 #define ONNXWIRE_PACKED_H
@@ -43,7 +43,7 @@ OW_INLINE void ow_store(void *out, uint64_t i, uint64_t value, int packed) {
     }
 }
 
-/* Decodes from p, which starts a varint, writing from out[n]; returns the new n, short where the run is damaged. */
+/* Decode varints from p on, writing to out[n] and after; return the new n. Stops at a damaged varint. */
 OW_INLINE uint64_t ow_scalar(const uint8_t *p, const uint8_t *end, void *out, uint64_t n, uint64_t capacity,
                              int packed) {
     while (p < end && n < capacity) {
@@ -106,8 +106,8 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 }
 #endif
 
-/* The loop of level 1. `v` starts the number being read, `b` the block being looked at; v <= b always, and a
- * block is only looked at with 8 bytes to spare after it, so that the load at any v inside it stays before `end`. */
+/* The loop of level 1. `v` is the start of the current number, `b` the start of the current block; v <= b. A block is
+ * read only if 8 more bytes follow it, so that a load of 8 bytes at any v inside it stays before `end`. */
 #define OW_BLOCKS(NAME, PACKED)                                                                                       \
     static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                        \
         const uint8_t *v = p;                                                                                         \
@@ -150,10 +150,10 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 OW_LEVEL(wide, OW_BLOCKS)
 
 #ifdef OW_X86
-/* The loop of level 2, which takes no branch a number: where lengths follow no pattern, each would be foreseen wrongly
- * once in a few numbers, which costs more than the number. What a block holds is asked once. Without a varint of more
- * than 8 bytes four numbers are written at a time, up to three too many, which the next block writes over; the byte
- * after the block's last end, not the last number written, is where the next one starts. */
+/* The loop of level 2. It has no branch per number: if lengths follow no pattern, such a branch is mispredicted every
+ * few numbers, which costs more than decoding one. It branches per block: without a varint of more than 8 bytes, four
+ * numbers are written at a time, up to three too many, which the next block overwrites. The next number starts after
+ * the block's last end, not after the last number written. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
     __attribute__((target("avx2,bmi,bmi2"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out,    \
                                                                   uint64_t capacity) {                                \
@@ -169,7 +169,7 @@ OW_LEVEL(wide, OW_BLOCKS)
                 continue;                                                                                             \
             }                                                                                                         \
             uint64_t more2 = more & more >> 1, more4 = more2 & more2 >> 2, more8 = more4 & more4 >> 4;                \
-            /* More than 10 bytes: ten in a row that do not end it, here or with those before the block. */           \
+            /* A varint of more than 10 bytes: ten continuation bytes in a row, counting those before the block. */   \
             if (more8 & more8 >> 2 || (b - v) + __builtin_ctzll(ends) >= 10) break;                                   \
             int count = __builtin_popcountll(ends);                                                                   \
             const uint8_t *next = b + 64 - __builtin_clzll(ends);                                                     \
@@ -206,7 +206,7 @@ OW_LEVEL(wider, OW_WIDER)
 
 typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
 
-/* The highest level that this processor runs. */
+/* Return the highest level that this processor supports. */
 static int ow_best_level(void) {
 #ifdef OW_X86
     __builtin_cpu_init();
@@ -218,7 +218,7 @@ static int ow_best_level(void) {
 #endif
 }
 
-/* Decodes a run at a level that the processor has; returns how many numbers were whole and were written. */
+/* Decode a run at a level that the processor supports; return the number of values written. */
 static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int packed, void *out, uint64_t capacity,
                                   int level) {
 #ifdef OW_X86
@@ -239,7 +239,7 @@ static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int pack
     }
 }
 
-/* How many bytes of the run end a varint. */
+/* Return the number of bytes that end a varint. */
 static uint64_t ow_count_varints(const uint8_t *p, const uint8_t *end) {
     uint64_t n = 0;
 #if defined(OW_X86) || defined(OW_NEON)

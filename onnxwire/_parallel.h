@@ -1,7 +1,8 @@
-/* A few threads for one long piece of C work, over before the call returns. What they run touches no Python object.
+/* Threads that share one long computation in C, which uses no Python object and ends before the call returns.
  *
- * They are started for each call, which takes some 50 microseconds: worth it for megabytes, and nothing is left that
- * a fork would lose or an ending process would wait for. Where there are none, the caller does all the work.
+ * They are started for each call, which takes about 50 microseconds, so this pays off for megabytes. No pool survives
+ * the call, so a fork loses none and the exit of the process waits for none. Without threads the caller does all the
+ * work.
  */
 #ifndef ONNXWIRE_PARALLEL_H
 #define ONNXWIRE_PARALLEL_H
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OW_MOST_THREADS 4 /* more do not help: memory, or the disk, is what is waited for */
+#define OW_MAX_THREADS 4 /* more do not help: memory or the disk is the bottleneck */
 
 typedef void (*ow_task)(void *work);
 
@@ -29,7 +30,7 @@ static inline void ow_set(int *flag) { *flag = 1; }
 #include <signal.h>
 #include <unistd.h>
 
-/* How many threads may run at once, at most OW_MOST_THREADS. */
+/* Return the number of processors that this process may use, at most OW_MAX_THREADS. */
 static inline int ow_processors(void) {
     long n = 1;
 #if defined(__linux__) && defined(CPU_COUNT)
@@ -38,26 +39,27 @@ static inline int ow_processors(void) {
 #elif defined(_SC_NPROCESSORS_ONLN)
     n = sysconf(_SC_NPROCESSORS_ONLN);
 #endif
-    return n < 1 ? 1 : n > OW_MOST_THREADS ? OW_MOST_THREADS : (int)n;
+    return n < 1 ? 1 : n > OW_MAX_THREADS ? OW_MAX_THREADS : (int)n;
 }
 
 typedef struct {
     ow_task task;
     void *work;
-} ow_errand;
+} ow_call;
 
-static void *ow_run_errand(void *p) {
-    ow_errand *errand = (ow_errand *)p;
-    errand->task(errand->work);
+static void *ow_run_call(void *p) {
+    ow_call *call = (ow_call *)p;
+    call->task(call->work);
     return NULL;
 }
 
-/* Calls task with each of n <= OW_MOST_THREADS works of `size` bytes, the first in this thread, the others in threads
- * of their own, which take no signals; returns when all are done. With size 0 all are given the same work. */
+/* Call `task` once for each of n <= OW_MAX_THREADS elements of the array `works`, of `size` bytes each: for the first
+ * in this thread, for each other in a thread of its own with all signals blocked. Return when all are done. With size
+ * 0, all calls get the same argument. */
 static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
-    pthread_t threads[OW_MOST_THREADS];
-    ow_errand errands[OW_MOST_THREADS];
-    int is_started[OW_MOST_THREADS] = {0};
+    pthread_t threads[OW_MAX_THREADS];
+    ow_call calls[OW_MAX_THREADS];
+    int is_started[OW_MAX_THREADS] = {0};
     sigset_t all, before;
     if (n == 1) {
         task(works);
@@ -66,9 +68,9 @@ static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < n; i++) {
-        errands[i].task = task;
-        errands[i].work = (char *)works + (size_t)i * size;
-        is_started[i] = pthread_create(&threads[i], NULL, ow_run_errand, &errands[i]) == 0;
+        calls[i].task = task;
+        calls[i].work = (char *)works + (size_t)i * size;
+        is_started[i] = pthread_create(&threads[i], NULL, ow_run_call, &calls[i]) == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     task(works);
@@ -76,11 +78,11 @@ static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n)
         if (is_started[i])
             pthread_join(threads[i], NULL);
         else
-            task(errands[i].work);
+            task(calls[i].work);
     }
 }
 
-/* What threads with the same work share: a counter from which each takes n, and a flag that any may set. */
+/* State shared by threads with the same argument: a counter that each advances by n, and a flag that any may set. */
 static inline uint64_t ow_take(uint64_t *next, uint64_t n) { return __atomic_fetch_add(next, n, __ATOMIC_RELAXED); }
 static inline int ow_get(const int *flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
 static inline void ow_set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }

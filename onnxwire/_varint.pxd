@@ -3,11 +3,13 @@
 
 Public: other Cython projects may `cimport onnxwire._varint`. Everything here is C, needs no GIL and no Python object.
 
-The guarantee of every reader: nothing at or after `end` is read; on success the pointer after what was read is
-returned, on damage NULL, and no output argument is to be trusted then. `explain` tells what the damage is.
+Guarantee of every reader: it reads no byte at or after `end`. It returns the pointer after the bytes that it read, or
+NULL if they are damaged; output arguments are then undefined, and `explain` returns the kind of damage.
 Source: protobuf.dev, "Encoding".
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from onnxwire._nesting_limits cimport MAX_DEPTH
 
 cdef enum Wire:
     WIRE_VARINT = 0
@@ -17,9 +19,6 @@ cdef enum Wire:
     WIRE_END_GROUP = 4
     WIRE_FIXED32 = 5
 
-cdef enum:
-    # Levels of messages and groups below the root that a full decode follows (protobuf's default).
-    MAX_DEPTH = 100
 
 cdef enum Fault:
     FAULT_NONE = 0
@@ -30,9 +29,9 @@ cdef enum Fault:
     FAULT_VARINT_CUT         # the bytes end inside a varint
     FAULT_VARINT_LONG        # a varint of more than 10 bytes
     FAULT_LENGTH_CUT         # the bytes end inside a length
-    FAULT_LENGTH_LONG        # a length of more than 10 bytes, or written longer than protobuf readers accept
-    FAULT_LENGTH_PAST_END    # detail = how many bytes are missing, length = what the length says
-    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; detail = how many bytes are missing
+    FAULT_LENGTH_LONG        # a length of more than 10 bytes, or in more bytes than protobuf readers accept
+    FAULT_LENGTH_PAST_END    # detail = the number of missing bytes, length = the value of the length
+    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; detail = the number of missing bytes
     FAULT_GROUP_OPEN         # a group that is not closed before the end
     FAULT_GROUP_STRAY        # an end of group where no group is open; detail = its number
     FAULT_GROUP_OTHER        # an end of group of another number; detail = that number
@@ -43,14 +42,14 @@ cdef enum Fault:
 
 cdef struct Damage:
     Fault fault
-    const uint8_t* at        # the byte at which the fault shows
+    const uint8_t* at        # the first byte of the faulty tag, varint or group
     uint64_t detail
     uint64_t length
-    uint32_t number          # of the record with the fault; 0 where the tag could not be read
+    uint32_t number          # field number of the faulty record; 0 if its tag could not be read
 
-cdef struct Record:          # as `read_record` reads it
-    const uint8_t* start     # its tag
-    const uint8_t* value     # the value; after the length of a WIRE_LEN
+cdef struct Record:          # the result of `read_record`
+    const uint8_t* start     # first byte of the tag
+    const uint8_t* value     # first byte of the value; of a WIRE_LEN, the byte after the length
     uint64_t n               # length of a WIRE_LEN, raw bits of a number; 0 of a group
     uint32_t tag
 
@@ -63,7 +62,7 @@ cdef enum Packed:            # how the varints of a packed run become numbers
 
 
 cdef inline const uint8_t* read_long_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
-    """Read a varint of any length up to 10 bytes; what stands above 64 bits is dropped."""
+    """Read a varint of up to 10 bytes; bits above 64 are dropped."""
     cdef uint64_t result = 0
     cdef int shift = 0
     while p < end and shift < 70:
@@ -77,7 +76,7 @@ cdef inline const uint8_t* read_long_varint(const uint8_t* p, const uint8_t* end
 
 
 cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
-    """Read a varint: one byte here, more in `read_long_varint`."""
+    """Read a varint."""
     if p < end and p[0] < 0x80:
         value[0] = p[0]
         return p + 1
@@ -85,7 +84,7 @@ cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, uin
 
 
 cdef inline const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
-    """Read a tag of up to 5 bytes and 32 bits; the caller refuses number 0."""
+    """Read a tag of up to 5 bytes and 32 bits; the caller checks for number 0."""
     cdef uint64_t result = 0
     cdef int shift = 0
     while p < end and shift < 35:
@@ -101,7 +100,7 @@ cdef inline const uint8_t* read_long_tag(const uint8_t* p, const uint8_t* end, u
 
 
 cdef inline const uint8_t* read_any_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
-    """Read a tag: number = tag >> 3, wire type = tag & 7; number 0 is taken."""
+    """Read a tag: number = tag >> 3, wire type = tag & 7. Number 0 is accepted."""
     if p < end and p[0] < 0x80:
         tag[0] = p[0]
         return p + 1
@@ -109,15 +108,15 @@ cdef inline const uint8_t* read_any_tag(const uint8_t* p, const uint8_t* end, ui
 
 
 cdef inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32_t* tag) noexcept nogil:
-    """Read a tag as read_any_tag does; number 0 is refused."""
+    """Read a tag like `read_any_tag`; return NULL for number 0."""
     p = read_any_tag(p, end, tag)
     return p if p != NULL and tag[0] > 7 else NULL
 
 
 cdef inline const uint8_t* read_length(const uint8_t* p, const uint8_t* end, uint64_t* length) noexcept nogil:
-    """Read a length; on success `length` bytes stand between the returned pointer and `end`.
+    """Read a length; on success there are at least `length` bytes between the returned pointer and `end`.
 
-    protobuf readers take lengths of up to 5 bytes; longer ones are taken here only where the value needs them.
+    protobuf readers accept lengths of up to 5 bytes; longer ones are accepted here only if the value needs them.
     """
     cdef const uint8_t* start = p
     if p < end and p[0] < 0x80:
@@ -133,32 +132,33 @@ cdef inline const uint8_t* read_length(const uint8_t* p, const uint8_t* end, uin
 
 
 cdef inline uint32_t load32(const uint8_t* p) noexcept nogil:
-    """The little-endian 32-bit number at p, of any alignment."""
+    """Return the little-endian 32-bit number at p, which may be unaligned."""
     return p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24
 
 
 cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
-    """The little-endian 64-bit number at p, of any alignment."""
+    """Return the little-endian 64-bit number at p, which may be unaligned."""
     return load32(p) | <uint64_t>load32(p + 4) << 32
 
 
 cdef inline int32_t zigzag32(uint64_t raw) noexcept nogil:
-    """The sint32 that a varint stands for."""
+    """Decode the varint of a sint32."""
     cdef uint32_t low = <uint32_t>raw
     return <int32_t>((low >> 1) ^ (0 - (low & 1)))
 
 
 cdef inline int64_t zigzag64(uint64_t raw) noexcept nogil:
-    """The sint64 that a varint stands for."""
+    """Decode the varint of a sint64."""
     return <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
 
 
 cdef inline const uint8_t* skip_group(
     const uint8_t* p, const uint8_t* end, uint32_t number, int depth
 ) noexcept nogil:
-    """Skip past the end of the group `number`, whose start was just read; `depth` levels may still open, itself one.
+    """Skip past the end of the group `number`, whose start tag was just read.
 
-    Inside a group a field number 0 is skipped as any other, which is what protobuf's own parser does.
+    depth: levels of groups that may be open at once, this one included. As in protobuf's parser, fields with number 0
+    inside a group are skipped like any other.
     """
     cdef uint32_t[MAX_DEPTH] numbers
     cdef uint32_t tag
@@ -191,7 +191,7 @@ cdef inline const uint8_t* skip_group(
 cdef inline const uint8_t* read_value(
     const uint8_t* p, const uint8_t* end, uint32_t tag, int depth, const uint8_t** value, uint64_t* n
 ) noexcept nogil:
-    """Read the value after a tag, as a Record has it; a group may open `depth` levels."""
+    """Read the value after a tag into `value` and `n`, defined as in Record; a group may open `depth` levels."""
     cdef int wire = tag & 7
     value[0] = p
     n[0] = 0
@@ -217,7 +217,7 @@ cdef inline const uint8_t* read_value(
 
 
 cdef inline const uint8_t* read_record(const uint8_t* p, const uint8_t* end, int depth, Record* record) noexcept nogil:
-    """Read a record of a message, which begins at p; a group may open `depth` levels."""
+    """Read the record of a message at p; a group may open `depth` levels."""
     record.start = p
     p = read_tag(p, end, &record.tag)
     return p if p == NULL else read_value(p, end, record.tag, depth, &record.value, &record.n)
@@ -240,7 +240,7 @@ cdef uint64_t decode_varints(
 
 
 cdef inline int varint_size(uint64_t value) noexcept nogil:
-    """How many bytes the shortest varint of a value has."""
+    """Return the number of bytes of the shortest varint of a value."""
     cdef int size = 1
     while value >= 0x80:
         value >>= 7
@@ -249,7 +249,7 @@ cdef inline int varint_size(uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* write_varint(uint8_t* p, uint64_t value) noexcept nogil:
-    """Write the shortest varint of a value, at most 10 bytes; returns where it ends."""
+    """Write the shortest varint of a value, at most 10 bytes; return the address after it."""
     while value >= 0x80:
         p[0] = <uint8_t>(value | 0x80)
         value >>= 7

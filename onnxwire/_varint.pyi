@@ -1,4 +1,6 @@
 from typing_extensions import Buffer
 
+NESTING_LIMIT: int
+
 def packed_levels() -> list[int]: ...
 def decode_packed(data: Buffer, kind: str, level: int = -1) -> bytes: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The parts of the wire scanner that are not on the fast path: diagnosis of damaged bytes, and runs of varints."""
+"""Diagnosis of damaged bytes, and packed runs of varints."""
 from libc.string cimport memset
 
 cdef extern from "_packed.h" nogil:
@@ -11,19 +11,21 @@ cdef extern from "_packed.h" nogil:
 
 cdef extern from "_parallel.h" nogil:
     enum:
-        MOST_THREADS "OW_MOST_THREADS"
+        MAX_THREADS "OW_MAX_THREADS"
     int ow_processors()
     void ow_in_parallel(void (*task)(void* work) noexcept nogil, void* works, size_t size, int n)
 
 cdef extern from "engine/thresholds.h":
     enum:
-        SHARE "OW_SHARE"
+        THREAD_RUN_BYTES "OW_THREAD_RUN_BYTES"
 
 cdef int LEVEL = ow_best_level()
 
+NESTING_LIMIT = MAX_DEPTH  # for Python code
+
 
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
-    """Tell what is wrong with the record at p, in which groups may open `depth` levels; FAULT_NONE where nothing is."""
+    """Return the fault of the record at p, in which groups may open `depth` levels, or FAULT_NONE."""
     cdef Damage damage
     cdef const uint8_t* start = p
     cdef const uint8_t* after
@@ -70,7 +72,7 @@ cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept no
         if level == 0:
             return damage
 
-    # A value that can't be skipped: `after` is just past its tag.
+    # A value that can't be skipped: `after` is the byte after its tag.
     if tag & 7 == WIRE_VARINT:
         damage.fault = FAULT_VARINT_CUT if is_cut(after, end) else FAULT_VARINT_LONG
     elif tag & 7 == WIRE_LEN:
@@ -94,7 +96,7 @@ cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept no
 
 
 cdef bint is_cut(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Whether the varint at p lacks its last byte because the bytes end, not because it is too long."""
+    """Return whether the faulty varint at p is cut by the end, not too long."""
     return end - p < 10
 
 
@@ -106,7 +108,7 @@ cdef Fault explain_tag(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil:
-    """Tell what is wrong with a packed run; size: bytes of a fixed number, or 0 for varints."""
+    """Return the fault of a packed run, or FAULT_NONE; size: bytes per fixed number, or 0 for varints."""
     cdef Damage damage
     cdef uint64_t ignored
     memset(&damage, 0, sizeof(damage))
@@ -127,18 +129,18 @@ cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexc
 
 
 cdef struct Share:
-    # A stretch of a packed run, of whole varints, that one thread counts and decodes.
+    # A part of a packed run that starts and ends between varints; one thread counts and decodes it.
     const uint8_t* p
     const uint8_t* end
     Packed packed
     void* out
     uint64_t capacity
-    uint64_t n               # numbers that were counted, or decoded
+    uint64_t n               # numbers counted or decoded
 
 
 cdef int share_out(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Divide a run of 2 * SHARE bytes or more, at ends of varints, among threads; returns how many."""
-    cdef int n = <int>min(<uint64_t>(end - p) // SHARE, <uint64_t>ow_processors())
+    """Divide a run of 2 * THREAD_RUN_BYTES or more, between varints, among threads; return their number."""
+    cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>ow_processors())
     cdef int i
     for i in range(n):
         shares[i].p = p
@@ -160,12 +162,12 @@ cdef void decode_share(void* work) noexcept nogil:
 
 
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Count the bytes that end a varint: the numbers of a sound packed run."""
-    cdef Share[MOST_THREADS] shares
+    """Count the bytes that end a varint, which is the number of values of an undamaged packed run."""
+    cdef Share[MAX_THREADS] shares
     cdef uint64_t total = 0
     cdef int i
     cdef int n
-    if end - p < 2 * SHARE:
+    if end - p < 2 * THREAD_RUN_BYTES:
         return ow_count_varints(p, end)
     n = share_out(shares, p, end)
     ow_in_parallel(count_share, shares, sizeof(Share), n)
@@ -175,14 +177,14 @@ cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 
 
 cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Tell whether the run is whole varints of at most 10 bytes each."""
+    """Return whether the run consists of complete varints of at most 10 bytes each."""
     cdef const uint8_t* start = p
     cdef const uint8_t* byte
     if p == end:
         return True
     if (end - 1)[0] >= 0x80:
         return False
-    # Ten continuation bytes in a row hold, at one of every three offsets, eight in a row.
+    # Of ten continuation bytes in a row, eight in a row start at one of every three offsets.
     while end - p >= 8:
         if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
             byte = p
@@ -195,23 +197,24 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef int size_of(Packed packed) noexcept nogil:
-    """Bytes of a decoded number."""
+    """Return the bytes per decoded number."""
     return 1 if packed == PACKED_BOOL else 4 if packed == PACKED_32 or packed == PACKED_ZIGZAG32 else 8
 
 
 cdef uint64_t decode_varints(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
 ) noexcept nogil:
-    """Decode a packed run to at most `capacity` numbers; returns how many were whole and were written.
+    """Decode a packed run to at most `capacity` numbers; return the number of values written.
 
-    A varint of more than 10 bytes, or one that the end cuts, ends the run. Some threads share the work of megabytes.
+    Stops at a varint of more than 10 bytes, or at one that is cut by the end. Runs of megabytes are divided among
+    threads.
     """
-    cdef Share[MOST_THREADS] shares
+    cdef Share[MAX_THREADS] shares
     cdef uint64_t total = 0
     cdef uint64_t before
     cdef int i
     cdef int n
-    if end - p < 2 * SHARE:
+    if end - p < 2 * THREAD_RUN_BYTES:
         return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
     n = share_out(shares, p, end)
     ow_in_parallel(count_share, shares, sizeof(Share), n)
@@ -231,7 +234,7 @@ cdef uint64_t decode_varints(
 
 
 def packed_levels():
-    """The instruction levels at which this processor can decode packed varints, plainest first; the last is used."""
+    """Return the instruction levels (`_packed.h`) that this processor supports, ascending; the last one is used."""
     return list(range(LEVEL + 1))
 
 
@@ -240,7 +243,7 @@ def decode_packed(const uint8_t[::1] data, str kind, int level=-1):
 
     data: the run's bytes; kind: "int64", "uint64", "int32", "uint32", "bool", "sint64" or "sint32"; level: one of
     `packed_levels()`, by default the last.
-    Returns the numbers as bytes of a native array; short where the run is damaged.
+    Returns the bytes of an array of native numbers, up to the first damaged varint.
     """
     cdef Packed packed = {
         "int64": PACKED_64, "uint64": PACKED_64, "int32": PACKED_32, "uint32": PACKED_32, "bool": PACKED_BOOL,

@@ -10,14 +10,15 @@ import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent
 # The packages that each package may import, as drawn in DESIGN.md. Top-level modules count as packages.
-BASE = {"_varint", "errors"}
+BASE = {"_nesting_limits", "_varint", "errors"}
 ENGINE = BASE | {"engine"}
 TENSOR = ENGINE | {"tensor"}
 MESSAGES = TENSOR | {"messages"}
 IO = MESSAGES | {"io"}
 INDEX = IO | {"index"}
 MAY_IMPORT = {
-    "_varint": set(),
+    "_nesting_limits": set(),
+    "_varint": {"_nesting_limits"},
     "_version": set(),
     "errors": set(),
     "engine": ENGINE,

@@ -89,7 +89,7 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
     free: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:
-            from onnxwire.engine.depth import too_deep
+            from onnxwire.engine.nesting_limit import too_deep
 
             raise too_deep(graph)
         used: set[str] = set()

@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 from onnxwire._varint cimport load64
 from onnxwire.engine.advise cimport ow_enlarge
 from onnxwire.engine.memory cimport calloc, free, malloc, realloc
-from onnxwire.engine.partial cimport need
+from onnxwire.engine.partial cimport ensure_resident
 
 from onnxwire.errors import DecodeError, FieldValueError
 
@@ -243,7 +243,7 @@ cdef class Columns:
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string of the document. An invalid one is copied with U+FFFD for bad bytes, and counted."""
-        need(p, n)
+        ensure_resident(p, n)
         if values.n >= values.capacity:
             widen(values, 1)
         if is_ascii(p, n) or is_utf8(p, n):

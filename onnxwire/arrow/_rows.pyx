@@ -17,8 +17,8 @@ from onnxwire.arrow._walk cimport (
     Message, Numbers, PathStep, Texts, Walk, has, next_element, set_span, start_at, start_numbers,
 )
 from onnxwire.engine.document cimport Document, Spans
-from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
-from onnxwire.engine.partial cimport LONG
+from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
+from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, STRING, Field, Slot, Table, find_field
 from onnxwire.engine.view cimport Cursor, table_of
 from onnxwire.index.names cimport TextNames
@@ -63,7 +63,7 @@ cdef class Rows(Walk):
         record.value = self.document.start + start
         record.n = <uint64_t>(end - start)
         set_span(&message, table_of(root), &record)
-        fetch_structure(self.document, message.table, WHOLE, LONG, NULL, NULL)
+        fetch_structure(self.document, message.table, NO_LIMIT, LONG_BYTES, NULL, NULL)
         self.document.check_open()
         self.fill(&message)
         self.visit(&message, NULL, 0, message.table == self.program.wanted)
@@ -295,7 +295,7 @@ cdef bint may_have_rows(
         if p == NULL:
             return True
         after = skip_value(p, end, tag, 0)
-        if after == NULL or after - p > LONG:
+        if after == NULL or after - p > LONG_BYTES:
             return True
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             field = find_field(table, tag >> 3)

@@ -6,7 +6,7 @@ from onnxwire._varint cimport Record
 from onnxwire.arrow._columns cimport add_null, add_number
 from onnxwire.arrow._program cimport Fields
 from onnxwire.arrow._walk cimport Numbers, has, next_element, start_at, start_numbers
-from onnxwire.engine.partial cimport need
+from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.engine.table cimport Slot
 from onnxwire.engine.view cimport Cursor
 from onnxwire.tensor.payload_layout cimport (
@@ -79,6 +79,6 @@ cdef int read_entries(Walk walk, const Message* message, Layout* layout) except 
         value = &entry.slots[fields.entry_value.slot]
         key = key_of(entry.slots[fields.entry_key.slot].p, entry.slots[fields.entry_key.slot].n)
         if key == OFFSET or key == LENGTH:
-            need(value.p, value.n)
+            ensure_resident(value.p, value.n)
         add_entry(layout, key, value.p, value.n)
     return 0

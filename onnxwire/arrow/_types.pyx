@@ -8,7 +8,7 @@ from onnxwire._varint cimport MAX_DEPTH, load64
 from onnxwire.arrow._columns cimport Columns, Values, add_list, add_null, add_number, add_value, end_list
 from onnxwire.arrow._program cimport Fields, field_of
 from onnxwire.arrow._walk cimport has, start_at
-from onnxwire.engine.partial cimport need
+from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.engine.table cimport Slot
 from onnxwire.engine.view cimport HAS_MERGE, Cursor
 
@@ -30,7 +30,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
     if slot.p == NULL:
         return add_no_shape(column, True)
     if not message.flags & HAS_MERGE:
-        need(slot.p, slot.n)
+        ensure_resident(slot.p, slot.n)
         cached = &types.cache[hash_of(slot.p, slot.n) & (CACHED_TYPES - 1)]
         if cached.p != NULL and cached.n == slot.n and memcmp(cached.p, slot.p, slot.n) == 0:
             add_value(&column.rows, cached.row)

@@ -15,7 +15,7 @@ from onnxwire.arrow._program cimport field_name
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Span, Spans
 from onnxwire.engine.instances cimport close_base
-from onnxwire.engine.partial cimport need
+from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.engine.view cimport HAS_MERGE, collect_parts, next_record, next_usable, scan_slots
 
 cdef const char* DOT = "."
@@ -121,7 +121,7 @@ cdef class Walk:
             if record.tag & 7 != WIRE_LEN:
                 number[0] = <int64_t>record.n
                 return True
-            need(record.value, record.n)
+            ensure_resident(record.value, record.n)
             numbers.run = numbers.p = record.value
             numbers.end = record.value + record.n
             if numbers.field.wire == WIRE_FIXED32 and record.n % 4:

@@ -16,10 +16,10 @@ from onnxwire._varint cimport (
 )
 from onnxwire.checker._texts cimport expect_text, find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport FAR, advise_far
+from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport calloc, free, malloc
-from onnxwire.engine.partial cimport LONG
-from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
+from onnxwire.engine.partial cimport LONG_BYTES
+from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
 from onnxwire.engine.view cimport table_of
@@ -360,7 +360,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
         if p == NULL:
             return DAMAGED
         wire = record.tag & 7
-        if wire == WIRE_LEN and record.n >= FAR and p < end:
+        if wire == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < end:
             advise_far(&self.document.far, p)
         field = find_field(sheet.table, record.tag >> 3)
         if (
@@ -503,7 +503,7 @@ cdef class Facts:
                     self.edge_owners.append((i, k))
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
-        fetch_structure(document, table, WHOLE, LONG, is_listed, <void*>self)
+        fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
         document.check_open()
         document.pins += 1
         with nogil:

@@ -11,7 +11,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, count_varints, read_record, read_varint,
 )
 from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
-from onnxwire.engine.partial cimport OPEN, PartialMemory, memory_of
+from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 
 from onnxwire.checker import limits
@@ -103,7 +103,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if wanted.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
@@ -175,7 +175,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
     cdef uint8_t high
     cdef int64_t size
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if wanted.shape[0] < n or ends.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
@@ -219,7 +219,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if OPEN else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if wanted.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()

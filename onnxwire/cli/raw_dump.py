@@ -6,8 +6,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from onnxwire.analysis.records import describe_record, is_message, read
 from onnxwire.engine.damage import fault_at
-from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
+from onnxwire.engine.nesting_limit import MAX_DEPTH
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.sniff import best_fit, fits
 from onnxwire.io.source import open_document

@@ -9,7 +9,7 @@ from functools import partial
 from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
 from onnxwire.dropin.mapped import set_map_above
 from onnxwire.dropin.pool import is_imported, register_files
-from onnxwire.engine.message import Message, parse_whole
+from onnxwire.engine.message import Message, verify_on_parse
 from onnxwire.engine.numbers import copy_to_arrays
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import DecodeError, Error
@@ -77,7 +77,7 @@ def install(*, map_above: int | None = None) -> None:
         _show_unknown_fields()
         if is_imported():
             register_files([name for name, file in MODULES.items() if file])
-        for turn in (keep_identity, parse_whole, copy_to_arrays):
+        for turn in (keep_identity, verify_on_parse, copy_to_arrays):
             turn(True)
             _undo.append(partial(turn, False))
     except BaseException:

@@ -1,10 +1,11 @@
-/* What the kernel is told of memory; everything works without it.
+/* Advice to the kernel about memory; only speed depends on it.
  *
- * ow_narrow keeps a walk that jumps from header to header of a mapped file from mapping what lies between.
+ * ow_narrow keeps a walk that jumps from header to header of a mapped file from mapping the values between them.
  *
- * A fault in a file mapping maps whatever the page cache holds around it, up to a large folio of 2 MiB, whatever advice
- * the mapping was given. The one bound is the mapping itself: a small piece of other advice is a mapping of its own, so
- * a fault in it maps that piece and nothing else. The kernel allows a process some 65,000 pieces; so a share is set.
+ * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
+ * advice the mapping was given. Only the mapping itself is a bound: a few pages with other advice become a mapping of
+ * their own, so a fault in it maps these pages only. The kernel allows a process about 65,000 mappings, so callers have
+ * a budget.
  */
 #ifndef ONNXWIRE_ADVISE_H
 #define ONNXWIRE_ADVISE_H
@@ -26,7 +27,7 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     return madvise((void *)start, length, MADV_RANDOM);
 }
 
-/* Large pages for a large array that is about to be written: its page faults would take as long as its decoding. */
+/* Request huge pages for a large array that will be written: its page faults would take as long as its decoding. */
 static inline void ow_enlarge(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);

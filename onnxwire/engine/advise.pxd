@@ -1,4 +1,4 @@
-"""What the kernel is told of memory."""
+"""Advice to the kernel about memory."""
 from libc.stdint cimport uint8_t
 
 cdef extern from "advise.h" nogil:

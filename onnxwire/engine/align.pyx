@@ -14,11 +14,11 @@ from onnxwire._varint cimport (
     FAULT_DEPTH, MAX_DEPTH, WIRE_LEN, Damage, read_tag, read_value, varint_size, write_varint,
 )
 from onnxwire.engine.damage cimport damage_error, decode_error
-from onnxwire.engine.document cimport FAR, Document, advise_far
+from onnxwire.engine.document cimport FAR_SKIP_BYTES, Document, advise_far
 from onnxwire.engine.encode cimport Piece
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc
-from onnxwire.engine.partial cimport LONG, is_there
+from onnxwire.engine.partial cimport LONG_BYTES, is_resident
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.fetch_structure cimport fetch_structure
 from onnxwire.engine.table cimport BYTES, Field, Table, TableOwner, TableRef, find_field
@@ -182,7 +182,7 @@ cdef class Layout:
                 self.scan(field.sub, value, p, depth - 1, inner)
                 if self.n == inner + 1:
                     self.n = inner
-            if n >= FAR and p < end:
+            if n >= FAR_SKIP_BYTES and p < end:
                 advise_far(&document.far, p)
         return 0
 
@@ -387,7 +387,7 @@ cdef bytes head_of(const Edit* edit):
 cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
     """Return whether the bytes at p are `head` followed by so many zeros; False if they are not resident."""
     cdef uint64_t n = <uint64_t>len(head)
-    if not is_there(p, n + zeros):
+    if not is_resident(p, n + zeros):
         return False
     if memcmp(p, <const char*>head, n) != 0:
         return False
@@ -399,7 +399,7 @@ cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64
     cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
     document.check_open()
     document.set_root(cls)
-    fetch_structure(document, table_of(cls), LONG, LONG, NULL, NULL)
+    fetch_structure(document, table_of(cls), LONG_BYTES, LONG_BYTES, NULL, NULL)
     document.check_open()
     # An empty document may have no address at all.
     if document.start < document.end:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Makes the Python class of every message of a schema from its table."""
+"""Creates the Python class of every message of a schema from its table."""
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
@@ -52,9 +52,9 @@ MutableSequence.register(RepeatedSpan)
 
 @cython.final
 cdef class ClassTable(TableRef):
-    """The table of a class, and the memory that its attributes were made from."""
+    """The table of a class, and the memory of its attributes."""
     cdef PyGetSetDef* attributes
-    cdef list texts               # the bytes that `attributes` and the class point into
+    cdef list texts               # the bytes objects that `attributes` and the class point into
 
     cdef const char* keep(self, str text):
         cdef bytes data = text.encode()
@@ -66,7 +66,7 @@ cdef class ClassTable(TableRef):
 
 
 cdef PyMethodDef* own_methods() except NULL:
-    """The methods of Message, for each class to have as its own: CPython's specialized calls take no base's."""
+    """Copy the methods of Message, for each class: CPython specializes calls of a class's own methods only."""
     cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
     cdef PyMethodDef* own
     cdef Py_ssize_t n_methods = 0
@@ -78,7 +78,7 @@ cdef PyMethodDef* own_methods() except NULL:
     if own == NULL:
         raise MemoryError
     for i in range(n_methods):
-        # Cython makes class methods of what it lists as methods of instances.
+        # Cython lists class methods here, too, and turns them into class methods later.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
             own[n] = methods[i]
             n += 1
@@ -89,14 +89,14 @@ cdef PyMethodDef* METHODS = own_methods()
 
 
 cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
-    """tp_new: an empty message."""
+    """tp_new: create an empty message."""
     with critical_section(<object>cls):
         return new_message(table_of(<object>cls))
 
 
 @critical_section
 cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
-    """tp_init: give the fields that the keywords name their values."""
+    """tp_init: set the fields named by the keywords."""
     if args != NULL and len(<tuple>args):
         raise FieldTypeError(f"{type(self).__name__}() takes no positional arguments; name the fields")
     if keywords != NULL:
@@ -106,7 +106,7 @@ cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
 
 @critical_section
 cdef int set_attribute(View self, object name, PyObject* value) except -1:
-    """tp_setattro: as for every object, but the error for a name that the message does not have is ours."""
+    """tp_setattro: set an attribute; raise FieldAttributeError for a name that the message does not have."""
     try:
         PyObject_GenericSetAttr(self, name, value)
     except FieldAttributeError:
@@ -129,7 +129,7 @@ cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
 
 
 cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
-    """The class of a table; its name, docstring and attributes come from the table's descriptor."""
+    """Create the class of a table, with the name, docstring and attributes of the table's descriptor."""
     cdef ClassTable ref = ClassTable.__new__(ClassTable)
     cdef PyType_Slot slots[8]
     cdef PyType_Spec spec
@@ -164,8 +164,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     slots[6] = PyType_Slot(Py_tp_methods, METHODS)
     slots[7] = PyType_Slot(0, NULL)
     spec.name = ref.keep(f"{module}.{descriptor.name}")
-    # Message itself has room for one slot. Each class has room for one more at least: CPython lets `__class__` be
-    # assigned between classes that add nothing to their base.
+    # Message itself has memory for one slot. Each class has memory for two at least, because CPython allows assignment
+    # of `__class__` between classes that add nothing to their base.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
@@ -180,11 +180,10 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
 
 @critical_section
 def make_classes(list descriptors, str module, dict bases):
-    """Make one class a message.
+    """Create one class per message.
 
     descriptors: every message of a schema, each with `name`, `full_name`, `doc` and `fields` sorted by number; module:
-    what the classes name as their home; bases: by full name, what a class has beside the methods of Message; such a
-    class has `__slots__ = ()`.
+    `__module__` of the classes; bases: by full name, further base classes, each with `__slots__ = ()`.
     Returns the classes by full name.
     """
     cdef TableOwner owner = TableOwner(descriptors)

@@ -1,4 +1,4 @@
-"""The contents of the tables, as objects with the names that protobuf's Python descriptors have."""
+"""Descriptors of messages, fields and enums, with the attributes of protobuf's Python descriptors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXE
 
 
 class Options:
-    """The options of a descriptor as protobuf's tools ask for them; none is set, but `packed` where a field is."""
+    """The options of a descriptor, as protobuf's tools read them; only `packed` may be set."""
 
     __slots__ = ("packed",)
 
@@ -32,19 +32,19 @@ _NO_OPTIONS = Options()
 
 
 class _Described:
-    """The answers about options that all descriptors have in common."""
+    """The common base of descriptors: options."""
 
     __slots__ = ()
 
     has_options = False
 
     def GetOptions(self) -> Options:
-        """The options, none of which is set."""
+        """Return the options, none of which is set."""
         return _NO_OPTIONS
 
 
 class FileDescriptor(_Described):
-    """A file of messages: `name`, `package`, and what it declares at its top, by short names."""
+    """A file of messages: `name`, `package`, and its top-level messages and enums by short names."""
 
     __slots__ = ("enum_types_by_name", "message_types_by_name", "name", "package")
 
@@ -59,9 +59,9 @@ class FileDescriptor(_Described):
 
 
 class EnumValueDescriptor(_Described):
-    """One value of an enum: `name`, `number`, `doc`, and the versions `since` and `until` it was in.
+    """One value of an enum: `name`, `number`, `doc`, and its first and last version `since` and `until`.
 
-    type: the enum; index: its index in `type.values`, -1 of a retired one.
+    type: the enum; index: its index in `type.values`, or -1 if it is retired.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -81,9 +81,9 @@ class EnumValueDescriptor(_Described):
 
 
 class EnumDescriptor(_Described):
-    """An enum: `values` by number, `retired_values`; a closed one takes no other values.
+    """An enum: `values` by number, `retired_values`; a closed enum has no other values.
 
-    values_by_number: of several names for one number, the first. containing_type: the message that declares it, or
+    values_by_number: if several names have one number, the first. containing_type: the message that declares it, or
     None; file: its FileDescriptor.
     """
 
@@ -123,7 +123,7 @@ class EnumDescriptor(_Described):
 
 
 class OneofDescriptor(_Described):
-    """A oneof: at most one of its `fields` is there at a time; index: its index in `containing_type.oneofs`."""
+    """A oneof: at most one of its `fields` is present at a time; index: its index in `containing_type.oneofs`."""
 
     __slots__ = ("containing_type", "fields", "index", "name")
 
@@ -147,7 +147,7 @@ class FieldDescriptor(_Described):
 
     number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
     containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
-    since and until: the versions of the format in which it was, until is None for a field that still is.
+    since, until: its first and last version of the format, until is None for a field of the current version.
     """
 
     TYPE_DOUBLE = 1
@@ -248,23 +248,23 @@ class FieldDescriptor(_Described):
 
     @property
     def json_name(self) -> str:
-        """The name in JSON: without underscores, the letter after each in upper case."""
+        """The name in JSON: without underscores, the character after each in upper case."""
         first, *rest = self.name.split("_")
         return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
     @property
     def camelcase_name(self) -> str:
-        """The same with the first letter in lower case."""
+        """The name in JSON with the first character in lower case."""
         name = self.json_name
         return name[:1].lower() + name[1:]
 
     @property
     def has_options(self) -> bool:  # type: ignore[override]
-        """Whether the field is packed, the one option that tables know."""
+        """Whether the field is packed, the only option that tables have."""
         return self.is_packed
 
     def GetOptions(self) -> Options:
-        """The options, of which `packed` may be set."""
+        """Return the options, of which `packed` may be set."""
         return Options(self.is_packed)
 
     @property
@@ -278,22 +278,22 @@ class FieldDescriptor(_Described):
         return self.type in (self.TYPE_STRING, self.TYPE_BYTES, self.TYPE_MESSAGE)
 
     def accepts(self, wire_type: int) -> bool:
-        """Whether a record of a wire type holds values of the field, packed ones included."""
+        """Return whether a record of a wire type contains values of the field, packed ones included."""
         return wire_type == self.wire_type or (wire_type == WIRE_LEN and self.is_repeated and not self.is_span)
 
     @property
     def cpp_type(self) -> int:
-        """The kind of value in memory, one of CPPTYPE_*."""
+        """The type of the value in memory, one of CPPTYPE_*."""
         return _CPP_TYPES[self.type]
 
     @property
     def has_presence(self) -> bool:
-        """Whether HasField may be asked of it."""
+        """Whether HasField accepts the field."""
         return not self.is_repeated
 
     @property
     def default_value(self) -> object:
-        """The value that an absent field reads as; [] for a repeated field, None for a message."""
+        """The value of an absent field; [] for a repeated field, None for a message."""
         if self.is_repeated:
             return []
         if self.enum_type is not None:
@@ -304,7 +304,7 @@ class FieldDescriptor(_Described):
         return f"FieldDescriptor({self.full_name} = {self.number})"
 
 
-# Of each type of integers: what errors call it, the least and the greatest.
+# Name in errors, minimum and maximum of each integer type.
 INTEGER_RANGES = {
     FieldDescriptor.TYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
     FieldDescriptor.TYPE_SINT32: ("sint32", -(1 << 31), (1 << 31) - 1),
@@ -387,7 +387,7 @@ class Descriptor(_Described):
 
     @property
     def retired_names(self) -> set[str]:
-        """The names of fields that were, and those that the table reserves, unless a field has the name now."""
+        """The names of retired fields and reserved names, except those of current fields."""
         names = {*self.reserved_names, *(field.name for field in self.retired_fields)}
         return names - self.fields_by_name.keys()
 
@@ -419,7 +419,7 @@ class EnumTypeWrapper:
         self.DESCRIPTOR = descriptor
 
     def Name(self, number: SupportsIndex) -> str:
-        """The name of a value; raises ValueError where there is none, TypeError for what is not an integer."""
+        """Return the name of a value; raises ValueError if there is none, TypeError if `number` is no integer."""
         if not hasattr(number, "__index__"):
             raise TypeError(f"Enum value for {self.DESCRIPTOR.name} must be an int, but got {type(number)} {number!r}.")
         for value in self.DESCRIPTOR.values:
@@ -428,29 +428,29 @@ class EnumTypeWrapper:
         raise ValueError(f"Enum {self.DESCRIPTOR.name} has no name defined for value {number}")
 
     def Value(self, name: str) -> int:
-        """The number of a name; raises ValueError where there is none."""
+        """Return the number of a name; raises ValueError if there is none."""
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:
             raise ValueError(f"Enum {self.DESCRIPTOR.name} has no value defined for name {name!r}")
         return value.number
 
     def keys(self) -> list[str]:
-        """The names, by number."""
+        """Return the names, by number."""
         return [value.name for value in self.DESCRIPTOR.values]
 
     def values(self) -> list[int]:
-        """The numbers, ascending."""
+        """Return the numbers, ascending."""
         return [value.number for value in self.DESCRIPTOR.values]
 
     def items(self) -> list[tuple[str, int]]:
-        """Names and numbers, by number."""
+        """Return (name, number) of each value, by number."""
         return [(value.name, value.number) for value in self.DESCRIPTOR.values]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __getattr__(self, name: str) -> int:
-        if name == "DESCRIPTOR":  # not there yet while a copy is made
+        if name == "DESCRIPTOR":  # not set yet while a copy is made
             raise AttributeError(name)
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:

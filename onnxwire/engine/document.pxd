@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The bytes of a document and who owns them."""
+"""A document: bytes, their owner, and what is cached about them."""
 from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -9,15 +9,15 @@ from onnxwire.engine.texts cimport Text
 
 cdef enum:
     EPOCH_CLOSED = 0xFFFFFFFF
-    FAR = 1 << 18        # bytes that a walk steps over at once without wanting them mapped
+    FAR_SKIP_BYTES = 1 << 18        # length in bytes from which a value that a walk skips should not be mapped
 
 
 cdef enum Cache:
-    # What a document keeps because asking again costs a walk over all records of a message, and by which address.
-    SLOTS                # a message's first byte -> the slots of a message of many records, as bytes
+    # The caches of a document, by address: recomputing an entry walks all records of a message.
+    SLOTS                # first byte of a message with many records -> its slots, as bytes
     INDEX                # first record of a repeated field -> Spans of its elements
     NUMBERS              # first record of a repeated number -> its decoded array
-    PARTS                # last piece of a message in many pieces -> Spans of all of them
+    PARTS                # last part of a message in many parts -> Spans of all its parts
 
 
 cdef struct Span:
@@ -26,10 +26,10 @@ cdef struct Span:
 
 
 cdef struct FarReads:
-    # Reads far from the last one, which the kernel is told of (`advise_far`), of one document.
+    # The budget of one document for `advise_far`.
     const uint8_t* end
-    int left             # those that may still be told; 0 for bytes in memory
-    int taken            # those that were
+    int left             # calls of madvise that are left; 0 for bytes in memory
+    int used             # calls of madvise that were made
 
 
 @final
@@ -52,16 +52,16 @@ cdef extern from "mapping.h" nogil:
 
 @final
 cdef class Backing:
-    """The memory behind one or more documents, and who owns it."""
+    """The memory of one or more documents."""
     cdef Py_buffer buffer
-    cdef object mapping                 # closed with the last document; None where the bytes belong to somebody else
-    cdef Py_ssize_t documents           # that are open
-    cdef readonly int descriptor        # of the file that the bytes are those of, open for reading; else -1
-    cdef bint is_private                # the bytes were read into memory, so what the file has now does not matter
-    cdef PyObject* before               # of the list of all that have a descriptor (FILES)
+    cdef object mapping                 # closed with the last document; None if the bytes have another owner
+    cdef Py_ssize_t documents           # number of open documents
+    cdef readonly int descriptor        # of the mapped file, open for reading; else -1
+    cdef bint is_private                # the bytes were copied into memory, so later writes to the file have no effect
+    cdef PyObject* before               # links of FILES, the list of all Backings with a descriptor
     cdef PyObject* after
-    cdef OwFileState state              # of that file, when it was opened
-    cdef object files                   # the files that messages of the bytes name, closed with the mapping; or None
+    cdef OwFileState state              # of the file, when it was opened
+    cdef object files                   # owner of the external files of the messages, closed with the mapping; or None
 
     cdef void enlist(self) noexcept
     cdef void delist(self) noexcept
@@ -73,25 +73,25 @@ cdef class Document:
     cdef Backing backing
     cdef const uint8_t* start
     cdef const uint8_t* end
-    cdef uint32_t epoch                 # what a filled view's epoch must equal; EPOCH_CLOSED after close()
-    cdef bint is_part                   # messages of other documents need it; it is not closed by itself
-    cdef uint32_t depth                 # of forks in overlays in forks
+    cdef uint32_t epoch                 # a view is filled if its epoch equals this; EPOCH_CLOSED after close()
+    cdef bint is_part                   # messages of other documents refer to it; close() has no effect
+    cdef uint32_t depth                 # nesting of forks and overlays
     cdef FarReads far
-    cdef readonly Py_ssize_t pins       # buffers handed out that point into the bytes, and scans without the GIL
-    cdef readonly str name              # the file's path, or a word such as "<bytes>"
-    cdef readonly object root           # class of the message that the whole document is, set once; or None
-    cdef Text* texts                    # TEXTS short strings that were made last, or NULL as long as few were
-    cdef uint8_t n_texts                # those that were made until then
-    cdef uint64_t wide                  # bits (`bit_of`) of the tables of messages whose slots are kept
-    cdef dict kept                      # (address of wire bytes, Cache) as one int -> what is kept; or None
-    # The edits: start of a message -> its Overlay, or CompactOverlay. A message's first byte is no other's, so it tells
-    # which one it is; that of a further piece of a message leads to the address at which the piece ends.
+    cdef readonly Py_ssize_t pins       # exported buffers that point into the bytes, and scans without the GIL
+    cdef readonly str name              # the file's path, or a description such as "<bytes>"
+    cdef readonly object root           # message class of the whole document, set once; or None
+    cdef Text* texts                    # hash table of TEXTS short strings, or NULL before WATCHED strings were made
+    cdef uint8_t n_texts                # strings made before `texts` is allocated
+    cdef uint64_t wide                  # bits (`bit_of`) of the tables with entries in the cache SLOTS
+    cdef dict kept                      # (address, Cache) as one int -> cached object; or None
+    # The edits: first byte of a message -> its Overlay or CompactOverlay. The first byte identifies a message: no two
+    # share one. The first byte of a further part of a message maps to the address at which the part ends.
     cdef dict overlays                  # None until there is one
-    cdef object overlay_index          # the overlays by ascending address; None where it is to be made anew
-    cdef object latest                 # which of them were made last; None until there is one
-    cdef object last_trail              # the way to the byte that field_path was asked for last; or None
+    cdef object overlay_index          # the overlays by ascending address; None if it is out of date
+    cdef object latest                 # the overlays that are not in the index yet; None until there is one
+    cdef object last_trail              # the levels down to the byte of the last call of `field_path`; or None
 
-    cdef void take(self, Backing backing)
+    cdef void attach(self, Backing backing)
     cpdef void set_root(self, cls)
     cdef int check_open(self) except -1
     cpdef int check_unchanged(self) except -1
@@ -104,7 +104,7 @@ cdef class Document:
 
 
 cdef inline object files_of(Document document):
-    """The files beside a document, which may be closed."""
+    """Return the owner of a document's external files, or None; the document may be closed."""
     return None if document.backing is None else document.backing.files
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The bytes of a document and who owns them."""
+"""A document: bytes, their owner, and what is cached about them."""
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
@@ -34,18 +34,18 @@ from onnxwire.engine.mapping import FileMapping
 from onnxwire.errors import ClosedError, InUseError, SourceError
 
 
-# Each advised read is a mapping of its own, and a process has some 65,000 of them: all open documents together advise
-# this many. Invariant: this, and `left` and `taken` of every open document, add up to the number here.
+# Each call of madvise splits a mapping, and a process may have about 65,000 mappings. This budget is for all open
+# documents together. Invariant: it and the `left` and `used` of every open document add up to the number here.
 cdef int FAR_READS_LEFT = 8192
 
 
 cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
-    """Before the first read of p, far from the last: tell the kernel to map no more than p's pages."""
+    """Advise the kernel to map no more than p's pages, before the first read of p, far from the last one."""
     if far.left > 0:
         far.left -= 1
-        far.taken += 1
+        far.used += 1
         if ow_narrow(p, far.end) != 0:
-            far.taken += far.left
+            far.used += far.left
             far.left = 0
 
 
@@ -68,7 +68,7 @@ cdef class Spans:
         return 0
 
     cdef Py_ssize_t last_up_to(self, const uint8_t* p) noexcept:
-        """The index of the last span that begins at p or before it; 0 where none does."""
+        """Return the index of the last span that begins at p or before it; 0 if none does."""
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.n - 1
         cdef Py_ssize_t middle
@@ -84,7 +84,7 @@ cdef class Spans:
         free(self.items)
 
 
-# The first of all Backings that have a descriptor.
+# Head of the list of all Backings with a descriptor.
 cdef PyObject* FILES = NULL
 
 
@@ -96,12 +96,12 @@ cdef class Backing:
     def __cinit__(self, data, mapping, int descriptor):
         self.descriptor = -1
         if isinstance(data, PartialMemory):
-            (<PartialMemory>data).lends = True
+            (<PartialMemory>data).allows_buffer = True
         try:
             PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
         finally:
             if isinstance(data, PartialMemory):
-                (<PartialMemory>data).lends = False
+                (<PartialMemory>data).allows_buffer = False
         self.mapping = mapping
         self.descriptor = descriptor
         if descriptor >= 0:
@@ -141,11 +141,11 @@ cdef class Backing:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Document:
-    """The bytes that views look into.
+    """The bytes that views refer to.
 
-    data: an object with the buffer protocol, held until the document is closed or its last view is gone; name: what
-    errors call it; mapping: an object with a `close` method that is called at the end, such as the mmap behind `data`;
-    descriptor: an open file descriptor of the file that `data` maps, which becomes the document's own, or -1.
+    data: an object with the buffer protocol, referenced until the document is closed or its last view is destroyed;
+    name: its name in errors; mapping: an object whose `close` is called at the end, such as the mmap of `data`;
+    descriptor: an open file descriptor of the file that `data` maps, which the document takes over, or -1.
     """
 
     def __cinit__(self):
@@ -156,13 +156,13 @@ cdef class Document:
         global FAR_READS_LEFT
         if self.name is not None:
             raise TypeError("a document is initialised once: make another one")
-        self.take(Backing(data, mapping, descriptor))
+        self.attach(Backing(data, mapping, descriptor))
         if mapping is not None and descriptor >= 0:
             self.far.left = FAR_READS_LEFT // 2
             FAR_READS_LEFT -= self.far.left
         self.name = name
 
-    cdef void take(self, Backing backing):
+    cdef void attach(self, Backing backing):
         self.backing = backing
         backing.documents += 1
         self.start = <const uint8_t*>backing.buffer.buf
@@ -171,9 +171,9 @@ cdef class Document:
         self.far.end = self.end
 
     cdef Document fork(self, uint32_t depth):
-        """A document of the same bytes with edits of its own, in which a message can be at another path."""
+        """Return a copy-on-write clone: a document of the same bytes, with edits of its own."""
         cdef Document other = Document.__new__(Document)
-        other.take(self.backing)
+        other.attach(self.backing)
         other.name = self.name
         other.root = self.root
         other.is_part = True
@@ -185,9 +185,9 @@ cdef class Document:
         self.release()
 
     cdef object short_text(self, const uint8_t* p, uint64_t n):
-        """The string that SHORTEST to LONGEST bytes stand for: names of operators and attributes come again and again.
+        """Return the string of SHORTEST to LONGEST bytes, cached: names of operators and attributes occur repeatedly.
 
-        A part, of which a model that is put together has many, keeps none.
+        A part has no cache: a model that was built by a program has many parts.
         """
         cdef Text key
         cdef PyObject* kept
@@ -204,7 +204,7 @@ cdef class Document:
         if kept != NULL:
             return <object>kept
         text = new_text(p, n)
-        # The error handler for what is not UTF-8 makes objects, at which other code may run and close the document.
+        # The error handler for invalid UTF-8 creates objects, so other code may run and close the document.
         if self.texts != NULL:
             keep_text(self.texts, &key, text)
         return text
@@ -218,8 +218,8 @@ cdef class Document:
             for i in range(TEXTS):
                 Py_XDECREF(texts[i].text)
             free(texts)
-        FAR_READS_LEFT += self.far.left + self.far.taken
-        self.far.left = self.far.taken = 0
+        FAR_READS_LEFT += self.far.left + self.far.used
+        self.far.left = self.far.used = 0
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None
@@ -231,25 +231,25 @@ cdef class Document:
     @property
     @critical_section
     def descriptor(self):
-        """The open file that the bytes are those of, or -1."""
+        """The descriptor of the mapped file, or -1."""
         return -1 if self.backing is None or self.backing.is_private else self.backing.descriptor
 
     @property
     @critical_section
     def memory(self):
-        """The PartialMemory that the bytes are in, where not all of them need be there; else None."""
+        """The PartialMemory that contains the bytes, of which some may not be resident; None for other memory."""
         return None if self.start == NULL else memory_of(self.start)
 
     @property
     @critical_section
     def is_edited(self):
-        """Whether a message of it was edited."""
+        """Whether a message of the document was edited."""
         return self.overlays is not None
 
     @property
     @critical_section
     def files(self):
-        """The owner of the files beside the document's: an object with a `close` that may raise InUseError, or None."""
+        """The owner of the external files: an object with a `close` that may raise InUseError, or None."""
         self.check_open()
         return self.backing.files
 
@@ -262,7 +262,7 @@ cdef class Document:
     @property
     @critical_section
     def trail(self):
-        """The way to the byte that field_path was asked for last, or None."""
+        """The levels down to the byte of the last call of `field_path`, or None."""
         return self.last_trail
 
     @trail.setter
@@ -272,10 +272,7 @@ cdef class Document:
 
     @critical_section
     cpdef void set_root(self, cls):
-        """Say of which class the message is that the whole document is, unless who opened it has.
-
-        Errors name paths by it, so nobody who only reads the document changes it.
-        """
+        """Set the message class of the whole document, which paths in errors depend on. No-op if it is already set."""
         if self.root is None:
             self.root = cls
 
@@ -286,10 +283,10 @@ cdef class Document:
 
     @critical_section
     cpdef int check_unchanged(self) except -1:
-        """Raise SourceError if the file that the bytes are mapped from was changed or truncated since it was opened.
+        """Raise SourceError if the mapped file was written to or truncated since it was opened.
 
-        Called before bytes of it are returned as an array or bytes object, encoded or written. A write that comes later
-        is not noticed, nor one that leaves size and times as they were. Costs one fstat.
+        Called before bytes of the file are returned as an array or bytes object, encoded or written. A later write is
+        not detected, nor one that changes neither size nor times. Costs one fstat.
         """
         cdef Backing backing = self.backing
         cdef OwFileState now
@@ -319,15 +316,15 @@ cdef class Document:
         )
 
     cdef void next_epoch(self) noexcept:
-        """Make every view look again at what it stands for; a closed document stays closed."""
+        """Make every view refresh itself before its next use. No-op for a closed document."""
         if self.epoch != EPOCH_CLOSED:
             self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
 
     cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1:
-        """Keep what was made of the bytes at an address.
+        """Add an object to a cache, by the address of the bytes that it was computed from.
 
-        Making the dict may have the garbage collector run other code, which may edit messages, and may close the
-        document: then this raises ClosedError, so that nobody goes on with addresses of bytes that are gone.
+        Creating the dict may start the garbage collector, which may run code that closes the document: then this raises
+        ClosedError, so that the caller does not continue with addresses of released bytes.
         """
         cdef dict kept
         if self.kept is None:
@@ -339,22 +336,21 @@ cdef class Document:
         return 0
 
     cdef object cached(self, Cache cache, const uint8_t* p):
-        """The owner that is kept of the bytes at an address, or None."""
+        """Return the cached object for an address, or None."""
         return None if self.kept is None else self.kept.get(cache_key(cache, p))
 
     @critical_section
     def _kept(self):
-        """How many slots, indexes, arrays of numbers, lists of pieces and overlays the document keeps."""
+        """Return the number of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays, for tests."""
         caches = [key & 3 for key in self.kept or ()]
         return (*[caches.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 
     @critical_section
     def close(self):
-        """Let go of the bytes; every view raises ClosedError from then on.
+        """Release the bytes and close `files`; every view raises ClosedError from then on.
 
-        Messages of other documents that share the bytes, because they were copied from here, hold on to them.
-        Its `files` are closed with it. Raises InUseError, and stays open, while arrays or memoryviews look into the
-        bytes or into one of those.
+        Bytes that messages copied into other documents share stay in memory.
+        Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
         """
         cdef Backing backing = self.backing
         cdef uint32_t epoch = self.epoch
@@ -365,7 +361,7 @@ cdef class Document:
                 f"{self.name} is still in use, by {self.pins} array(s) or memoryview(s) that look into it or calls "
                 "that are under way; delete or copy the arrays before closing it"
             )
-        # From here on other code may run, which must not begin to read what is let go of.
+        # The calls below may run other code, which must not start to read bytes that are about to be released.
         self.epoch = EPOCH_CLOSED
         if backing.files is not None and backing.documents == 1:
             try:
@@ -383,22 +379,22 @@ cdef class Document:
 
 
 cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str name) except -1:
-    """Whether a ctime changed because of other permissions, owner, links or name, not of a write."""
+    """Return whether permissions, owner, links or name explain a changed ctime, so that it shows no write."""
     if (
         before.links != now.links or before.mode != now.mode
         or before.user != now.user or before.group != now.group
     ):
         return True
-    # In C, so that no other thread runs: callers hold addresses of bytes of the document.
+    # In C, so that no other thread runs: callers use addresses of bytes of the document.
     return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
 
 
 @critical_section
 def keep_bytes_of(descriptor):
-    """Read an open file into the memory of all documents that map it, before it is written to.
+    """Copy an open file into the memory of all documents that map it, before the file is written to.
 
-    They keep their bytes then, at the same addresses, whatever becomes of the file. Those that were opened before an
-    earlier change of the file are left alone, so that it is still found. Raises OSError where the bytes can't be read.
+    Their bytes then stay unchanged, at the same addresses. Documents that were opened before an earlier change of the
+    file are skipped, so that `check_unchanged` still detects that change. Raises OSError if the bytes can't be read.
     """
     cdef OwFileState state
     cdef Backing backing
@@ -428,9 +424,9 @@ cdef inline object cache_key(Cache cache, const uint8_t* p):
 
 
 cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):
-    """A document of bytes that are, or are to be, a message of a class in another message.
+    """Create a document for the bytes of a message that is, or will be, part of another message.
 
-    source: the document that such a message was in before, whose files it may name; or None.
+    source: the document that the message was copied from, whose external files it may refer to; or None.
     """
     cdef Document document = Document(data)
     if source is not None:
@@ -441,5 +437,5 @@ cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):
     return document
 
 
-# What messages that were not read from bytes are views of.
+# The document of messages that were not read from bytes.
 cdef Document EMPTY = part_of_bytes(b"", None, 0, None)

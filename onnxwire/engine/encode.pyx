@@ -20,7 +20,7 @@ from onnxwire.engine.document cimport EMPTY, FarReads, Span
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
-from onnxwire.engine.partial cimport OPEN, PartialMemory, fetch, is_there, memory_of
+from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, fetch, is_resident, memory_of
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.table cimport (
@@ -39,7 +39,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 
 cdef extern from "thresholds.h":
     enum:
-        MIN_PIECE_BYTES "OW_LONG"
+        MIN_PIECE_BYTES "OW_LONG_BYTES"
         MAX_SMALL_BYTES "OW_MAX_SMALL_BYTES"
         MAX_SINGLE_PASS_BYTES "OW_MAX_SINGLE_PASS_BYTES"
 
@@ -229,7 +229,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
         if self.pieces is not None and self.writing:
             self.flush()
             return put_piece(self, p, n, document, owner)
-        if OPEN and self.in_memory and not is_there(p, n):
+        if N_MEMORIES and self.in_memory and not is_resident(p, n):
             return put_missing(self, p, n)
     if not self.writing:
         return 0
@@ -415,12 +415,12 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
         content.parts = overlay.parts
         if overlay.base != NULL:
             content.document = overlay.base
-        if OPEN and overlay.start != NULL:
+        if N_MEMORIES and overlay.start != NULL:
             require_records(self, content)
         if self.deterministic or overlay.start == NULL:
             return emit_fields(self, content, overlay.slots, overlay.flags)
         return emit_records(self, content)
-    if OPEN and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
+    if N_MEMORIES and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
         require_records(self, content)
     if content.parts != NULL or has_edits(document, content.start, content.end):
         return emit_scanned(self, content) if self.deterministic else emit_records(self, content)
@@ -861,7 +861,7 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
     cdef const uint8_t* p = record.value
     cdef const uint8_t* end = record.value + record.n
     cdef uint64_t value
-    if not is_there(p, record.n):
+    if not is_resident(p, record.n):
         if self.growing:
             raise TooLong
         raise NotResident(None, None, <size_t>p, <size_t>end)

@@ -24,7 +24,7 @@ from onnxwire.engine.encode cimport (
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
-from onnxwire.engine.partial cimport LONG, OPEN, is_there
+from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
 from onnxwire.engine.verify cimport is_sound
 from onnxwire.engine.view cimport (
@@ -95,7 +95,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(b)
             if a.epoch != (<Document>a.document).epoch:
                 continue
-            if OPEN:
+            if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder
             error = None
@@ -382,7 +382,7 @@ cdef Spans parts_of(Side* side, const Field* field, Element* value):
 cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
     if a == b:
         return True
-    if c.encoder != NULL and n >= LONG and not (is_there(a, n) and is_there(b, n)):
+    if c.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
         # Equal so far: they are fetched if nothing else differs.
         put_missing(<Encoder>c.encoder, a, n)
         put_missing(<Encoder>c.encoder, b, n)
@@ -463,7 +463,7 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
     cdef const Slot* slot = &side.slots[field.slot]
     cdef uint64_t left
     cdef Record record
-    cdef bint is_resident = True
+    cdef bint all_resident = True
     memset(cursor, 0, sizeof(cursor[0]))
     cursor.numbers = held_by(side, field)
     if cursor.numbers != NULL:
@@ -485,14 +485,14 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
             cursor.is_native = field.wire != WIRE_VARINT and LITTLE_ENDIAN
         elif c.encoder == NULL:
             break
-        if c.encoder != NULL and record.n >= LONG and not is_there(record.value, record.n):
+        if c.encoder != NULL and record.n >= LONG_BYTES and not is_resident(record.value, record.n):
             put_missing(<Encoder>c.encoder, record.value, record.n)
-            is_resident = False
+            all_resident = False
     start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
     cursor.reader.left = slot.n
-    if is_resident and cursor.is_native and cursor.n % field.size:
+    if all_resident and cursor.is_native and cursor.n % field.size:
         raise packed_error(<Document>side.content.document, cursor.run, cursor.run + cursor.n, field.size)
-    return is_resident
+    return all_resident
 
 
 cdef inline int next_of(NumberCursor* cursor, const Field* field, uint64_t* raw) noexcept nogil:
@@ -513,8 +513,8 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
     cdef uint64_t our_raw = 0
     cdef uint64_t their_raw = 0
     cdef int found, other
-    cdef bint is_resident = start_numbers(c, &ours, a, field)
-    if not start_numbers(c, &theirs, b, field) or not is_resident:
+    cdef bint all_resident = start_numbers(c, &ours, a, field)
+    if not start_numbers(c, &theirs, b, field) or not all_resident:
         return True  # so far: they are fetched if nothing else differs
     if ours.is_native and theirs.is_native:
         return ours.n == theirs.n and memcmp(ours.run, theirs.run, ours.n) == 0

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The walk that fetches all of a message but its long values."""
+"""The walk that fetches all of a message except its long values."""
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
@@ -7,15 +7,15 @@ from onnxwire.engine.table cimport Field, Table
 
 
 cdef struct Wanted:
-    # From how many bytes on a value is stepped over, by what it is.
+    # Lengths in bytes from which a value is skipped, by its type.
     uint64_t text            # strings
     uint64_t run             # packed numbers
-    uint64_t data            # bytes, and whatever is of no known field
-    bint (*is_read)(const Field* field, void* context) noexcept  # packed numbers that are wanted all; or NULL
+    uint64_t data            # bytes, and values of unknown fields
+    bint (*is_read)(const Field* field, void* context) noexcept  # packed numbers without a limit; or NULL
     void* context
 
 
-cdef uint64_t WHOLE
+cdef uint64_t NO_LIMIT
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1
 cdef int walk(

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The walk that fetches all of a message but its long values, of a document whose bytes are somewhere else.
+"""The walk that fetches all of a message of a remote document except its long values.
 
-What it leaves out are values of 64 KiB and more that are not messages: their tags and lengths are there, and so is
-everything else. A walk by the same tables, which all walks of the engine are, then finds what it reads. Whoever reads a
-value asks for it (`need`, in `engine/partial`).
+It skips values of 64 KiB and more that are not messages; their tags and lengths, and everything else, are resident
+afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
+`ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
 
@@ -12,15 +12,15 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.memory cimport free, realloc
-from onnxwire.engine.partial cimport LONG, OPEN, PartialMemory, memory_of
+from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 
-cdef uint64_t WHOLE = <uint64_t>-1
+cdef uint64_t NO_LIMIT = <uint64_t>-1
 
 cdef enum:
-    HEAD = 32                # bytes that no tag with a length or number after it has more of
-    DEEP = 1000              # messages in one another, beyond which all of one is fetched
-    MOST_GROUPS = 200        # groups in one another, twice as many as any reader follows
+    MAX_HEAD = 32            # upper bound of the bytes of a tag with the length or number after it
+    MAX_MESSAGE_LEVELS = 1000  # a message nested deeper is fetched without a walk
+    MAX_GROUP_LEVELS = 200   # twice as many as any reader follows
 
 
 cdef struct Level:
@@ -31,9 +31,9 @@ cdef struct Level:
 
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
-    """Have the records of a message there, before they are gone through; those of messages in it, too.
+    """Fetch the records of a message and of the messages in it, before they are read.
 
-    Of the root only its own records: what is in the messages in it is walked when it is asked for.
+    Of the root only its own records are fetched: messages in it are walked when they are read.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Wanted wanted
@@ -43,7 +43,7 @@ cdef int fetch_span(Document document, const Table* table, const uint8_t* p, con
     is_root = p == document.start and end == document.end
     if memory.root == table if is_root else memory.has(p, <uint64_t>(end - p)):
         return 0
-    wanted.text = wanted.run = wanted.data = LONG
+    wanted.text = wanted.run = wanted.data = LONG_BYTES
     wanted.is_read = NULL
     wanted.context = NULL
     walk(document, table, p, end, not is_root, &wanted)
@@ -58,16 +58,16 @@ cdef int fetch_structure(
     Document document, const Table* table, uint64_t text, uint64_t run,
     bint (*is_read)(const Field* field, void* context) noexcept, void* context
 ) except -1:
-    """Have all of a document there but long values of bytes: strings and packed varints up to some lengths.
+    """Fetch all of a document except long values, before a walk over all of it. No-op for a document in memory.
 
-    For those who go through all of it by themselves. Does nothing where the document is in memory.
+    text, run: lengths in bytes from which strings and packed varints are skipped.
     """
     cdef Wanted wanted
-    if OPEN == 0 or memory_of(document.start) is None:
+    if N_MEMORIES == 0 or memory_of(document.start) is None:
         return 0
     wanted.text = text
     wanted.run = run
-    wanted.data = LONG
+    wanted.data = LONG_BYTES
     wanted.is_read = is_read
     wanted.context = context
     return walk(document, table, document.start, document.end, True, &wanted)
@@ -76,10 +76,10 @@ cdef int fetch_structure(
 cdef int walk(
     Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep, const Wanted* wanted
 ) except -1:
-    """Fetch what is between the long values of a message.
+    """Fetch the bytes between the long values of a message.
 
-    is_deep: also what is in messages in it, which are long values themselves otherwise. Where a record is damaged, what
-    comes after it in its message is not fetched; nobody reads on there. Raises what fetching raises.
+    is_deep: walk messages in it, too; else a long one is skipped. After a damaged record the rest of its message is not
+    fetched, because no reader continues there. Raises the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Level* levels = NULL
@@ -87,7 +87,7 @@ cdef int walk(
     cdef Py_ssize_t depth = 0
     if memory is None or p >= end:
         return 0
-    # Other code may run while bytes are fetched, and may not close what is being walked.
+    # Other code may run while bytes are fetched; the pin prevents it from closing the document.
     document.pins += 1
     try:
         grow_levels(&levels, &capacity)
@@ -101,7 +101,7 @@ cdef int walk(
                 depth += step(memory, &levels[depth], depth, is_deep, wanted, end)
                 continue
             if levels[depth].table == NULL:
-                # A group that nothing ends: the message that it is in is damaged.
+                # A group without an end: its message is damaged.
                 levels[depth - 1].p = levels[depth - 1].end
             depth -= 1
         return 0
@@ -123,7 +123,7 @@ cdef int grow_levels(Level** levels, Py_ssize_t* capacity) except -1:
 cdef int step(
     PartialMemory memory, Level* level, Py_ssize_t depth, bint is_deep, const Wanted* wanted, const uint8_t* limit
 ) except -2:
-    """Go past one record, or into it; returns how many levels deeper it goes on: 1, 0, or -1 at the end of a group."""
+    """Skip or enter one record; return the change of the depth: 1, 0, or -1 at the end of a group."""
     cdef const uint8_t* record = level.p
     cdef const uint8_t* end = level.end
     cdef const uint8_t* p
@@ -132,7 +132,7 @@ cdef int step(
     cdef uint64_t n = 0
     cdef uint64_t longest
     cdef uint32_t tag = 0
-    cdef uint64_t head = min(<uint64_t>HEAD, <uint64_t>(end - record))
+    cdef uint64_t head = min(<uint64_t>MAX_HEAD, <uint64_t>(end - record))
     if not memory.has(record, head):
         memory.fetch_ahead(record, head, limit)
     p = read_any_tag(record, end, &tag)
@@ -145,8 +145,8 @@ cdef int step(
         p = p + 4 if end - p >= 4 else NULL
     elif tag & 7 == WIRE_FIXED64:
         p = p + 8 if end - p >= 8 else NULL
-    elif tag & 7 == WIRE_START_GROUP and depth < DEEP + MOST_GROUPS:
-        # A group ends where its end is, which is before that of the message.
+    elif tag & 7 == WIRE_START_GROUP and depth < MAX_MESSAGE_LEVELS + MAX_GROUP_LEVELS:
+        # The end of a group is not known yet; it is at most the end of the message.
         level.p = p
         level[1].table = NULL
         level[1].record = record
@@ -162,7 +162,7 @@ cdef int step(
         if value != NULL:
             p += n
             field = find_field(level.table, tag >> 3) if level.table != NULL else NULL
-            if field != NULL and field.type == MESSAGE and n >= LONG and is_deep and depth < DEEP:
+            if field != NULL and field.type == MESSAGE and n >= LONG_BYTES and is_deep and depth < MAX_MESSAGE_LEVELS:
                 level.p = p
                 level[1].table = field.sub
                 level[1].record = record
@@ -171,12 +171,12 @@ cdef int step(
                 return 1
             longest = wanted.data
             if field != NULL and field.type == MESSAGE and is_deep:
-                longest = WHOLE
+                longest = NO_LIMIT
             elif field != NULL and field.type == STRING:
                 longest = wanted.text
             elif field != NULL and field.repeated and field.size:
                 if wanted.is_read != NULL and wanted.is_read(field, wanted.context):
-                    longest = WHOLE
+                    longest = NO_LIMIT
                 elif field.wire == WIRE_VARINT:
                     longest = wanted.run
             if n < longest:

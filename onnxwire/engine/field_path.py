@@ -1,4 +1,4 @@
-"""From a byte of a document to the path of the field that it lies in."""
+"""The path of the field that contains a byte of a document."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_LONGEST = 40
+_MAX_STEPS = 40
 
 
 class _Level:
-    """A message on the way to a byte, which ends at `end`.
+    """A message that contains the byte, and the record in it that contains the byte.
 
-    start: of the record that leads on; counts: of the records before it, by number. step: what the path says of it;
-    inside: the message that it is, its first byte and its end, or None.
+    end: of the message. start: of the record; counts: numbers of the records before it, by field number; step: its step
+    in the path. inside: type, start and end of the message that is the record's value, or None.
     """
 
     __slots__ = ("counts", "end", "inside", "start", "step")
@@ -30,22 +30,21 @@ class _Level:
         self.inside: tuple[Descriptor, int, int] | None = None
 
     def leads_to(self, offset: int) -> bool:
-        """Whether a byte is in the message that the level's record is."""
+        """Return whether a byte is in the message that is the record's value."""
         return self.inside is not None and self.inside[1] <= offset < self.inside[2]
 
 
 def field_path(document: Document, offset: int) -> str:
-    """The path from the root, such as `graph.node[3].attribute[0].ints`; "" for the root itself.
+    """Return the path from the root to the byte at `offset`, such as `graph.node[3].attribute[0].ints`.
 
-    Also "" for a document that is not the bytes of one message, as a new message's is not: its bytes have no path.
-
-    Follows the tags down to the byte at `offset`, so the path names what encloses it, damaged or not. The middle of a
-    very long path is left out. A later byte than the last that was asked for is looked for from there on: a damaged
-    file may give a million errors, and each would be a walk over all that is before it.
+    Returns "" for a byte of the root itself, and for a document without a root, such as that of a new message. The path
+    follows tags, so it is found in damaged messages, too. The middle of a very long path is left out. A search for a
+    later byte continues from the levels of the last search: a damaged file may have a million errors, and each would
+    cost a walk over all records before it.
     """
     if document.root is None:
         return ""
-    trail = [*(document.trail or ())]  # another thread may look for a path, too
+    trail = [*(document.trail or ())]  # a copy, because other threads may search, too
     if trail and trail[0].end != len(document):
         trail = []
     last: _Level | None = None
@@ -82,7 +81,7 @@ def field_path(document: Document, offset: int) -> str:
             break
     document.trail = trail
     steps = [level.step for level in trail if level.step]
-    if len(steps) > _LONGEST:
-        half = _LONGEST // 2
+    if len(steps) > _MAX_STEPS:
+        half = _MAX_STEPS // 2
         steps = [*steps[:half], f"({len(steps) - 2 * half:,} more)", *steps[-half:]]
     return ".".join(steps)

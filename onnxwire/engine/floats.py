@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def shortest_floats(values: Sequence[float]) -> list[float]:
-    """Of each float32 the number with the fewest digits, but no less than 6, that rounds to it, as protobuf does."""
+    """Return for each float32 the double with the fewest decimal digits, at least 6, that rounds to it.
+
+    Source: protobuf's json_format and text_format.
+    """
     pack = Struct(f"{len(values)}f")
     found = _rounded(values, 6)
     if pack.pack(*found) == pack.pack(*values):
@@ -30,5 +33,5 @@ def shortest_floats(values: Sequence[float]) -> list[float]:
 
 
 def _rounded(values: Sequence[float], digits: int) -> list[float]:
-    # One format for all: three times as fast as one call a number.
+    # One format operation for all numbers is three times as fast as one per number.
     return list(map(float, (f"%.{digits}g " * len(values) % tuple(values)).split()))

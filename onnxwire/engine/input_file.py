@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _FLAGS = os.O_RDONLY | _NONBLOCK | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FLAGS |= getattr(os, "O_CLOEXEC", 0)
-_CHUNK = 1 << 20
-WRITER_SECONDS = 2.0  # that a pipe without a writer is waited for
-PIPE_LIMIT = 1 << 31  # bytes that are read of a pipe or socket, which are held in memory
-DEVICE_LIMIT = 1 << 26  # of a device, of which some have no end
+_CHUNK_BYTES = 1 << 20
+WRITER_SECONDS = 2.0  # timeout for a pipe without a writer
+PIPE_LIMIT = 1 << 31  # bytes read from a pipe or socket, which are stored in memory
+DEVICE_LIMIT = 1 << 26  # bytes read from a device, which may have no end
 
 
 def open_input(path: str) -> int:
-    """Open a path for reading; returns the descriptor, which is non-blocking for streams.
+    """Open a path for reading; return the descriptor, which is non-blocking for streams.
 
-    Raises OSError, and ValueError for what is no path.
+    Raises OSError, and ValueError for a string that can't be a path.
     """
     descriptor = os.open(path, _FLAGS)
     try:
@@ -38,24 +38,24 @@ def open_input(path: str) -> int:
 
 
 def open_regular(path: str) -> int:
-    """As `open_input`, for a file that is to be mapped; raises OSError for a pipe or device."""
+    """Open a file that will be mapped, as `open_input` does; raises OSError for a pipe or device."""
     descriptor = open_input(path)
     try:
         status = os.fstat(descriptor)
-        # Those in /proc have bytes and no size.
+        # Files in /proc have content and size 0.
         if not stat.S_ISREG(status.st_mode) or (status.st_size == 0 and os.read(descriptor, 1)):
-            raise OSError(errno.EINVAL, "this is a pipe or device; write what it gives to a file first")
+            raise OSError(errno.EINVAL, "this is a pipe or device; write its output to a file first")
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def read_input(descriptor: int, name: str, most: int | None = None) -> bytearray:
+def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> bytearray:
     """Read a pipe, socket or device that `open_input` opened, to its end.
 
-    A pipe with a writer is waited for; a device is not, and a writer no longer than WRITER_SECONDS. most: with more
-    bytes than this, the rest may not be read.
+    Waits for the data of a pipe's writer, for a writer up to WRITER_SECONDS, and never for a device. max_bytes: reading
+    may stop after this number of bytes.
     Raises OSError, and SourceError for a pipe without a writer and beyond the limits of `read_stream`.
     """
     mode = os.fstat(descriptor).st_mode
@@ -64,22 +64,22 @@ def read_input(descriptor: int, name: str, most: int | None = None) -> bytearray
         head = _first_bytes(descriptor, name)
         os.set_blocking(descriptor, True)
     try:
-        return read_stream(lambda size: os.read(descriptor, size), name, mode, head, most)
+        return read_stream(lambda size: os.read(descriptor, size), name, mode, head, max_bytes)
     except BlockingIOError:
-        raise SourceError(errno.EAGAIN, "this device gives nothing now; write what it gives to a file", name) from None
+        raise SourceError(errno.EAGAIN, "this device has no data now; write its output to a file first", name) from None
 
 
 def _first_bytes(descriptor: int, name: str) -> bytes:
-    """The first bytes of a pipe that does not wait, or none where it has a writer that has written nothing yet.
+    """Return the first bytes of a non-blocking pipe, or b"" if it has a writer that has not written yet.
 
-    Raises SourceError where no writer comes within WRITER_SECONDS.
+    Raises SourceError if no writer opens the pipe within WRITER_SECONDS.
     """
     import time
 
     end = time.monotonic() + WRITER_SECONDS
     while True:
         try:
-            head = os.read(descriptor, _CHUNK)
+            head = os.read(descriptor, _CHUNK_BYTES)
         except BlockingIOError:
             return b""
         if head:
@@ -91,23 +91,23 @@ def _first_bytes(descriptor: int, name: str) -> bytes:
 
 
 def read_stream(
-    read: Callable[[int], bytes | None], name: str, mode: int, head: bytes = b"", most: int | None = None
+    read: Callable[[int], bytes | None], name: str, mode: int, head: bytes = b"", max_bytes: int | None = None
 ) -> bytearray:
-    """Read a pipe, socket or device to its end, which may never come.
+    """Read a pipe, socket or device to its end.
 
-    head: what was read of it before. most: with more bytes than this, the rest may not be read.
+    head: bytes that were read from it before. max_bytes: reading may stop after this number of bytes.
     Raises SourceError for more than 2 GiB of a pipe or socket, or 64 MiB of a device.
     """
     limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
     data = bytearray(head)
-    while chunk := read(_CHUNK):
+    while chunk := read(_CHUNK_BYTES):
         data += chunk
-        if most is not None and len(data) > most:
+        if max_bytes is not None and len(data) > max_bytes:
             return data
         if len(data) > limit:
             what = "pipe" if limit == PIPE_LIMIT else "device"
-            reason = f"a {what} is read up to {limit:,} bytes, and this one has more; write them to a file first"
+            reason = f"more than {limit:,} bytes, the limit for a {what}; write them to a file first"
             raise SourceError(errno.EFBIG, reason, name)
     if chunk is None:
-        raise SourceError(errno.EAGAIN, "it gives nothing now: its read gave None; make it blocking", name)
+        raise SourceError(errno.EAGAIN, "its read() returned None; make the stream blocking", name)
     return data

@@ -1,4 +1,4 @@
-"""Types whose objects only the engine makes: `T.__new__(T)` in the module that defines T, in C, and nowhere else."""
+"""Types whose instances only the engine creates, with `T.__new__(T)` in the C code of the module that defines T."""
 
 cdef extern from *:
     """
@@ -23,7 +23,7 @@ cdef extern from *:
         Py_XDECREF(maker);
         if (status == 0) {
             cls->tp_new = ow_refuse_new;
-            cls->tp_vectorcall = NULL;  // which Cython's types have, and which would be called instead
+            cls->tp_vectorcall = NULL;  // set by Cython; takes precedence over tp_new
             PyType_Modified(cls);
         }
         return status;
@@ -35,9 +35,9 @@ cdef extern from *:
         PyType_Modified((PyTypeObject *)o);
     }
     """
-    # Have Python's ways to create objects of an extension type raise TypeError: calls, `__new__`, copies and pickles.
-    # made_by: what makes them, for the message. C code in the type's own module still creates them, at no cost.
+    # Make calls, `__new__`, copies and pickles of an extension type raise TypeError. made_by: named in the message as
+    # the way to get an instance. C code in the type's own module can still create instances, at no cost.
     int make_internal "ow_make_internal"(object cls, const char* made_by) except -1
-    # Let no Python class derive from an extension type that has subclasses of its own in C. An object of such a class
-    # would be finalized by its `__del__` even where `__cinit__` refused to initialize it.
+    # Forbid Python subclasses of an extension type that has subclasses in C. An instance of a Python subclass would be
+    # finalized by its `__del__` even if `__cinit__` failed.
     void close_base "ow_close_base"(object cls) noexcept

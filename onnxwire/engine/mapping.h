@@ -1,4 +1,4 @@
-/* Files that are mapped for reading, and the state by which a later change of a file is found.
+/* Files mapped for reading, and the file state that is compared to detect a later change of a file.
  *
  * Functions return 0, or a negative errno.
  */
@@ -14,13 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What fstat returns of a file. On Windows, where mapped files can't be cut and ctime is the time of creation, seconds. */
+/* The result of fstat. On Windows the times have a resolution of seconds, and ctime is the time of creation; mapped
+ * files can't be truncated there. */
 typedef struct {
     uint64_t size, device, inode, links, mode, user, group;
     int64_t mtime_ns, ctime_ns;
 } OwFileState;
 
-/* Whether a file that was opened by some path is still the file there. */
+/* Return whether a path still refers to the file with this state. */
 static inline int ow_is_at(const char *path, const OwFileState *state) {
 #ifdef _WIN32
     (void)path;
@@ -78,28 +79,28 @@ static inline int ow_map(int fd, size_t size, uint8_t **start) {
 
 static inline void ow_unmap(uint8_t *start, size_t size) { (void)munmap(start, size); }
 
-/* Replace the pages that touch the bytes from `from` to `to` of a mapping of `size` bytes by memory of the process, into
- * which the same bytes of the file are read. On Linux the pages are exchanged in one step, as others may read them. */
+/* Replace the pages of the bytes from `from` to `to`, of a mapping of `size` bytes, by private memory with the same
+ * bytes, read from the file. On Linux the pages are exchanged atomically, because other threads may read them. */
 static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to, int fd) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     from -= from % page;
     if (to % page) to += page - to % page;
     const size_t length = to - from;
     const size_t wanted = to > size ? size - from : length;
-    const size_t most = (size_t)1 << 30;
+    const size_t max_read = (size_t)1 << 30;
 #ifdef __linux__
     void *target = NULL;
-    const int where = 0;
+    const int fixed = 0;
 #else
     void *target = start + from;
-    const int where = MAP_FIXED;
+    const int fixed = MAP_FIXED;
 #endif
-    uint8_t *p = mmap(target, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | where, -1, 0);
+    uint8_t *p = mmap(target, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
     if (p == MAP_FAILED) return -errno;
     int code = 0;
     size_t done = 0;
     while (done < wanted && code == 0) {
-        ssize_t n = pread(fd, p + done, wanted - done < most ? wanted - done : most, (off_t)(from + done));
+        ssize_t n = pread(fd, p + done, wanted - done < max_read ? wanted - done : max_read, (off_t)(from + done));
         if (n > 0) done += (size_t)n;
         else if (n == 0) code = -EIO;
         else if (errno != EINTR) code = -errno;

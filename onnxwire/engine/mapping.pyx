@@ -12,15 +12,15 @@ cdef extern from "mapping.h" nogil:
     void ow_unmap(uint8_t* start, size_t size)
     int ow_read_in(uint8_t* start, size_t size, size_t begin, size_t end, int fd)
 
-# Python's own mmap keeps a descriptor of each file: a model may have a file for each of its tensors.
+# Python's mmap keeps a descriptor open per file, and a model may have one file per tensor.
 IS_NATIVE = sys.platform != "win32"
 
 
 @final
 cdef class FileMapping:
-    """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor.
+    """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor open.
 
-    descriptor: of a regular file; size: at least 1. Raises OSError, and ValueError where the file is shorter.
+    descriptor: of a regular file; size: at least 1. Raises OSError, and ValueError if the file is shorter.
     """
     cdef uint8_t* start
     cdef Py_ssize_t size
@@ -49,7 +49,7 @@ cdef class FileMapping:
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
         if self.start == NULL or flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
-            raise BufferError("a mapping is read-only, and has no bytes when it is closed")
+            raise BufferError("the mapping is read-only, or was closed")
         PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
         self.exports += 1
 
@@ -59,10 +59,10 @@ cdef class FileMapping:
 
     @critical_section
     def read_in(self, int descriptor, Py_ssize_t start, Py_ssize_t end):
-        """Replace the pages of the bytes from start to end by memory, into which they are read from the file.
+        """Replace the pages of the bytes from start to end by private memory with the same bytes of the file.
 
-        What happens to the file later does not change them.
-        Raises OSError, and leaves the mapping as it was, if they can't be read.
+        Later writes to the file don't change them. Raises OSError if the file can't be read; the mapping is then
+        unchanged.
         """
         cdef int code
         if self.start == NULL or start < 0 or end > self.size or start >= end:
@@ -84,9 +84,9 @@ cdef class FileMapping:
 
 
 def map_file(descriptor, size):
-    """Map the first `size` bytes of an open file for reading; returns an object with the buffer protocol and `close`.
+    """Map the first `size` bytes of an open file for reading; return an object with the buffer protocol and `close`.
 
-    Raises OSError, and ValueError where the file is shorter or size is 0.
+    Raises OSError, and ValueError if the file is shorter or size is 0.
     """
     if IS_NATIVE:
         return FileMapping(descriptor, size)

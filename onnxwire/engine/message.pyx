@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The abilities of message classes: the methods of protobuf's Python messages."""
+"""The base of message classes, with the methods of protobuf's Python messages."""
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cython cimport critical_section
@@ -14,7 +14,7 @@ from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Overlay, new_overlay
-from onnxwire.engine.partial cimport is_there
+from onnxwire.engine.partial cimport is_resident
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
@@ -26,16 +26,16 @@ from onnxwire.engine.view cimport (
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 
-# Whether what is parsed is looked at as a whole, so that damage inside is found at once, as protobuf finds it.
-cdef bint PARSES_WHOLE = False
+# Whether parsing verifies all bytes, so that damage in nested messages raises an error at once, as with protobuf.
+cdef bint VERIFIES_ON_PARSE = False
 
 cdef enum:
-    BRIEF = 60            # characters of one value in a repr
-    PEEKED = 256          # bytes of a string that are looked at to tell text from others
+    MAX_VALUE_CHARS = 60  # characters of one value in a repr
+    SNIFFED_BYTES = 256   # bytes of a string that are checked for control characters
 
 
-cdef str brief(View self, Field* field):
-    """One field for a repr; big values are counted, not read."""
+cdef str field_repr(View self, Field* field):
+    """Return one field of a repr; of long values only the length is read."""
     cdef Slot slot = self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
@@ -45,27 +45,27 @@ cdef str brief(View self, Field* field):
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
-    if is_touched(self, field) and field.repeated and slot.n > BRIEF:
+    if is_touched(self, field) and field.repeated and slot.n > MAX_VALUE_CHARS:
         return f"{name}=[{slot.n:,} values]"
     if field.repeated and not is_touched(self, field):
         start_cursor(&cursor, self, slot.p)
-        while size <= 4 * BRIEF and next_record(&cursor, field.number, &record) > 0:
+        while size <= 4 * MAX_VALUE_CHARS and next_record(&cursor, field.number, &record) > 0:
             size += record.n if record.tag & 7 == WIRE_LEN else 1
-        if size > 4 * BRIEF:
+        if size > 4 * MAX_VALUE_CHARS:
             return f"{name}=[...]"
-    if not field.repeated and field.wire == WIRE_LEN and slot.n > BRIEF:
+    if not field.repeated and field.wire == WIRE_LEN and slot.n > MAX_VALUE_CHARS:
         return f"{name}=<{slot.n:,} bytes>"
     text = repr(field_value(self, field))
-    return f"{name}={text}" if len(text) <= BRIEF else f"{name}={text[:BRIEF]}..."
+    return f"{name}={text}" if len(text) <= MAX_VALUE_CHARS else f"{name}={text[:MAX_VALUE_CHARS]}..."
 
 
 @cython.no_gc
 cdef class Message(View):
-    """A view of one message of a document. The classes of the messages of a schema derive from it.
+    """A view of one message of a document; the base class of the message classes of a schema.
 
-    Nothing is decoded before it is asked for; fields are attributes, with protobuf's defaults where they are absent.
-    Methods are those of protobuf's Python messages. Edits are kept beside the bytes, which never change, and every
-    view of the message sees them.
+    Fields are attributes, decoded when they are read, with protobuf's defaults if they are absent. Methods are those of
+    protobuf's Python messages. Edits are stored in an overlay beside the bytes, which never change; every view of the
+    message reads them.
     """
 
     @classmethod
@@ -73,12 +73,12 @@ cdef class Message(View):
     def FromString(cls, data):
         """Make the message that is encoded in `data`.
 
-        data: a bytes-like object; bytes are shared, anything else is copied.
-        Raises DecodeError where the message's own records are damaged; those of messages in it are looked at when
-        they are asked for (`onnxwire.verify` looks at all).
+        data: a bytes-like object; bytes are shared, other buffers are copied.
+        Raises DecodeError if the message's own records are damaged. Messages in it are parsed when they are read;
+        `onnxwire.verify` checks all of them.
         """
         cdef Document document = Document(exact_bytes(cls, data))
-        if PARSES_WHOLE:
+        if VERIFIES_ON_PARSE:
             document.set_root(cls)
             check_document(document, table_of(cls))
         return root_view(document, cls)
@@ -91,7 +91,7 @@ cdef class Message(View):
     @property
     @critical_section
     def _is_doubtful(self):
-        """Whether the message may be of another type: it has no known field, an unknown one, or no text in a string."""
+        """Whether the message may have another type: no known field, an unknown one, or a string with control codes."""
         cdef Slot* slot
         cdef uint64_t k
         cdef uint32_t i
@@ -103,9 +103,9 @@ cdef class Message(View):
                 continue
             is_known = True
             if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
-                if not is_there(slot.p, min(slot.n, <uint64_t>PEEKED)):
+                if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
-                for k in range(min(slot.n, <uint64_t>PEEKED)):
+                for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     if slot.p[k] < 0x20 and slot.p[k] != 9 and slot.p[k] != 10 and slot.p[k] != 13:
                         return True
         return not is_known or self.flags & HAS_UNKNOWN != 0
@@ -113,7 +113,7 @@ cdef class Message(View):
     @property
     @critical_section
     def _span(self):
-        """Where in the document the message stands: (start, end); None where it was edited or stands in pieces."""
+        """The offsets of the message in its document, (start, end); None if it was edited or has several parts."""
         cdef Document document = filled(self)
         if self.parts != NULL or self.overlay != NULL:
             return None
@@ -121,7 +121,7 @@ cdef class Message(View):
 
     @critical_section
     def _payload(self, name):
-        """The payload of a singular string or bytes field that is there, else None."""
+        """Return the Payload of a present singular string or bytes field, else None."""
         cdef Field* field = named_field(self, name)
         cdef PyObject* held
         cdef Slot* slot
@@ -136,7 +136,7 @@ cdef class Message(View):
 
     @critical_section
     def _share(self, name, data):
-        """Give a bytes field the memory of a contiguous buffer, which is not copied and shall not change any more."""
+        """Set a bytes field to a contiguous buffer without a copy; the caller must not change its memory afterwards."""
         cdef Field* field = named_field(self, name)
         if field == NULL or field.repeated or field.type != BYTES:
             raise FieldValueError(f"{name} is not a singular bytes field")
@@ -144,7 +144,7 @@ cdef class Message(View):
 
     @critical_section
     def _present(self):
-        """The names of the fields that ListFields lists, by field number; the values of singular ones are not made."""
+        """Return the names of the fields that ListFields returns, by field number, without decoding singular values."""
         cdef Field* field
         cdef uint32_t i
         cdef list names = []
@@ -157,12 +157,12 @@ cdef class Message(View):
 
     @critical_section
     def _unknown_fields(self):
-        """The unknown fields, as they would be written."""
+        """Return the unknown fields as bytes, as SerializeToString writes them."""
         return unknown_fields(self)
 
     @critical_section
     def HasField(self, field_name):
-        """Tell whether a singular field, or a member of the oneof of that name, is there.
+        """Return whether a singular field, or a member of the oneof of that name, is present.
 
         Raises ValueError for a name that the message does not have, and for a repeated field.
         """
@@ -176,7 +176,7 @@ cdef class Message(View):
 
     @critical_section
     def WhichOneof(self, oneof_group):
-        """The name of the member of a oneof that is there, or None.
+        """Return the name of the present member of a oneof, or None.
 
         Raises ValueError for a name that is not a oneof of the message.
         """
@@ -193,7 +193,7 @@ cdef class Message(View):
 
     @critical_section
     def ListFields(self):
-        """List (FieldDescriptor, value) of every field that is there, by field number; repeated ones if not empty."""
+        """Return (FieldDescriptor, value) of each present field, by field number; repeated fields if not empty."""
         cdef Field* field
         cdef uint32_t i
         cdef list fields = []
@@ -209,17 +209,17 @@ cdef class Message(View):
 
     @critical_section
     def ByteSize(self):
-        """The number of bytes that SerializeToString returns."""
+        """Return the number of bytes that SerializeToString returns."""
         return encoded_size(self)
 
     @critical_section
     def SerializeToString(self, deterministic=None):
-        """The message's encoding, as bytes.
+        """Return the encoding of the message, as bytes.
 
-        What was not edited comes out as it stands in the document, unknown fields included, in the same order.
-        deterministic: encode everything anew, with the fields by number and every number in its shortest form, as
-        protobuf's own serializer does.
-        Raises EditError where messages are nested more than 500 deep, DecodeError where what must be read is damaged.
+        Unedited messages are copied from the document, unknown fields included, in the same order.
+        deterministic: encode everything anew, with fields by number and numbers in their shortest form, as protobuf's
+        serializer does.
+        Raises EditError for messages nested more than 500 deep, and DecodeError if bytes that must be read are damaged.
         """
         return encode(self, bool(deterministic))
 
@@ -229,9 +229,9 @@ cdef class Message(View):
 
     @critical_section
     def ParseFromString(self, data):
-        """Make the message what is encoded in `data`; returns how many bytes that is.
+        """Replace the message's content by the message encoded in `data`; return the number of bytes.
 
-        data: as for FromString. Raises DecodeError as FromString does; the message is then as it was.
+        data: as for FromString. Raises DecodeError as FromString does; the message is then unchanged.
         """
         cdef Document document = own_part(self, data)
         exchange_content(self, content_of(self.table, document, depth_of(self)), True)
@@ -239,7 +239,7 @@ cdef class Message(View):
 
     @critical_section
     def MergeFromString(self, data):
-        """Merge what is encoded in `data` into the message, as MergeFrom does; returns how many bytes that is."""
+        """Merge the message encoded in `data` into this one, as MergeFrom does; return the number of bytes."""
         cdef Document document = own_part(self, data)
         merge(self, root_view(document, type(self)), True, MAX_OVERLAY_DEPTH)
         return len(document)
@@ -248,27 +248,27 @@ cdef class Message(View):
     def MergeFrom(self, other):
         """Merge a message of the same class into this one.
 
-        Singular values of `other` replace those that are there, messages in it are merged with those that are there,
-        elements and unknown fields are added.
+        Singular values of `other` replace those of this message, singular messages are merged, elements of repeated
+        fields and unknown fields are appended.
         """
         require_same_class(self, other, "MergeFrom")
         merge(self, detached_copy(other), False, MAX_OVERLAY_DEPTH)
 
     @critical_section
     def CopyFrom(self, other):
-        """Make the message a copy of another of the same class; the bytes are shared, not copied."""
+        """Make the message a copy of another one of the same class, which shares its bytes."""
         require_same_class(self, other, "CopyFrom")
         if not is_same_message(self, other):
             exchange_content(self, content_copy(other, depth_of(self)), False)
 
     @critical_section
     def Clear(self):
-        """Make every field absent, the unknown ones too."""
+        """Remove all fields, unknown fields included."""
         exchange_content(self, new_overlay(self.table, depth_of(self)), True)
 
     @critical_section
     def ClearField(self, field_name):
-        """Make a field, or the member of a oneof that is there, absent.
+        """Remove a field, or the present member of a oneof.
 
         Raises ValueError for a name that the message does not have.
         """
@@ -284,30 +284,30 @@ cdef class Message(View):
 
     @critical_section
     def SetInParent(self):
-        """Make a message that is not there be there, empty."""
+        """Add an absent message to its parent, empty."""
         start_edit(self)
 
     @critical_section
     def DiscardUnknownFields(self):
-        """Discard the unknown fields of the message and of all messages in it."""
+        """Remove the unknown fields of the message and of all messages in it."""
         discard_unknown(self, MAX_OVERLAY_DEPTH)
 
     @critical_section
     def IsInitialized(self, errors=None):
-        """True: no message of this syntax has required fields."""
+        """Return True: no message of this syntax has required fields."""
         fill(self)
         return True
 
     @critical_section
     def FindInitializationErrors(self):
-        """[]: no message of this syntax has required fields."""
+        """Return []: no message of this syntax has required fields."""
         return []
 
     @critical_section
     def close(self):
-        """Close the document that the message is a view of; every view of it raises ClosedError from then on.
+        """Close the message's document; every view of the document raises ClosedError from then on.
 
-        Raises InUseError while arrays or memoryviews look into it.
+        Raises InUseError while arrays or memoryviews of its bytes exist.
         """
         (<Document>self.document).close()
 
@@ -320,7 +320,7 @@ cdef class Message(View):
         try:
             (<Document>self.document).close()
         except InUseError:
-            # What the block itself raised matters more; the bytes go with the last array that looks into them.
+            # The exception of the block takes precedence; the bytes are released with the last array that uses them.
             if error is None:
                 raise
 
@@ -345,19 +345,19 @@ cdef class Message(View):
         for i in range(self.table.n_fields):
             if self.slots[i].p != NULL:
                 try:
-                    fields.append(brief(self, &self.table.fields[i]))
+                    fields.append(field_repr(self, &self.table.fields[i]))
                 except ValueError as error:
                     fields.append(f"<{error}>")
         return f"{type(self).__qualname__}({', '.join(fields)})"
 
     @critical_section
     def __str__(self):
-        """The text form, as protobuf's messages have it; raises DecodeError where the message is damaged."""
+        """Return the text format, like protobuf's messages; raises DecodeError if the message is damaged."""
         return text_form(self)
 
     @critical_section
     def __contains__(self, field_name):
-        """HasField."""
+        """Return HasField(field_name)."""
         return self.HasField(field_name)
 
     @critical_section
@@ -373,7 +373,7 @@ cdef class Message(View):
 
 @critical_section
 def root_view(Document document, cls):
-    """The view of a whole document as a message of a class; its own records are looked at now."""
+    """Return the view of a whole document as a message of a class; raise DecodeError if its own records are damaged."""
     view = new_view(table_of(cls), document, document.start, document.end, None)
     document.set_root(cls)
     fill(view)
@@ -381,14 +381,14 @@ def root_view(Document document, cls):
 
 
 @critical_section
-def parse_whole(turned_on):
-    """Have FromString, ParseFromString and MergeFromString look at all of the bytes at once, or no longer."""
-    global PARSES_WHOLE
-    PARSES_WHOLE = turned_on
+def verify_on_parse(turned_on):
+    """Turn verification of all bytes by FromString, ParseFromString and MergeFromString on or off."""
+    global VERIFIES_ON_PARSE
+    VERIFIES_ON_PARSE = turned_on
 
 
 cdef object exact_bytes(cls, data):
-    """The bytes to make a message of a class from: as they are, or copied from what can change."""
+    """Return bytes to make a message of a class from: the same object, or a copy of another buffer."""
     if isinstance(data, bytes):
         return data
     try:
@@ -398,21 +398,21 @@ cdef object exact_bytes(cls, data):
 
 
 cdef Document own_part(View self, data):
-    """A document of bytes that the message is to be made of."""
+    """Create a document of the bytes that replace, or are merged into, a message."""
     cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
-    if PARSES_WHOLE:
+    if VERIFIES_ON_PARSE:
         check_document(document, self.table)
     return document
 
 
 cdef View detached_copy(View self):
-    """A message of its own with what another has."""
+    """Return a copy of a message that is not part of another message."""
     cdef Overlay content = content_copy(self, 0)
     return overlay_view(self.table, EMPTY, content)
 
 
 cdef bint is_same_message(View self, View other) except -1:
-    """Whether two views of one class are of the same message."""
+    """Return whether two views of one class are of the same message."""
     fill(self)
     fill(other)
     if self.overlay != NULL or other.overlay != NULL:
@@ -429,5 +429,5 @@ cdef int require_same_class(View self, other, str method) except -1:
     return 0
 
 
-# What pickles and reprs call it, wherever it is defined.
+# Its name in pickles and reprs, wherever it is defined.
 (<PyTypeObject*>Message).tp_name = b"onnxwire.Message"

@@ -11,9 +11,9 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    # What `decode` found: the elements, which may be unaligned, and how many; NULL before, though records may have been
-    # counted. They are the document's, or those of `store` or `bound`; of the last they hold until other code runs,
-    # which may exchange or move them.
+    # The result of `decode`: the elements, which may be unaligned, and their number. `items` is NULL before; `n` may be
+    # known already. The memory belongs to the document, to `store` or to `bound`; that of `bound` is valid until other
+    # code runs, which may replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -21,11 +21,11 @@ cdef class RepeatedScalar(Repeated):
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
-    cdef void look_at_bound(self) noexcept
+    cdef void load_bound(self) noexcept
     cdef Numbers copy(self)
     cdef int decode_records(self) except -1
-    cdef bint adopt_kept(self) except -1
-    cdef void adopt(self, Numbers numbers)
+    cdef bint use_cached(self) except -1
+    cdef void use_decoded(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
     cdef Payload window(self)
     cdef Numbers start_edit(self, Py_ssize_t room)
@@ -33,8 +33,8 @@ cdef class RepeatedScalar(Repeated):
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
-    cdef PyObject* document      # of the message when it was last looked at; borrowed, to be compared only
-    cdef uint32_t epoch          # the same
+    cdef PyObject* document      # of the message at the last step; borrowed, for comparisons only
+    cdef uint32_t epoch          # of the message at the last step
     cdef Py_ssize_t i
 
     cdef object next_number(self)

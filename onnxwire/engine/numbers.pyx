@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers: of a document's, which are decoded once, or of those that were put in."""
+"""Sequences over repeated numbers: decoded once from a document, or assigned."""
 cimport cython
 from cpython.object cimport PyTypeObject
 from cython cimport critical_section
@@ -15,7 +15,7 @@ from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
-from onnxwire.engine.partial cimport OPEN, fetch, is_there
+from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
 from onnxwire.engine.repeated cimport ENDED, point_at, changed_error, index_in, refresh, update_count
 from onnxwire.engine.table cimport (
@@ -26,14 +26,14 @@ from onnxwire.engine.view cimport fill, next_usable
 from sys import byteorder
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
-# Whether an array of a sequence is a copy, as of a list.
-cdef bint COPIES = False
+# Whether numpy makes a copy of a sequence, as of a list.
+cdef bint COPIES_TO_ARRAYS = False
 
 cdef extern from "thresholds.h":
     enum:
-        SHORT_NUMBERS "OW_SHORT_NUMBERS"
-        LONG_RUN "OW_LONG_RUN"
-        LONG "OW_LONG"
+        MAX_UNCACHED_NUMBERS "OW_MAX_UNCACHED_NUMBERS"
+        NOGIL_RUN_BYTES "OW_NOGIL_RUN_BYTES"
+        LONG_BYTES "OW_LONG_BYTES"
 
 
 cdef object get_numbers(View self, void* closure):
@@ -77,7 +77,7 @@ cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
 cdef uint64_t store_run(
     uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
 ) noexcept nogil:
-    """Write the numbers of a packed run; returns how many."""
+    """Write the numbers of a packed run; return how many."""
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
         return decode_varints(p, p + n, packed_form(field.type), out, capacity)
@@ -96,13 +96,13 @@ cdef uint64_t store_run(
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class RepeatedScalar(Repeated):
-    """A sequence of numbers, which numpy.asarray takes without another copy. It can be changed as a list can.
+    """A mutable sequence of numbers, which numpy.asarray accepts without another copy.
 
-    A packed run of fixed-size numbers is a window on the document; varints are decoded once, into an array.
+    A packed run of fixed-size numbers is read in the document; varints are decoded once, into an array.
     """
 
     cdef bint fetch_runs(self) except -1:
-        """Have the packed runs there; tells whether one was not, so that the message is to be looked at again."""
+        """Fetch the packed runs that are not resident; return whether there was one, so that a refresh is needed."""
         cdef Document document = self.document
         cdef object _parts = self.parts
         cdef uint64_t left = self.n_records
@@ -114,7 +114,7 @@ cdef class RepeatedScalar(Repeated):
         try:
             while left and next_usable(&cursor, self.field, &record) > 0:
                 left -= 1
-                if record.tag & 7 == WIRE_LEN and not is_there(record.value, record.n):
+                if record.tag & 7 == WIRE_LEN and not is_resident(record.value, record.n):
                     fetch(record.value, record.n)
                     is_new = True
         finally:
@@ -122,9 +122,9 @@ cdef class RepeatedScalar(Repeated):
         return is_new
 
     cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
-        """How many elements the records hold, before a closed enum drops any.
+        """Count the elements of the records, unknown values of a closed enum included.
 
-        Where they are one packed run that can be used as it stands, `window` is set to its start.
+        For a single packed run whose bytes are the array, set `window` to its start.
         """
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -136,7 +136,7 @@ cdef class RepeatedScalar(Repeated):
         for _i in range(self.n_records):
             if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
-            if record.tag & 7 == WIRE_LEN and record.n >= LONG:
+            if record.tag & 7 == WIRE_LEN and record.n >= LONG_BYTES:
                 document.check_unchanged()
             if record.tag & 7 != WIRE_LEN:
                 total += 1
@@ -153,30 +153,30 @@ cdef class RepeatedScalar(Repeated):
         return total
 
     cdef bint refresh_records(self) except -1:
-        """Look at the message again, as `refresh`."""
+        """Refresh the sequence, and return, as `refresh` does."""
         cdef const uint8_t* first = self.first
         if not refresh(self):
             return False
         if self.first != first:
-            # What was not there is there now.
+            # The field was absent before.
             self.items = NULL
             self.n = 0
         return True
 
     cdef int decode(self) except -1:
-        """Make `items` and `n` what the sequence is of now."""
+        """Set `items` and `n` to the current elements."""
         while self.refresh_records():
             if self.items != NULL:
                 return 0
-            if OPEN and self.first != NULL and self.fetch_runs():
+            if N_MEMORIES and self.first != NULL and self.fetch_runs():
                 continue
-            # This may let other threads run: then what the sequence is of is looked for again.
+            # This may run other threads, so that another refresh is needed.
             self.decode_records()
-        self.look_at_bound()
+        self.load_bound()
         return 0
 
-    cdef void look_at_bound(self) noexcept:
-        """Make `items` and `n` those of the numbers that were put in, where it is of such; runs no other code."""
+    cdef void load_bound(self) noexcept:
+        """Set `items` and `n` to those of `bound`, if it is not None; runs no other code."""
         if self.bound is not None:
             self.items = (<Numbers>self.bound).items
             self.n = (<Numbers>self.bound).n
@@ -184,19 +184,19 @@ cdef class RepeatedScalar(Repeated):
     @critical_section
     def _detach(self):
         while self.items == NULL:
-            if OPEN and self.first != NULL:
+            if N_MEMORIES and self.first != NULL:
                 self.fetch_runs()
             self.decode_records()
         self.bound = self.copy()
 
     cdef Numbers copy(self):
-        """The elements that `decode` found."""
+        """Copy the elements that `decode` found."""
         cdef Numbers numbers = Numbers.allocate(self.n, self.field)
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
         return numbers
 
     cdef int decode_records(self) except -1:
-        """Make `items` and `n` what the records say."""
+        """Set `items` and `n` to the elements of the records."""
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
@@ -214,7 +214,7 @@ cdef class RepeatedScalar(Repeated):
             self.items = <const uint8_t*>""
             self.n = 0
             return 0
-        if self.adopt_kept():
+        if self.use_cached():
             return 0
         total = self.count_elements(&window)
         if window != NULL:
@@ -222,8 +222,7 @@ cdef class RepeatedScalar(Repeated):
             self.items = window
             return 0
         numbers = Numbers.allocate(total, field)
-        # `document` holds the bytes while other threads run, which may close it, and may have the sequence be of
-        # others; `_parts` the pieces that they are in.
+        # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
         _parts = self.parts
         n_records = self.n_records
         self.start(&cursor)
@@ -250,21 +249,21 @@ cdef class RepeatedScalar(Repeated):
         finally:
             document.pins -= 1
         numbers.n = done
-        # While a long run was decoded, another thread may have been first, and handed its numbers out.
+        # Another thread may have decoded the run meanwhile and exported its numbers.
         if self.items == NULL and self.first == first:
-            self.adopt(numbers)
+            self.use_decoded(numbers)
         return 0
 
-    cdef bint adopt_kept(self) except -1:
-        """Take the numbers that the document keeps of the records; tells whether it does."""
+    cdef bint use_cached(self) except -1:
+        """Use the document's cached numbers of the records; return whether there are any."""
         cdef Numbers numbers = self.document.cached(NUMBERS, self.first)
-        # Where the bytes were changed, the address may have come to hold another field.
+        # If the bytes were replaced, the cache entry may be of another field.
         if numbers is None or numbers.field_type != self.field.type:
             return False
-        self.adopt(numbers)
+        self.use_decoded(numbers)
         return True
 
-    cdef void adopt(self, Numbers numbers):
+    cdef void use_decoded(self, Numbers numbers):
         self.store = numbers
         self.n = numbers.n
         self.items = <const uint8_t*>numbers.items
@@ -292,7 +291,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bool__(self):
-        """Whether there is an element; nothing is decoded but a closed enum, which may drop values."""
+        """Return whether there is an element; only a closed enum is decoded, because it may drop values."""
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
@@ -311,9 +310,9 @@ cdef class RepeatedScalar(Repeated):
     def __len__(self):
         cdef const uint8_t* window = NULL
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
-            if OPEN and self.field.wire == WIRE_VARINT:
+            if N_MEMORIES and self.field.wire == WIRE_VARINT:
                 self.decode()
-            elif self.n == 0 and not self.adopt_kept():
+            elif self.n == 0 and not self.use_cached():
                 self.n = self.count_elements(&window)
             return self.n
         self.decode()
@@ -331,8 +330,8 @@ cdef class RepeatedScalar(Repeated):
         cdef Py_ssize_t i, n, start, step, last
         if self.items == NULL:
             self.decode()
-            # Asked for by index: likely to be asked again, through another sequence of the same field.
-            if self.bound is None and self.store is not None and self.n > SHORT_NUMBERS:
+            # Code that reads by index often reads the attribute again for each index: cache the numbers.
+            if self.bound is None and self.store is not None and self.n > MAX_UNCACHED_NUMBERS:
                 self.document.keep(NUMBERS, self.first, self.store)
         self.decode()
         if isinstance(key, slice):
@@ -341,7 +340,7 @@ cdef class RepeatedScalar(Repeated):
             start, step = indices.start, indices.step
             n = len(indices)
             last = max(start, start + (n - 1) * step)
-            # What the slice's own code, or the list's making, may have changed.
+            # The slice's own code, or the garbage collector, may have changed the field.
             self.decode()
             if n and last >= self.n:
                 raise changed_error(self.field)
@@ -356,18 +355,18 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def numpy(self):
-        """The numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
+        """Return the numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
 
-        dtype: the numpy type of the field's: int64, uint64, int32 (also of enums), uint32, float32, float64 or bool.
-        The array stays as it is when the field is changed. Raises DecodeError where the packed bytes are damaged.
+        dtype: int64, uint64, int32 (also for enums), uint32, float32, float64 or bool, by the type of the field.
+        A later change of the field does not change the array. Raises DecodeError if the packed bytes are damaged.
         """
         import numpy
         return numpy.asarray(memoryview(self.window()))
 
     @critical_section
     def __array__(self, dtype=None, copy=None):
-        """The fallback of numpy where the buffer can't be had: raises what the buffer raised, which numpy drops."""
-        if COPIES:
+        """Implement numpy's fallback for a failed buffer request: raise the buffer's error, which numpy suppresses."""
+        if COPIES_TO_ARRAYS:
             return array_of_copy(self, dtype, copy)
         array = self.numpy()
         if copy:
@@ -376,23 +375,23 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bytes__(self):
-        """One byte a number, as of any iterable of ints; the memory is `memoryview(self)`."""
+        """Return one byte per number, as for any iterable of ints; the memory is `memoryview(self)`."""
         return bytes(list(self))
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        if COPIES:
+        if COPIES_TO_ARRAYS:
             raise TypeError(f"a bytes-like object is required, not '{type(self).__name__}'")
         expose(self.window(), view, flags)
 
     cdef Payload window(self):
-        """The numbers as a buffer, which keeps them as they are now."""
+        """Return the numbers as a buffer that later changes of the field don't affect."""
         cdef const uint8_t* items
         cdef object owner = None
         self.decode()
         items = self.items
         if self.bound is not None:
-            # They may change, and move, while an array looks at them.
+            # An array keeps the buffer, while the numbers may change and move.
             owner = self.copy()
             items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:
@@ -402,7 +401,7 @@ cdef class RepeatedScalar(Repeated):
     # --- changes
 
     cdef Numbers start_edit(self, Py_ssize_t room):
-        """The numbers, to be changed, with room for more; as of RepeatedSpan."""
+        """Return the numbers for a change, with capacity for `room` more; as RepeatedSpan.start_edit."""
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
@@ -410,7 +409,7 @@ cdef class RepeatedScalar(Repeated):
             if self.bound is not None:
                 numbers = self.bound
                 numbers.reserve(room)
-                self.look_at_bound()
+                self.load_bound()
                 if self.is_detached:
                     return numbers
                 edit(self.message)
@@ -456,9 +455,9 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def _arrange(self, order, Py_ssize_t expected):
-        """Make the elements, of which that many are there, those at the indices that `order` names."""
-        # All that needs memory comes first, and all that can run other code: the iterator of the order may.
-        # CPython 3.11 leaks the list that list() has no memory to copy.
+        """Replace the elements, `expected` in number, by those at the indices in `order`."""
+        # Allocations, and code that may run other code such as the iterator of `order`, precede the change.
+        # CPython 3.11 leaks a list if list() has no memory to copy it.
         cdef list indices = (<list>order)[:] if type(order) is list else list(order)
         cdef Numbers old = Numbers.allocate(expected, self.field)
         cdef Numbers numbers = self.start_edit(0)
@@ -466,7 +465,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Py_ssize_t n = len(indices)
         cdef Py_ssize_t i
         cdef Py_ssize_t index
-        # What made the order may have run code that changed the elements.
+        # The iterator of `order` may have changed the elements.
         if numbers.n != expected:
             raise changed_error(self.field)
         memcpy(old.items, numbers.items, <size_t>numbers.n * size)
@@ -478,7 +477,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def append(self, value):
-        """Add a number at the end; raises TypeError or ValueError for what the field does not take."""
+        """Add a number at the end; raises TypeError or ValueError for a value that the field can't store."""
         cdef Numbers numbers
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
@@ -491,15 +490,15 @@ cdef class RepeatedScalar(Repeated):
     def extend(self, values):
         """Add all numbers of an iterable at the end.
 
-        Raises TypeError or ValueError for what the field does not take, and adds nothing then.
+        Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
         add_numbers(self, take_numbers(self.field, values))
 
 
 cdef Numbers take_numbers(Field* field, values):
-    """Numbers made of the values of an iterable, which are checked first; those of a sequence of their type are copied.
+    """Convert the values of an iterable to Numbers, with checks; copy those of a sequence of the same type.
 
-    So each keeps its bits: on its way through Python a signalling NaN would become a quiet one.
+    The copy keeps all bits: a conversion to a Python float would make a signalling NaN quiet.
     """
     cdef Numbers incoming
     cdef uint64_t raw = 0
@@ -520,7 +519,7 @@ cdef Numbers take_numbers(Field* field, values):
 
 
 cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
-    """Add numbers at the end; they may become the field's own."""
+    """Add numbers at the end; the field may take over the Numbers object."""
     cdef Py_ssize_t n
     if incoming.n == 0:
         if not self.is_detached:
@@ -537,7 +536,7 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
 
 
 cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
-    """Make numbers the field's, of a message that is edited, instead of the records that they were at first."""
+    """Store numbers in the overlay of the message, in place of the field's records."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
     self.bound = numbers
@@ -549,13 +548,13 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
 
 @critical_section
 def copy_to_arrays(turned_on):
-    """Have numpy make of sequences of numbers what it makes of protobuf's, which are no buffers; or no longer."""
-    global COPIES
-    COPIES = turned_on
+    """Turn copies on or off: numpy then treats sequences of numbers like protobuf's, which are not buffers."""
+    global COPIES_TO_ARRAYS
+    COPIES_TO_ARRAYS = turned_on
 
 
 cdef object array_of_copy(RepeatedScalar self, dtype, copy):
-    """The array that numpy makes of protobuf's sequences: a writable copy."""
+    """Return the array that numpy makes of protobuf's sequences: a writable copy."""
     if copy is False:
         raise ValueError("the numbers of a message are copied to an array")
     array = self.numpy()
@@ -563,7 +562,7 @@ cdef object array_of_copy(RepeatedScalar self, dtype, copy):
 
 
 cdef char* buffer_format(int field_type) noexcept:
-    """The letter of the elements, as of `struct`; of 64 bits that of numpy.int64, a long where that is wide."""
+    """Return the format of the elements as in `struct`; for 64 bits the one of numpy.int64: long if it has 64 bits."""
     if field_type == FLOAT:
         return b"f"
     if field_type == DOUBLE:
@@ -583,7 +582,7 @@ cdef uint64_t store_long_run(
     uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
 ) noexcept:
     cdef uint64_t count
-    if n < LONG_RUN:
+    if n < NOGIL_RUN_BYTES:
         return store_run(out, field, p, n, capacity)
     with nogil:
         count = store_run(out, field, p, n, capacity)
@@ -591,7 +590,7 @@ cdef uint64_t store_long_run(
 
 
 cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
-    """Drop the values that a closed enum does not have; returns how many are left."""
+    """Remove the values that a closed enum does not have; return the number of the others."""
     cdef uint64_t kept = 0
     cdef uint64_t i
     for i in range(n):
@@ -629,7 +628,7 @@ cdef class ScalarIterator:
             return self
         message = sequence.message
         fill(message)
-        # As lists do: what comes next is what the sequence has at the next index now.
+        # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
             message.overlay != NULL or sequence.bound is not None
             or message.epoch != self.epoch or message.document != self.document
@@ -645,7 +644,7 @@ cdef class ScalarIterator:
         return sequence.item(self.i - 1)
 
 
-# What pickles and reprs call it, wherever it is defined.
+# Its name in pickles and reprs, wherever it is defined.
 (<PyTypeObject*>RepeatedScalar).tp_name = b"onnxwire.RepeatedScalar"
 make_internal(RepeatedScalar, b"reading a repeated field of a message")
 make_internal(ScalarIterator, b"iter() of a repeated field")

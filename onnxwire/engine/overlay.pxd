@@ -8,11 +8,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from onnxwire._nesting_limits cimport MAX_OVERLAY_DEPTH
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
-
-cdef enum:
-    MAX_OVERLAY_DEPTH = 500      # levels of nested overlays; recursion over them must fit the C stack
 
 
 cdef extern from *:

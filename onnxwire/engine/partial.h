@@ -1,8 +1,8 @@
-/* Addresses without memory behind them, of which ranges become memory one by one.
+/* Reserved address space, of which ranges are opened one by one.
  *
- * A touch of what is not open yet ends the process: where a check of what is there were missing, nothing would be read
- * that never came. The kernel allows a process some 65,000 pieces of different protection; when they are used up,
- * everything is opened, and the map of what is there is what guards it.
+ * Access to a range that is not open ends the process, so that a missing check for residence can't return bytes that
+ * were never fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up,
+ * the whole address space is opened, and only the bitmap of resident pages guards it.
  */
 #ifndef ONNXWIRE_PARTIAL_H
 #define ONNXWIRE_PARTIAL_H
@@ -35,7 +35,7 @@ static inline void ow_release(uint8_t *start, size_t size) {
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-/* In the build for finding faults, a touch is told of to the byte. */
+/* In the sanitized build, ASan reports an access to the byte. */
 #include <sanitizer/asan_interface.h>
 
 #define OW_RESERVED (PROT_READ | PROT_WRITE)
@@ -64,7 +64,7 @@ static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size
     return mprotect(start, size, PROT_READ | PROT_WRITE);
 }
 
-/* Makes pages that are about to be written at once, rather than one by one as they are touched. */
+/* Allocate all pages of a range that is about to be written, instead of one per page fault. */
 static inline void ow_populate(uint8_t *start, size_t n) {
 #if defined(MADV_POPULATE_WRITE)
     if (n >= 1 << 16) (void)madvise(start, n, MADV_POPULATE_WRITE);

@@ -1,36 +1,36 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory of a file that is somewhere else, of which only some pages are there."""
+"""Memory for a remote file, of which only some pages are resident."""
 from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "thresholds.h":
     enum:
-        LONG "OW_LONG"       # a value of so many bytes is not there before it is asked for
-        PAGE "OW_PAGE"       # the unit of what is there
+        LONG_BYTES "OW_LONG_BYTES"  # length in bytes from which a value is fetched on demand only
+        PAGE_BYTES "OW_PAGE_BYTES"  # bytes per page
 
 
 cdef struct Walked:
-    # A range in which everything is there but long values.
+    # A range in which everything is resident except long values.
     const uint8_t* start
     const uint8_t* end
 
 
 @final
 cdef class PartialMemory:
-    cdef uint8_t* start              # NULL after it was let go of
+    cdef uint8_t* start              # NULL after the memory was released
     cdef uint64_t size               # of the file
-    cdef uint64_t room               # of the addresses: whole pages
-    cdef uint64_t* pages             # a bit a page: 1 where it is there
+    cdef uint64_t reserved           # bytes of reserved address space: size, rounded up to pages
+    cdef uint64_t* pages             # one bit per page: 1 if it is resident
     cdef Walked* walked
     cdef Py_ssize_t n_walked, walked_capacity
-    cdef Py_ssize_t exports          # buffers, and calls that wait for bytes
+    cdef Py_ssize_t exports          # exported buffers, and calls that wait for bytes
     cdef bint is_closed
-    cdef bint lends                  # a document asks for the buffer
-    cdef PyObject* next              # of the list of those that are open; borrowed
-    cdef const void* root            # the table by which the records of the whole file were walked, or NULL
-    cdef readonly uint64_t resident  # bytes that are there
-    cdef readonly object source      # where the bytes come from
+    cdef bint allows_buffer          # a document is requesting the buffer
+    cdef PyObject* next              # of the list of open memories; borrowed
+    cdef const void* root            # the table of the records of the whole file, if they were walked; or NULL
+    cdef readonly uint64_t resident  # number of resident bytes
+    cdef readonly object source      # fetches bytes
 
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil
@@ -38,26 +38,26 @@ cdef class PartialMemory:
     cdef int fetch(self, const uint8_t* p, uint64_t n) except -1
     cdef int fetch_ahead(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1
     cdef int check(self, const uint8_t* p, uint64_t n) except -1
-    cdef int let_go(self) except -1
-    cdef void forget(self) noexcept
+    cdef int release_if_unused(self) except -1
+    cdef void release(self) noexcept
 
 
-# How many such memories there are; 0 in a program that opens local files.
-cdef int OPEN
+# Number of open memories; 0 in a program that opens only local files.
+cdef int N_MEMORIES
 
 cdef PartialMemory memory_of(const uint8_t* p)
-cdef bint is_there(const uint8_t* p, uint64_t n) noexcept
+cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept
 cdef int fetch(const uint8_t* p, uint64_t n) except -1
-cdef object text_there(const uint8_t* p, uint64_t n)
-cdef object bytes_there(const uint8_t* p, uint64_t n)
+cdef object fetched_text(const uint8_t* p, uint64_t n)
+cdef object fetched_bytes(const uint8_t* p, uint64_t n)
 
 
-cdef inline int need(const uint8_t* p, uint64_t n) except -1:
-    """Have a value's bytes there, which must be asked for before any of them is read.
+cdef inline int ensure_resident(const uint8_t* p, uint64_t n) except -1:
+    """Fetch the bytes of a value that are not resident; call this before any of them is read.
 
-    Other code may run meanwhile, but not where the bytes are of a file that is all there. Raises ClosedError where it
-    closed the document. What lies in a walked message and is not long is there without asking.
+    Bytes of a walked message that are not part of a long value are resident already. For a remote file other code may
+    run meanwhile; raises ClosedError if it closed the document.
     """
-    if n >= LONG and OPEN:
+    if n >= LONG_BYTES and N_MEMORIES:
         return fetch(p, n)
     return 0

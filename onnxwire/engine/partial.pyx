@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory of a file that is somewhere else, of which only some pages are there.
+"""Memory for a remote file, of which only some pages are resident.
 
-The addresses of the whole file are reserved, so that a document of it is like any other: spans are addresses. Pages
-come as they are asked for, are counted in a map, and stay. What is not there can't be touched (`partial.h`).
+Address space for the whole file is reserved, so that a document of it works like any other: spans are addresses. Pages
+are fetched on demand, marked in a bitmap, and never evicted. Access to other pages is a fault (`partial.h`).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -20,11 +20,11 @@ cdef extern from "partial.h" nogil:
 
 from onnxwire.errors import ClosedError, SourceError
 
-PAGE_SIZE = PAGE
+PAGE_SIZE = PAGE_BYTES
 
-# All that are open, by their addresses: who reads a value knows where it is, and not always what it belongs to.
+# Head of the list of open memories, which is searched by address: a reader of a value may not know its document.
 cdef PyObject* MEMORIES = NULL
-cdef int OPEN = 0
+cdef int N_MEMORIES = 0
 
 
 @final
@@ -39,50 +39,50 @@ cdef class PartialMemory:
 
     @critical_section
     def __cinit__(self, uint64_t size, source):
-        global MEMORIES, OPEN
+        global MEMORIES, N_MEMORIES
         if size == 0 or size > <uint64_t>1 << 62:
             raise MemoryError
         self.size = size
-        self.room = (size + PAGE - 1) // PAGE * PAGE
+        self.reserved = (size + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
         self.source = source
-        # Touched page by page, so that it costs what is used of it.
-        self.pages = <uint64_t*>calloc(<size_t>(self.room // PAGE // 64 + 1), 8)
+        # calloc maps zero pages, so that only the used part of the bitmap takes memory.
+        self.pages = <uint64_t*>calloc(<size_t>(self.reserved // PAGE_BYTES // 64 + 1), 8)
         if self.pages == NULL:
             raise MemoryError
-        self.start = ow_reserve(<size_t>self.room)
+        self.start = ow_reserve(<size_t>self.reserved)
         if self.start == NULL:
             raise MemoryError
         self.next = MEMORIES
         MEMORIES = <PyObject*>self
-        OPEN += 1
+        N_MEMORIES += 1
 
     @critical_section
     def __dealloc__(self):
-        self.forget()
+        self.release()
         free(self.pages)
         free(self.walked)
 
-    cdef void forget(self) noexcept:
-        global OPEN
+    cdef void release(self) noexcept:
+        global N_MEMORIES
         cdef PyObject** link = &MEMORIES
         if self.start != NULL:
             while link[0] != <PyObject*>self:
                 link = &(<PartialMemory>link[0]).next
             link[0] = self.next
-            OPEN -= 1
-            ow_release(self.start, <size_t>self.room)
+            N_MEMORIES -= 1
+            ow_release(self.start, <size_t>self.reserved)
             self.start = NULL
 
     @critical_section
     def close(self):
-        """Let go of the memory, at once or when the last call that waits for bytes of it ends."""
+        """Release the memory, at once or when the last call that waits for bytes returns."""
         self.is_closed = True
-        self.let_go()
+        self.release_if_unused()
         self.source.close()
 
-    cdef int let_go(self) except -1:
+    cdef int release_if_unused(self) except -1:
         if self.is_closed and self.exports == 0:
-            self.forget()
+            self.release()
         return 0
 
     @critical_section
@@ -91,8 +91,8 @@ cdef class PartialMemory:
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        # For the document alone, which hands out no byte that is not there: to read one ends the process.
-        if not self.lends or flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
+        # Only a document may have the buffer, because it fetches bytes before it exposes them; others are a fault.
+        if not self.allows_buffer or flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
             raise BufferError("the memory of a file on a server is read through a document, which fetches the bytes")
         PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)
         self.exports += 1
@@ -100,15 +100,15 @@ cdef class PartialMemory:
     @critical_section
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
-        self.let_go()
+        self.release_if_unused()
 
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil:
-        """Whether all of some bytes are there."""
+        """Return whether all bytes of a range are resident."""
         cdef uint64_t page, last
         if n == 0:
             return True
-        page = <uint64_t>(p - self.start) // PAGE
-        last = (<uint64_t>(p - self.start) + n - 1) // PAGE
+        page = <uint64_t>(p - self.start) // PAGE_BYTES
+        last = (<uint64_t>(p - self.start) + n - 1) // PAGE_BYTES
         while page <= last:
             if page % 64 == 0 and last - page >= 63:
                 if ~self.pages[page // 64]:
@@ -121,7 +121,7 @@ cdef class PartialMemory:
         return True
 
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
-        """Whether all of some range is there but long values."""
+        """Return whether all bytes of a range are resident, except long values."""
         cdef Py_ssize_t i
         for i in range(self.n_walked):
             if self.walked[i].start <= p and end <= self.walked[i].end:
@@ -146,7 +146,7 @@ cdef class PartialMemory:
         return 0
 
     cdef int fetch(self, const uint8_t* p, uint64_t n) except -1:
-        """Have some bytes there."""
+        """Fetch the bytes of a range that are not resident."""
         if self.has(p, n):
             return 0
         start = p - self.start
@@ -156,10 +156,10 @@ cdef class PartialMemory:
             return self.check(p, n)
         finally:
             self.exports -= 1
-            self.let_go()
+            self.release_if_unused()
 
     cdef int fetch_ahead(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1:
-        """Have the bytes there that a walk has come to, in a message that ends at `end`."""
+        """Fetch the bytes that a walk has reached, with readahead in the message, which ends at `end`."""
         if self.has(p, n):
             return 0
         start = p - self.start
@@ -169,20 +169,20 @@ cdef class PartialMemory:
             return self.check(p, n)
         finally:
             self.exports -= 1
-            self.let_go()
+            self.release_if_unused()
 
     cdef int check(self, const uint8_t* p, uint64_t n) except -1:
         if self.is_closed:
             raise ClosedError("the document was closed while bytes of it were fetched; load it again")
         if not self.has(p, n):
-            raise SourceError(5, "bytes that were asked for did not come")
+            raise SourceError(5, "the server did not return the requested bytes")
         return 0
 
-    # What the source asks and does.
+    # Called by the source.
 
     @critical_section
     def missing(self, ranges):
-        """The ranges to be fetched so that some others are there: whole pages, in order, none of them twice."""
+        """Return the non-resident pages of some ranges, as ascending and disjoint ranges."""
         cdef uint64_t page = 0
         cdef uint64_t last, first
         cdef list found = []
@@ -191,55 +191,58 @@ cdef class PartialMemory:
                 raise IndexError("no such offset in the file")
             if start == end:
                 continue
-            page = max(page, <uint64_t>start // PAGE)
-            last = <uint64_t>(end - 1) // PAGE
+            page = max(page, <uint64_t>start // PAGE_BYTES)
+            last = <uint64_t>(end - 1) // PAGE_BYTES
             while page <= last:
                 first = page
                 while page <= last and not self.pages[page // 64] >> (page % 64) & 1:
                     page += 1
                 if page > first:
-                    found.append((first * PAGE, min(page * PAGE, self.size)))
+                    found.append((first * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
                 else:
                     page += 1
         return found
 
     @critical_section
     def put(self, uint64_t offset, data):
-        """Put bytes where they belong: whole pages, or up to the end of the file."""
+        """Store fetched bytes: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer
-        cdef uint64_t page, last, n
+        cdef uint64_t page, last, n, length
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         self.exports += 1
         try:
             n = <uint64_t>buffer.len
             if self.start == NULL or self.is_closed or n == 0:
                 return
-            if offset % PAGE or offset > self.size or n > self.size - offset or (n % PAGE and offset + n != self.size):
+            if offset > self.size or n > self.size - offset:
+                raise IndexError("no such offset in the file")
+            if offset % PAGE_BYTES or (n % PAGE_BYTES and offset + n != self.size):
                 raise IndexError("not whole pages of the file")
-            page = offset // PAGE
-            last = (offset + n - 1) // PAGE
-            if ow_open_range(self.start, <size_t>self.room, <size_t>offset, <size_t>((last - page + 1) * PAGE)):
+            page = offset // PAGE_BYTES
+            last = (offset + n - 1) // PAGE_BYTES
+            length = (last - page + 1) * PAGE_BYTES
+            if ow_open_range(self.start, <size_t>self.reserved, <size_t>offset, <size_t>length):
                 raise MemoryError
-            # What is there already is read by others, who are not to see it change, not even into itself.
+            # Resident bytes are not written again, because other threads may read them.
             if self.has(self.start + offset, n):
                 return
             with nogil:
-                # Not in large pages: to find room for them took three times as long as the copy.
+                # Not with huge pages: allocating them took three times as long as the copy.
                 ow_populate(self.start + offset, <size_t>n)
                 memcpy(self.start + offset, buffer.buf, <size_t>n)
             while page <= last:
                 if not self.pages[page // 64] >> (page % 64) & 1:
                     self.pages[page // 64] |= <uint64_t>1 << (page % 64)
-                    self.resident += min(<uint64_t>PAGE, self.size - page * PAGE)
+                    self.resident += min(<uint64_t>PAGE_BYTES, self.size - page * PAGE_BYTES)
                 page += 1
         finally:
             self.exports -= 1
             PyBuffer_Release(&buffer)
-            self.let_go()
+            self.release_if_unused()
 
 
 cdef PartialMemory memory_of(const uint8_t* p):
-    """The memory that an address is in, or None."""
+    """Return the memory that contains an address, or None."""
     cdef PyObject* memory = MEMORIES
     while memory != NULL:
         if (<PartialMemory>memory).start <= p < (<PartialMemory>memory).start + (<PartialMemory>memory).size:
@@ -248,31 +251,31 @@ cdef PartialMemory memory_of(const uint8_t* p):
     return None
 
 
-cdef bint is_there(const uint8_t* p, uint64_t n) noexcept:
-    """Whether bytes may be read without asking for them."""
+cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:
+    """Return whether all bytes of a range are resident."""
     cdef PartialMemory memory
-    if OPEN == 0 or n == 0:
+    if N_MEMORIES == 0 or n == 0:
         return True
     memory = memory_of(p)
     return memory is None or memory.has(p, n)
 
 
 cdef int fetch(const uint8_t* p, uint64_t n) except -1:
-    """Have bytes there, where they are of such a memory."""
+    """Fetch the bytes of a range that are not resident. No-op for other memory."""
     cdef PartialMemory memory = memory_of(p)
     return 0 if memory is None else memory.fetch(p, n)
 
 
-cdef object text_there(const uint8_t* p, uint64_t n):
-    """A string, fetched first where it is not there; the memory is held until it is read."""
+cdef object fetched_text(const uint8_t* p, uint64_t n):
+    """Return a string, fetched first if it is not resident; references the memory until the string is read."""
     cdef PartialMemory memory = memory_of(p)
     if memory is not None:
         memory.fetch(p, n)
     return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
 
 
-cdef object bytes_there(const uint8_t* p, uint64_t n):
-    """The same of bytes."""
+cdef object fetched_bytes(const uint8_t* p, uint64_t n):
+    """Return bytes, fetched first if they are not resident."""
     cdef PartialMemory memory = memory_of(p)
     if memory is not None:
         memory.fetch(p, n)

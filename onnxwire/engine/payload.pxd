@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Windows on bytes and numbers that are in memory, as read-only buffers."""
+"""Values in memory as read-only buffers, without a copy."""
 from libc.stdint cimport uint8_t
 
 from onnxwire.engine.document cimport Document
 
 cdef class Payload:
-    """A value's bytes, or a field's numbers, where they stand in memory."""
-    cdef object owner            # of the memory; None where it is the document's
+    """A value's bytes, or a field's numbers, as a buffer."""
+    cdef object owner            # of the memory; None if that is the document
     cdef readonly Document document
     cdef const uint8_t* p
-    cdef Py_ssize_t n            # items
-    cdef Py_ssize_t size         # of an item
-    cdef char* format            # as of the buffer protocol
+    cdef Py_ssize_t n            # number of items
+    cdef Py_ssize_t size         # bytes per item
+    cdef char* format            # of an item, as in the buffer protocol
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Windows on bytes and numbers that are in memory, as read-only buffers."""
+"""Values in memory as read-only buffers, without a copy."""
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
 from cython cimport critical_section
@@ -7,11 +7,11 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.instances cimport make_internal
-from onnxwire.engine.partial cimport OPEN, fetch
+from onnxwire.engine.partial cimport N_MEMORIES, fetch
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
-    """A window on n items of `size` bytes: the owner's, or where it is None, the document's."""
+    """Create a buffer of n items of `size` bytes at p, in memory of `owner`, or of the document if that is None."""
     cdef Payload payload = Payload.__new__(Payload)
     if owner is None:
         payload.document = document
@@ -27,13 +27,13 @@ cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int 
 
 
 cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
-    """Fill in what the buffer protocol asks for."""
+    """Implement `__getbuffer__`."""
     if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
         raise BufferError("the bytes and numbers of a message are read-only; copy them first")
     if self.document is not None:
         self.document.check_open()
         self.document.check_unchanged()
-        if OPEN:
+        if N_MEMORIES:
             fetch(self.p, <uint64_t>self.n * self.size)
     view.obj = self
     view.buf = <void*>self.p
@@ -55,7 +55,7 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
 @cython.no_gc
 @cython.freelist(8)
 cdef class Payload:
-    """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory; nothing is copied."""
+    """A value's bytes, or a field's numbers, as a read-only buffer that shares the memory of the message."""
 
     @critical_section
     def __len__(self):
@@ -64,7 +64,7 @@ cdef class Payload:
     @property
     @critical_section
     def span(self):
-        """Where in its document the value stands, (start, end), or None where it stands in none."""
+        """The offsets of the value in its document, (start, end); None if it is not in a document."""
         if self.document is None:
             return None
         self.document.check_open()

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A document record by record, for those who look at raw bytes."""
+"""Reading a document record by record, for tools that show raw bytes."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -8,22 +8,22 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.partial cimport OPEN, fetch
+from onnxwire.engine.partial cimport N_MEMORIES, fetch
 from onnxwire.engine.payload cimport new_payload
 
 cdef enum:
-    HEAD = 32                # bytes that no tag with a length or number after it has more of
+    MAX_HEAD = 32            # upper bound of the bytes of a tag with the length or number after it
 
 
 @critical_section
 def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
-    """Read the record at a byte of a document, of a message that ends at `end`, or of a group in it.
+    """Read the record at an offset of a document, in a message that ends at `end`, or in a group of it.
 
-    Returns (number, wire type, start of the value, start of the next record, raw value): the value of WIRE_LEN starts
-    after its length; the raw value is an int, the bits of a fixed number, or None for a length or a group. Where the
-    record is damaged, the next record is None; where not even the tag could be read, the value starts at `offset`; of a
-    length that runs past the end the value still starts after it, and the raw value is the length. An end of group
-    reads as damaged, with its number and wire type.
+    Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN starts
+    after its length. The raw value is an int, the bits of a varint or fixed number, or None for a length or a group.
+    For a damaged record, the next record is None; if its tag can't be read, the value starts at `offset`; if its length
+    runs past the end, the value starts after it and the raw value is the length. An end of group is reported as
+    damaged, with its number and wire type.
     """
     cdef const uint8_t* p
     cdef const uint8_t* stop
@@ -37,10 +37,10 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
         raise IndexError("no such offset in the document")
     stop = document.start + end
     p = document.start + offset
-    if OPEN:
-        fetch(p, min(end - offset, <uint64_t>HEAD))
+    if N_MEMORIES:
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD))
     tag = p[0]
-    if OPEN and tag & 7 == WIRE_START_GROUP:
+    if N_MEMORIES and tag & 7 == WIRE_START_GROUP:
         fetch(p, end - offset)
     p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
     if p == NULL:
@@ -60,9 +60,9 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
 
 @critical_section
 def read_varint_at(Document document, uint64_t offset, uint64_t end):
-    """Read the varint at a byte of a packed run that ends at `end`.
+    """Read the varint at an offset of a packed run that ends at `end`.
 
-    Returns (value, start of the next one): the value as 64 bits; where the varint is damaged, the next one is None.
+    Returns (value, start of the next varint): the value as 64 bits; for a damaged varint, the next one is None.
     """
     cdef const uint8_t* p
     cdef uint64_t n = 0
@@ -70,15 +70,15 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
     p = document.start + offset
-    if OPEN:
-        fetch(p, min(end - offset, <uint64_t>HEAD))
+    if N_MEMORIES:
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD))
     p = read_varint(p, document.start + end, &n)
     return n, None if p == NULL else p - document.start
 
 
 @critical_section
 def payload_at(Document document, uint64_t start, uint64_t end):
-    """The payload of some bytes of a document."""
+    """Return the Payload of a range of a document."""
     document.check_open()
     if start > end or end > <uint64_t>(document.end - document.start):
         raise IndexError("no such offset in the document")
@@ -87,5 +87,5 @@ def payload_at(Document document, uint64_t start, uint64_t end):
 
 @critical_section
 def bytes_at(Document document, uint64_t start, uint64_t end):
-    """Copy some bytes of a document."""
+    """Copy a range of a document."""
     return bytes(payload_at(document, start, end))

@@ -1,4 +1,4 @@
-"""The records of a message, one after another."""
+"""Iteration over the records of a message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def walk_records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int, int, int | None]]:
-    """The records of a message between two offsets of a document.
+    """Iterate over the records between two offsets of a document.
 
     Yields (offset of the tag, field number, wire type, start of the value, start of the next record, raw value), the
     last five as `read_record` returns them. Raises DecodeError at a damaged record.

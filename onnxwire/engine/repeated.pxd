@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated strings, bytes and messages, and what they share with those over numbers."""
+"""Sequences over repeated strings, bytes and messages, and the common base of all sequences."""
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -12,17 +12,17 @@ from onnxwire.engine.view cimport Cursor, View
 
 @cython.no_gc
 cdef class Repeated:
-    cdef View message            # points up; the message does not know of it
+    cdef View message            # the message has no reference back
     cdef Field* field
     cdef Document document       # of the bytes
-    cdef const uint8_t* first    # the first record, NULL where there is none
-    cdef const uint8_t* end      # of the records, where the message is in one piece
-    cdef object parts            # Spans of a message in several pieces, else None
+    cdef const uint8_t* first    # the first record, or NULL
+    cdef const uint8_t* end      # of the records, if the message has one span
+    cdef object parts            # Spans of a message in several parts, else None
     cdef uint64_t n_records
-    cdef object store            # what was made of the records on the way: Spans, or Numbers; else None
-    cdef object bound            # Elements or Numbers that the sequence is of; None as long as it is of records
-    cdef uint64_t state          # of the field when the sequence was taken; see state_of
-    cdef bint is_detached        # they are no longer the message's
+    cdef object store            # index or decoded numbers of the records: Spans or Numbers; None before
+    cdef object bound            # the elements after a change: Elements or Numbers; None while they are records
+    cdef uint64_t state          # of the field when the sequence was created; see state_of
+    cdef bint is_detached        # `bound` no longer belongs to the message
 
     cdef void start(self, Cursor* cursor) noexcept
     cdef object take(self, values)
@@ -30,7 +30,7 @@ cdef class Repeated:
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
 
 
-# Adds no member, so that the free list of the base serves it.
+# Adds no member, so that it can use the free list of the base.
 cdef class RepeatedSpan(Repeated):
 
     cdef Elements elements(self)
@@ -42,22 +42,22 @@ cdef class RepeatedSpan(Repeated):
 
 
 cdef enum:
-    ENDED = -1           # the index of an iterator that has no more
+    ENDED = -1           # the index of an exhausted iterator
 
 
 cdef class SpanIterator:
     cdef RepeatedSpan sequence   # None at the end
     cdef Cursor cursor
     cdef object parts            # Spans that the cursor points into, or None
-    cdef const uint8_t* first    # the first record, NULL as long as the cursor does not stand in records
-    cdef PyObject* document      # of the message when it was last looked at; borrowed, to be compared only
-    cdef uint32_t epoch          # the same
+    cdef const uint8_t* first    # the first record; NULL before the cursor is set
+    cdef PyObject* document      # of the message at the last step; borrowed, for comparisons only
+    cdef uint32_t epoch          # of the message at the last step
     cdef Py_ssize_t i
-    cdef uint8_t tag             # of the records, where it is one byte; else 0, which is not a tag
+    cdef uint8_t tag             # of the records, if it is one byte; else 0, which is not a tag
 
     cdef object next_element(self)
     cdef object next_bound(self)
-    cdef int stand(self) except -1
+    cdef int seek(self) except -1
 
 
 cdef void point_at(Repeated self, View message, Field* field)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated strings, bytes and messages.
 
-A sequence is as light as a message: it holds its message and looks there for what it is a sequence of. Asking for an
-element by its index in a long sequence makes an index once, which the document keeps; the first change makes Elements.
+A sequence refers to its message and reads its elements there. The first access by index to a long sequence creates an
+index of its records, which the document caches; the first change creates Elements.
 """
 cimport cython
 from cpython.object cimport PyTypeObject
@@ -35,17 +35,17 @@ cdef extern from "Python.h":
 
 cdef extern from "thresholds.h":
     enum:
-        SHORT "OW_SHORT"
+        MAX_WALKED_ELEMENTS "OW_MAX_WALKED_ELEMENTS"
 
 
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
-    """The index, counted from the front, that a Python index means in a sequence of n.
+    """Convert a Python index into a sequence of n to one that is counted from the front; raise IndexError.
 
-    This runs the index's own code, which may do anything, even close the document.
+    This calls the index's `__index__`, which may run any code, even close the document.
     """
     cdef Py_ssize_t i
     try:
-        i = PyNumber_AsSsize_t(index, NULL)  # of one that is too large, the largest
+        i = PyNumber_AsSsize_t(index, NULL)  # clips
     except TypeError:
         raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(index).__name__}") from None
     if i < 0:
@@ -62,10 +62,10 @@ cdef object changed_error(const Field* field):
     )
 
 
-# --- what a sequence is of
+# --- the elements of a sequence
 
 cdef void point_at(Repeated self, View message, Field* field):
-    """Make it a sequence of what the message, which is filled, has in the field now."""
+    """Set the elements of a sequence to the current ones of a field; the message is filled."""
     cdef Slot* slot = &message.slots[field.slot]
     cdef PyObject* held = held_value(message, field)
     self.message = message
@@ -86,10 +86,10 @@ cdef void point_at(Repeated self, View message, Field* field):
 
 
 cdef bint refresh(Repeated self) except -1:
-    """Look at the message again; tells whether the sequence is still of records, not of what is `bound`.
+    """Update a sequence after changes of its message; return whether its elements are records, not `bound`.
 
-    A sequence stays with its elements: where the message has others by now, because the field was cleared or the
-    message exchanged, it goes on alone with those that it had, as protobuf's do.
+    A sequence keeps its elements: if the field was cleared or the message replaced, the sequence becomes detached and
+    keeps a copy of them, like protobuf's.
     """
     cdef PyObject* held
     fill(self.message)
@@ -99,7 +99,7 @@ cdef bint refresh(Repeated self) except -1:
     if self.bound is not None:
         self.is_detached = held != <PyObject*>self.bound
         return False
-    # Else it is a new message, its field was cleared, or it has other bytes by now, though they may be equal.
+    # The state changes when the message is replaced or the field is cleared, the document when the bytes are replaced.
     if self.state == state_of(self.message, self.field) and (
         self.first == NULL or self.document is document_of(self.message)
     ):
@@ -120,7 +120,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """The common base of the two kinds of sequences: what lists can do, down to what changes elements."""
+    """The common base of the two types of sequences: the methods of lists, by way of `take`, `splice` and `replace`."""
 
     def __cinit__(self):
         if type(self) is Repeated:
@@ -165,12 +165,12 @@ cdef class Repeated:
 
     @critical_section
     def index(self, value, start=0, stop=maxsize):
-        """The first index of a value; raises ValueError where there is none."""
+        """Return the first index of a value; raises ValueError if there is none."""
         return list(self).index(value, start, stop)
 
     @critical_section
     def count(self, value):
-        """How many elements equal a value."""
+        """Return the number of elements equal to a value."""
         return list(self).count(value)
 
     @critical_section
@@ -180,25 +180,22 @@ cdef class Repeated:
 
     @critical_section
     def clear(self):
-        """Take all elements out."""
+        """Remove all elements."""
         if len(self):
             del self[:]
 
     @critical_section
     def remove(self, value):
-        """Take out the first element that equals a value; raises ValueError where there is none."""
+        """Remove the first element equal to a value; raises ValueError if there is none."""
         for i, element in enumerate(self):
             if element == value:
                 del self[i]
                 return
-        raise field_error(self.field, FieldValueError, "the value to remove is not there")
+        raise field_error(self.field, FieldValueError, "the value to remove is not in the field")
 
     @critical_section
     def pop(self, index=-1):
-        """Take out the element at an index, by default the last, and return it.
-
-        Raises IndexError where there is none.
-        """
+        """Remove and return the element at an index, by default the last; raises IndexError if there is none."""
         cdef Py_ssize_t i
         i = index_in(self.field, index, len(self))
         element = self[i]
@@ -207,12 +204,12 @@ cdef class Repeated:
 
     @critical_section
     def reverse(self):
-        """Turn the order around."""
+        """Reverse the elements in place."""
         self._arrange(range(len(self) - 1, -1, -1), len(self))
 
     @critical_section
     def sort(self, *, key=None, reverse=False):
-        """Sort in place, stably; key: a function of an element, needed for messages, which have no order."""
+        """Sort in place, stably; key: a function of an element, required for messages, which have no order."""
         elements = list(self)
         if not elements:
             return
@@ -225,7 +222,7 @@ cdef class Repeated:
 
     @critical_section
     def insert(self, index, value):
-        """Put a value before the element at an index, as list.insert does."""
+        """Insert a value before the element at an index, as list.insert does."""
         cdef Py_ssize_t i
         try:
             i = index
@@ -244,7 +241,7 @@ cdef class Repeated:
         cdef Py_ssize_t n
         if self.field.type == MESSAGE:
             raise field_error(
-                self.field, FieldTypeError, "messages are not assigned to; use CopyFrom of the one that is there"
+                self.field, FieldTypeError, "messages can't be assigned; use CopyFrom of the element"
             )
         if not isinstance(key, slice):
             incoming = self.take((value,))
@@ -282,24 +279,24 @@ cdef class Repeated:
             self._arrange([i for i in range(n) if i not in indices], n)
 
     cdef void start(self, Cursor* cursor) noexcept:
-        """Stand at the first record; the message may have others by now."""
+        """Set a cursor to the first record of the sequence, which may not be the message's any more."""
         if self.parts is None:
             start_records(cursor, self.first, self.end, NULL, NULL)
         else:
             start_records(cursor, NULL, NULL, <PyObject*>self.parts, self.first)
 
-    # --- what the two kinds do each in its own way; `incoming`: the Elements or Numbers that `take` made
+    # --- implemented by each type; `incoming`: the result of `take`, Elements or Numbers
 
     cdef object take(self, values):
-        """Elements made of the values of an iterable, which are checked first."""
+        """Convert the values of an iterable to Elements or Numbers, with checks."""
         raise NotImplementedError
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
-        """Put elements instead of those from start to stop."""
+        """Replace the elements from start to stop."""
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
-        """Exchange n elements, every step-th from start on, for those that come in."""
+        """Replace n elements, every step-th from start on, by as many others."""
         raise NotImplementedError
 
 
@@ -326,7 +323,7 @@ cdef object get_spans(View self, void* closure):
 
 
 cdef void* span_getter() noexcept:
-    """The getter of repeated strings, bytes and messages."""
+    """Return the getter of repeated strings, bytes and messages."""
     return <void*>get_spans
 
 
@@ -334,10 +331,10 @@ cdef void* span_getter() noexcept:
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class RepeatedSpan(Repeated):
-    """A sequence of strings, bytes or messages. It can be changed as protobuf's can: messages are not assigned to."""
+    """A mutable sequence of strings, bytes or messages. As with protobuf, messages can't be assigned."""
 
     cdef Elements elements(self):
-        """The elements where they were changed, else None."""
+        """Return the elements if they were changed, else None."""
         return None if refresh(self) else self.bound
 
     @critical_section
@@ -353,15 +350,15 @@ cdef class RepeatedSpan(Repeated):
         return iterator
 
     cdef Spans make_index(self):
-        """The spans of all elements of an unchanged field; the document keeps them where they are not few."""
+        """Return the spans of all elements of an unchanged field, cached by the document unless they are few."""
         cdef Spans index
         if self.store is None and self.n_records:
             self.store = self.document.cached(INDEX, self.first)
-        # Where the bytes were changed, the address may have come to hold another field.
+        # If the bytes were replaced, the cache entry may be of another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
             return self.store
         index = self.walk()
-        if index.n > SHORT:
+        if index.n > MAX_WALKED_ELEMENTS:
             self.document.keep(INDEX, self.first, index)
         self.store = index
         return index
@@ -380,7 +377,7 @@ cdef class RepeatedSpan(Repeated):
         return index
 
     cdef Elements gather(self, Spans index):
-        """The elements that an index leads to."""
+        """Return the Elements of an index."""
         cdef Elements elements = Elements.__new__(Elements)
         cdef Py_ssize_t i
         elements.reserve(index.n)
@@ -396,7 +393,7 @@ cdef class RepeatedSpan(Repeated):
         self.bound = self.gather(self.store)
 
     cdef object element(self, Py_ssize_t i):
-        """The element at an index that there was; raises ChangedError where there no longer is."""
+        """Return the element at an index that was checked before; raise ChangedError if it no longer exists."""
         cdef Element* element
         cdef Spans index
         if self.bound is not None:
@@ -423,7 +420,7 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
-        if self.store is None and i < SHORT and self.bound is None:
+        if self.store is None and i < MAX_WALKED_ELEMENTS and self.bound is None:
             for element in self:
                 if i == 0:
                     return element
@@ -432,7 +429,7 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def _payloads(self):
-        """The payloads of all elements of a repeated string or bytes, as a list."""
+        """Return a list of the Payloads of all elements of a repeated string or bytes field."""
         cdef Elements elements = self.elements()
         cdef Spans index
         cdef Py_ssize_t i
@@ -450,10 +447,10 @@ cdef class RepeatedSpan(Repeated):
     # --- changes
 
     cdef Elements start_edit(self, Py_ssize_t room):
-        """The elements, to be changed, with room for more.
+        """Return the Elements for a change, with capacity for `room` more.
 
-        All memory is had before the message is edited, which may put it into its parent: where there is none, nothing
-        has changed.
+        All memory is allocated before `edit`, which may add an absent message to its parent: a MemoryError leaves
+        everything unchanged.
         """
         cdef Elements elements
         cdef Overlay overlay
@@ -471,7 +468,7 @@ cdef class RepeatedSpan(Repeated):
             index = self.make_index()
             elements = self.gather(index)
             elements.reserve(room)
-            # Making them may have run other code, which may have been first.
+            # The allocation may have run other code, which may have changed the field.
             if self.elements() is not None or self.store is not index:
                 continue
             overlay = edit(self.message)
@@ -505,7 +502,7 @@ cdef class RepeatedSpan(Repeated):
             memcpy(&elements.items[start], incoming.items, <size_t>incoming.n * sizeof(Element))
         elements.n += incoming.n - n
         gone.n = n
-        incoming.n = 0  # they have moved
+        incoming.n = 0  # their references were moved
         update_count(self, elements.n)
         return 0
 
@@ -524,9 +521,9 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def _arrange(self, order, Py_ssize_t n):
-        """Make the elements, of which there are n, those at the indices that `order` names, each at most once."""
-        # All that can run other code comes first: the collector may, where a list is made.
-        # CPython 3.11 leaks the list that list() has no memory to copy.
+        """Replace the elements, n in number, by those at the indices in `order`, each at most once."""
+        # Code that may run other code, such as the garbage collector for a new list, precedes the change.
+        # CPython 3.11 leaks a list if list() has no memory to copy it.
         cdef list indices = (<list>order)[:] if type(order) is list else list(order)
         cdef Elements arranged = Elements.__new__(Elements)
         cdef Elements elements
@@ -534,7 +531,7 @@ cdef class RepeatedSpan(Repeated):
         cdef Py_ssize_t index
         arranged.reserve(len(indices))
         elements = self.start_edit(0)
-        # What made the order may have changed the elements.
+        # The iterator of `order` may have changed the elements.
         if elements.n != n:
             raise changed_error(self.field)
         for i in range(len(indices)):
@@ -542,7 +539,7 @@ cdef class RepeatedSpan(Repeated):
             arranged.items[i] = elements.items[index]
             elements.items[index].held = NULL
         arranged.n = len(indices)
-        # Those that go are let go of at the end: that may run other code.
+        # Release removed elements last: their destructors may run other code.
         elements.items, arranged.items = arranged.items, elements.items
         elements.n, arranged.n = arranged.n, elements.n
         elements.capacity, arranged.capacity = arranged.capacity, elements.capacity
@@ -550,9 +547,9 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def extend(self, values):
-        """Add all values of an iterable at the end; of messages, copies, which share their bytes.
+        """Add all values of an iterable at the end; messages are copied, and share their bytes.
 
-        Raises TypeError or ValueError for what the field does not take, and adds nothing then.
+        Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
         cdef Elements incoming = take_values(self.message, self.field, values)
         if incoming.n:
@@ -563,9 +560,9 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def append(self, value):
-        """Add a value at the end; of a message a copy, which shares its bytes, and is returned.
+        """Add a value at the end; a message is copied, and the copy, which shares its bytes, is returned.
 
-        Raises TypeError or ValueError for what the field does not take.
+        Raises TypeError or ValueError for a value that the field can't store.
         """
         cdef Py_ssize_t n = len(self)
         self.splice(n, n, take_values(self.message, self.field, (value,)))
@@ -596,17 +593,17 @@ cdef class RepeatedSpan(Repeated):
 
 
 cdef Elements take_values(View message, Field* field, values):
-    """Elements made of the values of an iterable, which are checked first; messages are copied."""
+    """Convert the values of an iterable to Elements, with checks; messages are copied."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
     cdef uint32_t depth
     cdef View source
-    # One fork serves all messages that follow one another in one document.
+    # Consecutive messages of one document share a fork.
     cdef Document document = None
     cdef Document fork = None
     cdef const uint8_t* last = NULL
-    # What is small is encoded, all into one document: that takes less memory and time than a tree of values.
+    # Small edited messages are encoded into one document, which takes less memory and time than copies of overlays.
     cdef Encoder encoder = None
     cdef list encoded = []
     cdef Document origin = None
@@ -626,7 +623,7 @@ cdef Elements take_values(View message, Field* field, values):
             encoder = encoder or Encoder(False)
             data = encode_small(source, encoder)
             if data is not None:
-                # Its address is not known before all are there.
+                # Its address is set by `locate_encoded`.
                 encoded.append(data)
                 origin = document_of(source)
                 incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
@@ -646,13 +643,13 @@ cdef Elements take_values(View message, Field* field, values):
             fork = held
             last = p + n
     if encoded:
-        # With a byte in between: an empty message at the end of one would have the address of the next.
+        # Separated by a byte: an empty message at the end of one would have the address of the next one.
         locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
     return incoming
 
 
 cdef int locate_encoded(Elements elements, Document document) except -1:
-    """Give the elements that were encoded into a document, one after another, their addresses there."""
+    """Set the addresses of the elements that were encoded into a document, one after another."""
     cdef const uint8_t* p = document.start
     cdef Py_ssize_t i
     for i in range(elements.n):
@@ -664,7 +661,7 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
 
 
 cdef int update_count(Repeated self, Py_ssize_t n) except -1:
-    """Let the message know how many elements there are."""
+    """Set the number of elements in the message's slot."""
     cdef Slot* slot
     if not self.is_detached:
         slot = &(<Overlay>self.message.overlay).slots[self.field.slot]
@@ -694,7 +691,7 @@ cdef class SpanIterator:
 
     @critical_section
     cdef object next_element(self):
-        """Return the next element; the iterator itself at the end, because an error would take longer."""
+        """Return the next element, or the iterator itself at the end, which is faster than an exception."""
         cdef RepeatedSpan sequence = self.sequence
         cdef View message
         cdef Cursor* cursor = &self.cursor
@@ -705,14 +702,14 @@ cdef class SpanIterator:
             return self
         message = sequence.message
         fill(message)
-        # As lists do: what comes next is what the sequence has at the next index now.
+        # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
             message.overlay != NULL or sequence.bound is not None
             or message.epoch != self.epoch or message.document != self.document
         ):
             if not refresh(sequence):
                 return self.next_bound()
-            self.stand()
+            self.seek()
         if <uint64_t>self.i >= sequence.n_records:
             self.i = ENDED
             self.sequence = None
@@ -730,7 +727,7 @@ cdef class SpanIterator:
         return make_element(sequence, record.value, record.n, NULL)
 
     cdef object next_bound(self):
-        """The same, of the elements that the sequence is of."""
+        """Return the next element of `bound`, as `next_element` does."""
         cdef RepeatedSpan sequence = self.sequence
         cdef Elements elements = sequence.bound
         cdef Py_ssize_t i = self.i
@@ -741,8 +738,8 @@ cdef class SpanIterator:
         self.i += 1
         return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
 
-    cdef int stand(self) except -1:
-        """Stand before the next of the records that the sequence is of."""
+    cdef int seek(self) except -1:
+        """Set the cursor to the next record of the sequence."""
         cdef RepeatedSpan sequence = self.sequence
         cdef View message = sequence.message
         cdef Record record
@@ -760,7 +757,7 @@ cdef class SpanIterator:
         return 0
 
 
-# What pickles and reprs call it, wherever it is defined.
+# Its name in pickles and reprs, wherever it is defined.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
 close_base(Repeated)
 make_internal(RepeatedSpan, b"reading a repeated field of a message")

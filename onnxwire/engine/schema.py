@@ -1,4 +1,4 @@
-"""Turns tables into descriptors and message classes."""
+"""Creates descriptors and message classes from tables."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Schema:
     """The message classes of a set of tables, as attributes and by full name.
 
-    messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of the
-    messages that no release has any more.
+    messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of
+    messages that the current version of the format does not have.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Schema:
     ) -> None:
         """Make the classes.
 
-        files: what `table_text.parse` gave, or the same as plain tuples. module: what the classes call their home.
-        bases: by full name, classes whose methods a message has beside those of every message.
+        files: results of `table_text.parse`, or equal plain tuples. module: `__module__` of the classes. bases: further
+        base classes of a message, by its full name.
         Raises ValueError for a type that no table describes.
         """
         self.messages: dict[str, type[Message]] = {}
@@ -97,7 +97,7 @@ class Schema:
         message.reserved_names = [name for _, _, name, _ in reserved if name]
 
     def _nest(self, descriptors: dict[str, Descriptor], module: str) -> None:
-        """Put nested classes, enums, values and field numbers where protobuf's classes have them."""
+        """Set nested classes, enums, values and field numbers as attributes, as protobuf's classes have them."""
         for full_name, cls in self.messages.items():
             descriptor = descriptors[full_name]
             descriptor._concrete_class = cls
@@ -117,15 +117,15 @@ class Schema:
             if not wrapper.DESCRIPTOR.values:
                 continue
             parent = descriptors.get(full_name.rpartition(".")[0])
-            home: object = self if parent is None else self.messages[parent.full_name]
+            owner: object = self if parent is None else self.messages[parent.full_name]
             wrapper.DESCRIPTOR.containing_type = parent
             if parent is not None:
                 parent.enum_types.append(wrapper.DESCRIPTOR)
             else:
                 wrapper.DESCRIPTOR.file.enum_types_by_name[wrapper.DESCRIPTOR.name] = wrapper.DESCRIPTOR
-            setattr(home, wrapper.DESCRIPTOR.name, wrapper)
+            setattr(owner, wrapper.DESCRIPTOR.name, wrapper)
             for value in wrapper.DESCRIPTOR.values:
-                setattr(home, value.name, value.number)
+                setattr(owner, value.name, value.number)
 
     if TYPE_CHECKING:
 
@@ -135,9 +135,9 @@ class Schema:
 def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded") -> Schema:
     """Make message classes from table files, in the notation of `schema/README.md`.
 
-    paths: the files, those that others import among them. module: what the classes call their home.
-    Raises ValueError that names the file and line of what is not a table, and SourceError, which is an OSError, for
-    what can't be read.
+    paths: the files, including imported ones. module: `__module__` of the classes.
+    Raises ValueError with file and line for an invalid table, and SourceError, an OSError, for a file that can't be
+    read.
     """
     from onnxwire.engine.table_text import parse
     from onnxwire.engine.text_file import read_text

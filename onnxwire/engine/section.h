@@ -1,4 +1,4 @@
-/* The engine's lock in Python without the GIL. With the GIL, which serializes threads already, everything here is empty.
+/* The engine's lock in Python without the GIL. With the GIL, which serializes threads already, nothing here has a cost.
  *
  * There is one section for the process. Every function that Python calls and that touches shared state is decorated
  * with Cython's `@critical_section`, which here means this section, not the lock of the function's first argument.
@@ -65,8 +65,8 @@ static inline void ow_leave(PyCriticalSection *entered)
         PyCriticalSection_End(entered);
 }
 
-/* Redefine the functions that Cython calls for `@critical_section`. The macros that it uses around accesses to a dict keep
- * their meaning. */
+/* Redefine the functions that Cython calls for `@critical_section`. The macros that it uses around accesses to a dict
+ * keep their meaning. */
 static inline void ow_begin_own(PyCriticalSection *entered, PyObject *o) { PyCriticalSection_Begin(entered, o); }
 static inline void ow_end_own(PyCriticalSection *entered) { PyCriticalSection_End(entered); }
 #undef Py_BEGIN_CRITICAL_SECTION

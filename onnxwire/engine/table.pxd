@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Schema rows as C structs: field number -> slot, type, sub-table. Knows rows, not what they are rows of."""
+"""Tables of schemas as C structs: field number -> slot, type, table of the field's message."""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -26,32 +26,32 @@ cdef enum FieldType:
 
 cdef enum:
     DENSE = 64         # field numbers below this are looked up in one step
-    DEAD = 32          # room for dead views that are kept for reuse, per class
+    FREE_LIST_CAPACITY = 32  # views per class
 
 cdef struct Slot:
-    # What one pass over a message leaves of a field. p == NULL: absent.
-    # singular number: p at its value, n its raw bits; singular string, bytes, message: p and n its last value's span;
-    # repeated: p at the tag of the first record, n the number of records (a packed run is one).
+    # The result of one pass over a message for one field. p == NULL: absent. Singular number: p is the address of its
+    # value, n its raw bits. Singular string, bytes or message: p and n are the span of its last value. Repeated: p is
+    # the tag of the first record, n the number of records; a packed run is one record.
     const uint8_t* p
     uint64_t n
 
 cdef struct Field:
     uint32_t number
     uint8_t type
-    uint8_t wire             # of one element
+    uint8_t wire             # wire type of one element
     uint8_t size             # bytes of an element in memory: 1, 4, 8; 0 for spans
     bint repeated
-    bint closed              # an enum whose unknown values go to the unknown fields
+    bint closed              # an enum whose unknown values become unknown fields
     uint32_t slot
     uint32_t n_peers
     uint32_t* peers          # slots of the other members of the field's oneof
     uint32_t n_values
     int32_t* values          # of a closed enum, ascending
-    Table* table             # the one that the field stands in
-    Table* sub               # of a message field
+    Table* table             # of the message that has the field
+    Table* sub               # of the value of a message field
     void* get                # object (*)(object view, void* field)
     void* set                # int (*)(object view, PyObject* value, void* field)
-    bint packed              # as the official serializer writes it
+    bint packed              # encoded as packed runs
     PyObject* descriptor     # FieldDescriptor; borrowed from the owner
     PyObject* default        # borrowed from the descriptor
 
@@ -59,18 +59,18 @@ cdef struct Table:
     uint32_t n_fields
     Field* fields            # by ascending number
     uint16_t[DENSE] dense    # number -> index in `fields` + 1, 0 = unknown
-    uint8_t[128] quick       # tag of one byte -> the same; 0 also where more than the tag says what a record means
-    PyObject** field_names   # of `fields`, to be found by identity; borrowed from the owner
+    uint8_t[128] quick       # tag of one byte -> the same; 0 also for fields whose records need a check of their value
+    PyObject** field_names   # of `fields`, for lookups by identity; borrowed from the owner
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner
-    bint has_closed_runs     # has a repeated closed enum, in whose packed runs unknown values may hide
-    PyObject* dead[DEAD]
-    int n_dead
+    bint has_closed_runs     # has a repeated closed enum, whose packed runs may contain unknown fields
+    PyObject* free_views[FREE_LIST_CAPACITY]
+    int n_free
 
 
 cdef inline Field* find_field(const Table* table, uint32_t number) noexcept nogil:
-    """The row of a field number, or NULL."""
+    """Return the field with a number, or NULL."""
     if number < DENSE:
         return &table.fields[table.dense[number] - 1] if table.dense[number] else NULL
     return find_sparse_field(table, number)
@@ -92,12 +92,12 @@ cdef inline Field* find_sparse_field(const Table* table, uint32_t number) noexce
 
 
 cdef inline uint64_t bit_of(const Table* table) noexcept nogil:
-    """A bit for the table among those of its schema; one of more than 64 shares it with others."""
+    """Return a bit of the table; in schemas of more than 64 tables several share one."""
     return <uint64_t>1 << (<size_t>table // sizeof(Table) & 63)
 
 
 cdef inline bint has_value(const Field* field, int32_t value) noexcept nogil:
-    """Whether a closed enum has the value."""
+    """Return whether a closed enum has the value."""
     cdef uint32_t low = 0
     cdef uint32_t high = field.n_values
     cdef uint32_t middle
@@ -114,14 +114,14 @@ cdef inline bint has_value(const Field* field, int32_t value) noexcept nogil:
 
 @final
 cdef class TableOwner:
-    """Holds the C tables of one schema for as long as a class made from them lives."""
+    """The owner of the C tables of one schema, referenced by the classes made from them."""
     cdef Table* tables
     cdef Py_ssize_t n_tables
-    cdef list lent                  # the Python objects that the tables borrow
+    cdef list lent                  # owned references to the Python objects that the tables borrow
     cdef dict indices               # full name -> index in `tables`
 
 
 cdef class TableRef:
-    """The link from a message class to its table."""
+    """The attribute of a message class that refers to its table."""
     cdef TableOwner owner
     cdef Table* table

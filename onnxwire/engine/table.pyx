@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Turns descriptors into C tables."""
+"""Compiles descriptors into C tables."""
 from cython cimport critical_section, final
 from cpython.mem cimport PyObject_Free
 
@@ -117,9 +117,9 @@ cdef class TableOwner:
             return
         for i in range(self.n_tables):
             table = &self.tables[i]
-            while table.n_dead:
-                table.n_dead -= 1
-                PyObject_Free(table.dead[table.n_dead])
+            while table.n_free:
+                table.n_free -= 1
+                PyObject_Free(table.free_views[table.n_free])
             if table.fields != NULL:
                 for k in range(table.n_fields):
                     free(table.fields[k].values)

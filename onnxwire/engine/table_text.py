@@ -1,6 +1,6 @@
-"""Reads schema tables, the Markdown notation of `schema/README.md`, into plain rows.
+"""Reads schema tables, in the Markdown notation of `schema/README.md`, into plain rows.
 
-Stands alone, without the rest of the package: the build runs it before there is a package.
+Imports nothing from the package, because the build runs it before the package is compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYNTAXES = ("proto2", "proto3")
 
 
 class FieldRow(NamedTuple):
-    """One row of a message; since and until are versions of the format, until is None for a live row."""
+    """One row of a message; since, until: first and last version of the format, until is None for a current row."""
 
     number: int
     name: str
@@ -75,7 +75,7 @@ class EnumTable(NamedTuple):
 
 
 class FileTables(NamedTuple):
-    """All tables of one file; source is what errors call it."""
+    """All tables of one file; source: its name in errors."""
 
     source: str
     name: str
@@ -89,8 +89,8 @@ class FileTables(NamedTuple):
 def parse(text: str, source: str = "<table>") -> FileTables:
     """Read the tables of one file.
 
-    text: the file's Markdown. source: what errors call it.
-    Raises ValueError that names the line.
+    text: the file's Markdown. source: its name in errors.
+    Raises ValueError with the line number.
     """
     reader = _Reader()
     for number, line in enumerate([*text.splitlines(), "## end"], 1):
@@ -104,7 +104,7 @@ def parse(text: str, source: str = "<table>") -> FileTables:
 
 
 class _Reader:
-    """Takes the lines of a file one by one; the heading after the last section is `## end`."""
+    """Parses the lines of a file one by one; `## end` ends the last section."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -113,10 +113,10 @@ class _Reader:
         self.enums: list[EnumTable] = []
         self.section: MessageTable | EnumTable | None = None
         self.columns: list[str] = []
-        self.taken: set[int | str] = set()  # live names, and numbers of fields, of the section
+        self.taken: set[int | str] = set()  # names and field numbers of the current rows of the section
 
     def read(self, line: str, number: int) -> None:
-        """Take a line; raises ValueError for one that does not fit."""
+        """Parse a line; raise ValueError for an invalid one."""
         if line.startswith("## "):
             self._end_section()
             if line != "## end":
@@ -148,7 +148,7 @@ class _Reader:
             self.section = EnumTable(names[0], "", retired, [])
 
     def _end_section(self) -> None:
-        """Keep the section that ends here."""
+        """Add the section that ends here to the result."""
         section, self.section = self.section, None
         if isinstance(section, EnumTable):
             if not section.values or not (section.retired or any(row.until is None for row in section.values)):
@@ -185,11 +185,11 @@ class _Reader:
                 self._take(field.until, field.name, field.number)
 
     def _take(self, until: int | None, *keys: int | str) -> None:
-        """Note the name and number of a live row."""
+        """Add the name and number of a current row to those in use."""
         if until is None:
             for key in keys:
                 if key in self.taken:
-                    raise ValueError(f"{key} stands twice among the live rows")
+                    raise ValueError(f"{key} is used by two current rows")
                 self.taken.add(key)
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The text form of a message, for people."""
+"""`str(message)`."""
 from onnxwire.engine.view cimport View
 
 cdef str text_form(View message)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The text form of a message, as protobuf's runtime in C gives it for `str`: numbers as protoc writes them.
+"""`str(message)`: the text format as protobuf's C runtime returns it, with numbers as protoc writes them.
 
-`text/` writes the forms that files have, piece by piece and with the numbers of Python; this one is a str, whole.
+`text/` writes text format files in pieces, with numbers as Python prints them.
 """
 cimport cython
 from cpython.mem cimport PyMem_Free
@@ -15,7 +15,7 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH
-from onnxwire.engine.partial cimport LONG, fetch, is_there
+from onnxwire.engine.partial cimport LONG_BYTES, fetch, is_resident
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
 )
@@ -29,9 +29,9 @@ cdef extern from "Python.h":
     double PyOS_string_to_double(const char* text, char** end, void* overflow) except? -1
 
 cdef enum:
-    NUMBER = 32          # bytes of room for a number
+    MAX_NUMBER_BYTES = 32
 
-# What a byte of a string is written as: itself, `\` and the letter, or three octal digits after `\`.
+# The form of each byte of a string: 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
 cdef uint8_t[256] PLAIN
 cdef int _byte
 for _byte in range(256):
@@ -41,14 +41,14 @@ for _byte in b"\"'\\":
 PLAIN[10] = b"n"
 PLAIN[13] = b"r"
 PLAIN[9] = b"t"
-# What is not valid UTF-8 comes out of decoding as these.
+# Invalid UTF-8 is decoded to these surrogates, which are replaced by octal escapes.
 cdef dict OCTAL = {0xDC80 + i: f"\\{0x80 + i:03o}" for i in range(128)}
 
 
 @cython.final
 @cython.no_gc
-cdef class Text:
-    """UTF-8 that grows."""
+cdef class TextBuffer:
+    """A growing buffer of UTF-8."""
     cdef char* start
     cdef char* p
     cdef char* end
@@ -57,7 +57,7 @@ cdef class Text:
         free(self.start)
 
     cdef int reserve(self, size_t n) except -1:
-        """Make room for n more bytes."""
+        """Allocate memory for n more bytes."""
         cdef size_t used = <size_t>(self.p - self.start)
         cdef size_t room = <size_t>(self.end - self.start)
         cdef char* start
@@ -75,7 +75,7 @@ cdef class Text:
         return 0
 
     cdef int put_label(self, Py_ssize_t indent, const Field* field, const char* after) except -1:
-        """Begin a line: the field's name and what follows it."""
+        """Append indentation, the field's name, and the two characters `after`."""
         cdef Py_ssize_t size = 0
         cdef const char* name = PyUnicode_AsUTF8AndSize((<object>field.descriptor).name, &size)
         self.reserve(<size_t>(indent + size + 2))
@@ -86,7 +86,7 @@ cdef class Text:
         return 0
 
     cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
-        """A string or bytes value with its quotes, and the end of the line."""
+        """Append a string or bytes value in quotes, and a newline."""
         cdef char* out
         cdef uint8_t byte
         cdef uint64_t i
@@ -117,7 +117,7 @@ cdef class Text:
         return 0
 
     cdef int put_number(self, const Field* field, int64_t integer, double real) except -1:
-        """A number and the end of the line: `real` of a float or double, `integer` of all others."""
+        """Append a number and a newline: `real` for a float or double, `integer` for other types."""
         cdef int type = field.type
         cdef Py_ssize_t size = 0
         cdef const char* name
@@ -132,7 +132,7 @@ cdef class Text:
                 self.p[0] = c"\n"
                 self.p += 1
                 return 0
-        self.reserve(NUMBER)
+        self.reserve(MAX_NUMBER_BYTES)
         if type == FLOAT or type == DOUBLE:
             self.p += write_real(self.p, real, type == DOUBLE)
         elif type == BOOL:
@@ -150,8 +150,8 @@ cdef class Text:
 
 
 cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) noexcept:
-    cdef char[NUMBER] digits
-    cdef Py_ssize_t n = NUMBER
+    cdef char[MAX_NUMBER_BYTES] digits
+    cdef Py_ssize_t n = MAX_NUMBER_BYTES
     while True:
         n -= 1
         digits[n] = <char>(c"0" + magnitude % 10)
@@ -161,14 +161,14 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
     if is_negative:
         n -= 1
         digits[n] = c"-"
-    memcpy(out, &digits[n], <size_t>(NUMBER - n))
-    return NUMBER - n
+    memcpy(out, &digits[n], <size_t>(MAX_NUMBER_BYTES - n))
+    return MAX_NUMBER_BYTES - n
 
 
 cdef Py_ssize_t write_digits(char* out, double value, int digits) except -1:
-    """Write a number with up to `digits` significant digits, as %g of the C locale."""
+    """Write a number with up to `digits` significant digits, like %g in the C locale."""
     cdef char* text = PyOS_double_to_string(value, c"g", digits, 0, NULL)
-    cdef size_t n = min(strlen(text), <size_t>NUMBER - 2)
+    cdef size_t n = min(strlen(text), <size_t>MAX_NUMBER_BYTES - 2)
     memcpy(out, text, n)
     out[n] = 0
     PyMem_Free(text)
@@ -176,9 +176,9 @@ cdef Py_ssize_t write_digits(char* out, double value, int digits) except -1:
 
 
 cdef Py_ssize_t write_real(char* out, double value, bint is_double) except -1:
-    """Write the number with 15 (of a float 6) digits if these read back as the same number, else with 17 (9).
+    """Write a double with 15 digits if these read back as the same number, else with 17; a float with 6 or 9.
 
-    All 6-digit decimals become the same float through a double as directly, so no strtof is needed.
+    A decimal of 6 digits becomes the same float directly and by way of a double, so strtof is not needed.
     """
     cdef Py_ssize_t n
     cdef double again
@@ -194,8 +194,8 @@ cdef Py_ssize_t write_real(char* out, double value, bint is_double) except -1:
     return n
 
 
-cdef int put_singular(Text text, const Field* field, const Slot* slot) except -1:
-    """The number of a singular field, from its slot."""
+cdef int put_singular(TextBuffer text, const Field* field, const Slot* slot) except -1:
+    """Append the number of a singular field."""
     cdef int type = field.type
     cdef int64_t integer = <int64_t>slot.n
     cdef uint32_t bits = <uint32_t>slot.n
@@ -217,8 +217,8 @@ cdef int put_singular(Text text, const Field* field, const Slot* slot) except -1
     return text.put_number(field, integer, real)
 
 
-cdef int put_numbers(Text text, View self, Field* field, Py_ssize_t indent) except -1:
-    """The numbers of a repeated field, one a line."""
+cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent) except -1:
+    """Append the numbers of a repeated field, one per line."""
     cdef RepeatedScalar sequence = get_numbers(self, field)
     cdef int type = field.type
     cdef const uint8_t* p
@@ -249,8 +249,8 @@ cdef int put_numbers(Text text, View self, Field* field, Py_ssize_t indent) exce
     return 0
 
 
-cdef int put_element(Text text, const Field* field, value, Py_ssize_t indent, int depth) except -1:
-    """One message, string or bytes value."""
+cdef int put_element(TextBuffer text, const Field* field, value, Py_ssize_t indent, int depth) except -1:
+    """Append one message, string or bytes value."""
     cdef Py_ssize_t size = 0
     cdef char* data = NULL
     if field.type == MESSAGE:
@@ -271,15 +271,15 @@ cdef int put_element(Text text, const Field* field, value, Py_ssize_t indent, in
     return text.put_quoted(<const uint8_t*>data, <uint64_t>size, field.type == STRING)
 
 
-cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except -1:
+cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) except -1:
     cdef Field* field
     cdef Slot* slot
     cdef uint32_t i
     if depth > MAX_OVERLAY_DEPTH:
-        from onnxwire.engine.depth import too_deep
+        from onnxwire.engine.nesting_limit import too_deep
         raise too_deep(self)
     for i in range(self.table.n_fields):
-        # What was printed before may have let other code run.
+        # The field before may have run other code.
         fill(self)
         field = &self.table.fields[i]
         slot = &self.slots[i]
@@ -294,12 +294,12 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
         elif field.type == MESSAGE:
             put_element(text, field, field_value(self, field), indent, depth)
         elif field.type == STRING or field.type == BYTES:
-            if slot.n >= LONG:
+            if slot.n >= LONG_BYTES:
                 document_of(self).check_unchanged()
                 fill(self)
                 slot = &self.slots[i]
-            while not is_there(slot.p, slot.n):
-                # Which may let other code run, too.
+            while not is_resident(slot.p, slot.n):
+                # `fetch` may run other code, too.
                 fetch(slot.p, slot.n)
                 fill(self)
                 slot = &self.slots[i]
@@ -312,8 +312,8 @@ cdef int put_message(Text text, View self, Py_ssize_t indent, int depth) except 
 
 
 cdef str text_form(View message):
-    """The text form of a message; raises DecodeError where it is damaged, or nested more than 500 deep."""
-    cdef Text text = Text.__new__(Text)
+    """Return the text format of a message; raise DecodeError if it is damaged, or nested more than 500 deep."""
+    cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     document_of(message).check_unchanged()
     put_message(text, message, 0, 0)
     try:
@@ -322,4 +322,4 @@ cdef str text_form(View message):
         return PyUnicode_DecodeUTF8(text.start, text.p - text.start, "surrogateescape").translate(OCTAL)
 
 
-make_internal(Text, b"str() of a message")
+make_internal(TextBuffer, b"str() of a message")

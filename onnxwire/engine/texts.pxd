@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Strings made of bytes; the short ones that a document has again and again are made once."""
+"""Strings decoded from bytes, and a cache of short strings that occur repeatedly in a document."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -13,15 +13,15 @@ cdef extern from "Python.h":
     uint8_t* PyUnicode_1BYTE_DATA(object text)
 
 cdef enum:
-    TEXTS = 64                # strings that a document keeps
-    SHORTEST = 2              # bytes of a string that is kept; Python has the shorter ones already
-    LONGEST = 16              # bytes that two words hold, which are compared instead of the string
-    WATCHED = 32              # strings that are made before some are kept
-    PLAIN = 256               # bytes of a string that is looked through here
+    TEXTS = 64                # entries of a document's cache
+    SHORTEST = 2              # minimum bytes of a cached string; Python caches shorter ones
+    LONGEST = 16              # maximum bytes of a cached string: two words, which are compared instead of the string
+    WATCHED = 32              # short strings that a document makes before it allocates the cache
+    PLAIN = 256               # maximum bytes of a string that is checked for ASCII here
 
 
 cdef struct Text:
-    # A string that was made, and its bytes: the first and the last eight, which overlap.
+    # An entry: a string, its length, and its first and last eight bytes, which overlap.
     uint64_t low
     uint64_t high
     uint64_t n
@@ -29,7 +29,7 @@ cdef struct Text:
 
 
 cdef inline object new_text(const uint8_t* p, uint64_t n):
-    """The string that bytes stand for, with surrogates for what is not UTF-8."""
+    """Decode UTF-8, with surrogates for invalid bytes."""
     cdef uint64_t top = 0
     cdef uint64_t i = 0
     if n < SHORTEST or n > PLAIN:
@@ -50,7 +50,7 @@ cdef inline object new_text(const uint8_t* p, uint64_t n):
 
 
 cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
-    """The key of a string of SHORTEST to LONGEST bytes."""
+    """Return the key of a string of SHORTEST to LONGEST bytes."""
     cdef Text key = Text(0, 0, n, NULL)
     if n >= 8:
         key.low = load64(p)
@@ -63,12 +63,12 @@ cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
 
 
 cdef inline Text* entry_of(Text* texts, const Text* key) noexcept:
-    """The one entry that can keep a string."""
+    """Return the only entry that can contain a string."""
     return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
 
 
 cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
-    """The string of the key, or NULL where it is not kept; borrowed."""
+    """Return the cached string of a key, borrowed, or NULL."""
     cdef Text* entry = entry_of(texts, key)
     if entry.low == key.low and entry.high == key.high and entry.n == key.n:
         return entry.text
@@ -76,7 +76,7 @@ cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
 
 
 cdef inline void keep_text(Text* texts, const Text* key, object text) noexcept:
-    """Keep a string instead of the one that has its entry."""
+    """Cache a string; it replaces the string in its entry."""
     cdef Text* entry = entry_of(texts, key)
     cdef PyObject* old = entry.text
     entry[0] = key[0]

@@ -1,10 +1,10 @@
-/* Sizes from which a longer way is worth its while, each with the comment of what it counts.
+/* Sizes from which the engine uses an index, a cache, a thread or another slower start.
  *
- * The build that is made for finding faults (`make sanitize`, `make fuzz-sanitized`) has small ones, so that short inputs
- * go the long ways too, and keeps nothing that is dead, so that what uses it is caught.
+ * The sanitized builds (`make sanitize`, `make fuzz-sanitized`) use small values, so that short inputs reach the same
+ * code, and have no free lists, so that a use after free is detected.
  */
-#ifndef ONNXWIRE_LIMITS_H
-#define ONNXWIRE_LIMITS_H
+#ifndef ONNXWIRE_THRESHOLDS_H
+#define ONNXWIRE_THRESHOLDS_H
 
 #ifdef ONNXWIRE_SMALL_LIMITS
 #define OW_LIMIT(usual, small) (small)
@@ -12,24 +12,25 @@
 #define OW_LIMIT(usual, small) (usual)
 #endif
 
-#define OW_KEEP_RECORDS OW_LIMIT(64, 3)   /* slots of a message with at least so many records are kept by the document */
-#define OW_KEEP_BYTES OW_LIMIT(256, 16)   /* and are looked for where the message is at least so long */
-#define OW_KEEP_PARTS OW_LIMIT(8, 2)      /* so are the pieces of a message in at least so many */
-#define OW_OVERLAY_MERGE_BATCH OW_LIMIT(1024, 2)         /* overlays merged into the sorted array together */
-#define OW_MAX_FULL_OVERLAYS OW_LIMIT(1024, 2)       /* overlays of a document that are not compacted */
-#define OW_SHORT OW_LIMIT(8, 1)           /* elements of a sequence that is walked rather than indexed */
-#define OW_SHORT_NUMBERS OW_LIMIT(64, 2)  /* numbers that are decoded again rather than kept */
-#define OW_LONG_RUN OW_LIMIT(1 << 16, 4)  /* bytes of numbers whose decoding lets other threads run */
-#define OW_SHARE OW_LIMIT(1 << 20, 16)    /* bytes of numbers that are worth a thread */
-#define OW_LONG OW_LIMIT(1 << 16, 16)     /* bytes that are handed on where they stand */
-#define OW_PAGE OW_LIMIT(1 << 12, 16)     /* bytes of a file on a server that come together; no system has smaller pages */
+/* The document caches the slots of messages with at least this many records and bytes, */
+#define OW_MIN_CACHED_RECORDS OW_LIMIT(64, 3)
+#define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
+#define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2)       /* and the Spans of messages with at least this many parts */
+#define OW_OVERLAY_MERGE_BATCH OW_LIMIT(1024, 2) /* overlays merged into the sorted array together */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(1024, 2)   /* overlays of a document that are not compacted */
+#define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* elements up to which access by index walks, without an index */
+#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* numbers of a field up to which the document does not cache them */
+#define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* bytes of a packed run that is decoded without the GIL */
+#define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* bytes of a packed run per thread */
+#define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* bytes of a long value: encoded by reference, fetched on demand */
+#define OW_PAGE_BYTES OW_LIMIT(1 << 12, 16)      /* bytes of a page of a remote file; no system has smaller pages */
 #define OW_MAX_SMALL_BYTES OW_LIMIT(1 << 12, 24) /* edited messages up to this size are copied by encoding them */
-#define OW_FREEZE_BATCH OW_LIMIT(32, 2)   /* added elements that are encoded together (engine/freeze.pyx) */
+#define OW_FREEZE_BATCH OW_LIMIT(32, 2)          /* added elements that are encoded together (engine/freeze.pyx) */
 #define OW_MAX_SINGLE_PASS_BYTES OW_LIMIT(1 << 24, 64) /* larger messages are measured before they are written */
 #ifdef Py_GIL_DISABLED
-#define OW_FREE_LIST 0                    /* threads would share it, and have lists of their own in its allocator */
+#define OW_FREE_LIST_SIZE 0 /* views are freed outside the section; the allocator has a list per thread */
 #else
-#define OW_FREE_LIST OW_LIMIT(32, 0)      /* dead views kept for reuse, per class; at most DEAD of engine/table.pxd */
+#define OW_FREE_LIST_SIZE OW_LIMIT(32, 0) /* views per class; at most FREE_LIST_CAPACITY (table.pxd) */
 #endif
 
 #endif

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The check of a whole document."""
+"""Verification of a document."""
 from libc.stdint cimport uint8_t
 
 from onnxwire.engine.document cimport Document

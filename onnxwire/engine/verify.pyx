@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Verification: one walk over every message, field and packed run of a document."""
+"""Verification of a document: one walk over all messages, fields and packed runs."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -11,33 +11,32 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Document, Span
-from onnxwire.engine.partial cimport LONG
-from onnxwire.engine.fetch_structure cimport WHOLE, fetch_structure
+from onnxwire.engine.partial cimport LONG_BYTES
+from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
-cdef enum What:
-    SOUND
-    BAD_RECORD           # explain() tells the rest
-    BAD_RUN              # explain_packed() tells the rest
+cdef enum FaultKind:
+    BAD_RECORD           # explain() has the details
+    BAD_RUN              # explain_packed() has the details
     TOO_DEEP
 
-cdef struct Finding:
-    What what
+cdef struct Result:
+    FaultKind kind
     const uint8_t* start
-    const uint8_t* end   # of the message or packed run that `start` lies in
-    int size             # of the run's numbers, 0 for varints
-    int depth            # levels that could still open
-    uint64_t least       # bytes of the values, not messages, to be noted
-    Span* values
+    const uint8_t* end   # of the message or packed run that contains `start`
+    int size             # bytes per number of the run, 0 for varints
+    int depth            # levels that were still allowed to open
+    uint64_t min_bytes   # of the values to list
+    Span* values         # the list of long values that are not messages
     Py_ssize_t n_values
-    Py_ssize_t most      # that there is room for
+    Py_ssize_t max_values  # capacity of `values`
 
 
 cdef const uint8_t* check_message(
-    const Table* table, const uint8_t* p, const uint8_t* end, int depth, Finding* finding
+    const Table* table, const uint8_t* p, const uint8_t* end, int depth, Result* result
 ) noexcept nogil:
-    """Check every record between p and end; returns end, or NULL and the finding.
+    """Check all records between p and end; return end, or NULL with the fault in `result`.
 
     depth: levels of messages and groups that may still open.
     """
@@ -61,25 +60,25 @@ cdef const uint8_t* check_message(
             value = p
             p += n
             field = find_field(table, tag >> 3)
-            if n >= finding.least and finding.n_values < finding.most and (field == NULL or field.sub == NULL):
-                finding.values[finding.n_values].p = value
-                finding.values[finding.n_values].n = n
-                finding.n_values += 1
+            if n >= result.min_bytes and result.n_values < result.max_values and (field == NULL or field.sub == NULL):
+                result.values[result.n_values].p = value
+                result.values[result.n_values].n = n
+                result.n_values += 1
             if field == NULL:
                 continue
             if field.sub != NULL:
                 if depth == 0:
-                    finding.what = TOO_DEEP
-                    finding.start = record
+                    result.kind = TOO_DEEP
+                    result.start = record
                     return NULL
-                if check_message(field.sub, value, p, depth - 1, finding) == NULL:
+                if check_message(field.sub, value, p, depth - 1, result) == NULL:
                     return NULL
             elif field.repeated and field.size:
-                finding.size = 0 if field.wire == WIRE_VARINT else field.size
-                if (finding.size and n % finding.size) or (finding.size == 0 and not check_varints(value, p)):
-                    finding.what = BAD_RUN
-                    finding.start = value
-                    finding.end = p
+                result.size = 0 if field.wire == WIRE_VARINT else field.size
+                if (result.size and n % result.size) or (result.size == 0 and not check_varints(value, p)):
+                    result.kind = BAD_RUN
+                    result.start = value
+                    result.end = p
                     return NULL
         elif tag & 7 == WIRE_VARINT:
             p = read_varint(p, end, &n)
@@ -95,81 +94,81 @@ cdef const uint8_t* check_message(
             break
     else:
         return end
-    finding.what = BAD_RECORD
-    finding.start = record
-    finding.end = end
-    finding.depth = depth
+    result.kind = BAD_RECORD
+    result.start = record
+    result.end = end
+    result.depth = depth
     return NULL
 
 
 cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
-    """Return whether all records between p and end, nested ones included, are sound; depth: as of check_message."""
-    cdef Finding finding
-    finding.least = <uint64_t>-1
-    finding.n_values = finding.most = 0
-    return p == end or check_message(table, p, end, depth, &finding) != NULL
+    """Return whether all records between p and end, nested ones included, are sound; depth: as for check_message."""
+    cdef Result result
+    result.min_bytes = NO_LIMIT
+    result.n_values = result.max_values = 0
+    return p == end or check_message(table, p, end, depth, &result) != NULL
 
 
 @critical_section
 def verify_document(Document document, cls):
-    """Check all bytes of a document as a message of a class; raises DecodeError at the first fault."""
+    """Check all bytes of a document as a message of a class; raise DecodeError for the first fault."""
     document.check_open()
     document.set_root(cls)
     check_document(document, table_of(cls))
 
 
 @critical_section
-def find_long_values(Document document, cls, uint64_t least, Py_ssize_t most):
-    """Check a document as `verify_document` does, and list its long values: (start, end) of each, in order.
+def find_long_values(Document document, cls, uint64_t min_bytes, Py_ssize_t max_values):
+    """Check a document as `verify_document` does, and return a list of its first long values, (start, end) each.
 
-    least: bytes of a value that is listed, of a field that is no message; most: values that are listed at most.
+    min_bytes: length from which a value is listed, unless its field is a message; max_values: length of the list.
     """
-    cdef Finding finding
+    cdef Result result
     document.check_open()
     document.set_root(cls)
-    finding.least = least
-    finding.n_values = 0
-    finding.most = most
-    finding.values = <Span*>malloc(<size_t>(most or 1) * sizeof(Span))
-    if finding.values == NULL:
+    result.min_bytes = min_bytes
+    result.n_values = 0
+    result.max_values = max_values
+    result.values = <Span*>malloc(<size_t>(max_values or 1) * sizeof(Span))
+    if result.values == NULL:
         raise MemoryError
     try:
-        check_all(document, table_of(cls), &finding)
+        check_all(document, table_of(cls), &result)
         return [
-            (finding.values[i].p - document.start, finding.values[i].p - document.start + finding.values[i].n)
-            for i in range(finding.n_values)
+            (result.values[i].p - document.start, result.values[i].p - document.start + result.values[i].n)
+            for i in range(result.n_values)
         ]
     finally:
-        free(finding.values)
+        free(result.values)
 
 
 cdef int check_document(Document document, Table* table) except -1:
-    """Check all bytes of an open document as a message; raises DecodeError at the first fault."""
-    cdef Finding finding
-    finding.least = WHOLE
-    finding.n_values = finding.most = 0
-    return check_all(document, table, &finding)
+    """Check all bytes of an open document as a message; raise DecodeError for the first fault."""
+    cdef Result result
+    result.min_bytes = NO_LIMIT
+    result.n_values = result.max_values = 0
+    return check_all(document, table, &result)
 
 
-cdef int check_all(Document document, Table* table, Finding* finding) except -1:
+cdef int check_all(Document document, Table* table, Result* result) except -1:
     cdef Damage damage
     cdef const uint8_t* sound
-    fetch_structure(document, table, LONG, WHOLE, NULL, NULL)
+    fetch_structure(document, table, LONG_BYTES, NO_LIMIT, NULL, NULL)
     document.check_open()
     document.pins += 1
     with nogil:
-        # An empty document may have no address at all.
+        # The address of an empty document may be NULL.
         sound = document.end
         if document.start < document.end:
-            sound = check_message(table, document.start, document.end, MAX_DEPTH, finding)
+            sound = check_message(table, document.start, document.end, MAX_DEPTH, result)
     document.pins -= 1
     if sound != NULL or document.start == document.end:
         return 0
-    if finding.what == TOO_DEEP:
+    if result.kind == TOO_DEEP:
         memset(&damage, 0, sizeof(damage))
         damage.fault = FAULT_DEPTH
-        damage.at = finding.start
+        damage.at = result.start
         raise damage_error(document, damage, document.end)
-    if finding.what == BAD_RUN:
-        raise packed_error(document, finding.start, finding.end, finding.size)
-    raise decode_error(document, finding.start, finding.end, finding.depth)
+    if result.kind == BAD_RUN:
+        raise packed_error(document, result.start, result.end, result.size)
+    raise decode_error(document, result.start, result.end, result.depth)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The view of a message: a document, a span of it, and one slot a field, filled by one pass over the span's tags."""
+"""The view of a message: a document, a span of it, and one slot per field, filled by one pass over the span's tags."""
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -8,29 +8,29 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
-from onnxwire.engine.partial cimport LONG, OPEN, bytes_there, text_there
+from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.texts cimport LONGEST, SHORTEST, new_text
 
 cdef enum:
-    HAS_UNKNOWN = 1      # some record is not a known field's: number, wire type or enum value
-    HAS_MERGE = 2        # some singular message field stands more than once
+    HAS_UNKNOWN = 1      # a record is an unknown field, by its number, wire type or enum value
+    HAS_MERGE = 2        # a singular message field occurs more than once
     DROPS_UNKNOWN = 4    # the unknown fields of the bytes were discarded
 
 
 cdef class View:
-    # Never made by Cython's own constructor but by `new_view`, as an instance of a class that `make_class` made: that
-    # class has room for all slots, a free list, no __dict__, and is not tracked by the garbage collector. The members
-    # are C pointers for that reason; `document`, `parts` and `overlay` are owned references.
-    cdef PyObject* document      # whose epoch counts, and whose bytes they are unless the overlay has a `base`
-    cdef PyObject* parts         # Spans of a message that stands in several pieces, to be merged; else NULL
-    cdef PyObject* overlay       # Overlay of a message that was edited, or is not there; else NULL
+    # Created by `make_view`, not by Cython's constructor, as an instance of a class that `make_class` made: such a
+    # class has memory for all slots, a free list, no __dict__, and is not tracked by the garbage collector. Therefore
+    # the members are C pointers; `document`, `parts` and `overlay` are owned references.
+    cdef PyObject* document      # owns the bytes, unless the overlay has a `base`; its epoch counts in any case
+    cdef PyObject* parts         # Spans of a message in several parts, to be merged; else NULL
+    cdef PyObject* overlay       # Overlay of a message that was edited or is absent; else NULL
     cdef Table* table
     cdef const uint8_t* start
     cdef const uint8_t* end
-    cdef uint32_t epoch          # the document's, once the slots are filled
+    cdef uint32_t epoch          # the document's epoch when the slots were filled; 0 before
     cdef uint32_t flags
-    cdef Slot* slots             # table.n_fields of them: `own`, or the overlay's
+    cdef Slot* slots             # table.n_fields slots: `own`, or the overlay's
     cdef Slot[1] own
 
 
@@ -38,11 +38,11 @@ cdef struct Cursor:
     # A position in the records of a message, of one span or of several parts.
     const uint8_t* p
     const uint8_t* end
-    const Span* part             # the one that p is in; they belong to the message, which must outlive the cursor
-    const Span* last_part        # part == last_part where there is but one span
+    const Span* part             # the part that p is in; owned by the message, which must outlive the cursor
+    const Span* last_part        # equal to `part` if there is one span
 
 
-# Whether asking for a message again gives the view of it that somebody still has.
+# Whether reading a message twice returns the same view, as long as it is referenced.
 cdef bint KEEPS_IDENTITY
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts)
@@ -70,7 +70,7 @@ cdef void* singular_getter(int field_type) noexcept
 
 
 cdef inline Field* same_named_field(View self, name) noexcept:
-    """The field whose name is the same object, as it is where the name stands in code; else NULL."""
+    """Return the field whose name is this object, which holds for literals in code; else NULL."""
     cdef uint32_t i
     for i in range(self.table.n_fields):
         if self.table.field_names[i] == <PyObject*>name:
@@ -79,45 +79,45 @@ cdef inline Field* same_named_field(View self, name) noexcept:
 
 
 cdef inline Document filled(View self):
-    """The document whose bytes the message has, after its slots were filled.
+    """Fill the slots and return the document of the message's bytes.
 
-    Filling can make the view one of another document, so this is how to ask for it before anything is done with it.
+    Filling can change the document of a view, so call this before using it.
     """
     fill(self)
     return document_of(self)
 
 
 cdef inline Document document_of(View self):
-    """The document whose bytes the message had when it was last looked at."""
+    """Return the document of the message's bytes, as of the last `fill`."""
     return <Document>base_of(self)
 
 
 cdef inline PyObject* base_of(View self) noexcept:
-    """The same, borrowed."""
+    """Return the same as a borrowed reference."""
     if self.overlay != NULL and (<Overlay>self.overlay).base != NULL:
         return (<Overlay>self.overlay).base
     return self.document
 
 
 cdef inline PyObject* held_value(View self, const Field* field) noexcept:
-    """The overlay's entry for a field, or NULL."""
+    """Return the overlay's value of a field, borrowed, or NULL."""
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 
 cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* held):
-    """The value of a string in a message; held: what the overlay holds for it, or NULL."""
+    """Return the value of a string in a message; held: the overlay's value of it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
     if SHORTEST <= n <= LONGEST:
         return (<Document>self.document).short_text(p, n)
-    if n >= LONG:
+    if n >= LONG_BYTES:
         check_source(base_of(self), held)
-        return text_there(p, n)
+        return fetched_text(p, n)
     return new_text(p, n)
 
 
 cdef inline int check_source(PyObject* document, PyObject* held) except -1:
-    """Raise SourceError if the file that a long value is in was changed; held: as of text_at."""
+    """Raise SourceError if the file of a long value was changed; held: as for `text_at`."""
     if held == NULL:
         return (<Document>document).check_unchanged()
     if isinstance(<object>held, Document):
@@ -126,42 +126,42 @@ cdef inline int check_source(PyObject* document, PyObject* held) except -1:
 
 
 cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, PyObject* held):
-    """The value of a bytes field, as of text_at; document: whose bytes they are where nothing is held."""
+    """Return the value of a bytes field; document: the owner of the bytes if `held` is NULL; held: as for `text_at`."""
     if held != NULL and PyBytes_CheckExact(<object>held):
         return <object>held
-    if n >= LONG:
+    if n >= LONG_BYTES:
         check_source(document, held)
-        return bytes_there(p, n)
+        return fetched_bytes(p, n)
     return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 
 
 cdef inline bint is_touched(View self, const Field* field) noexcept:
-    """Whether the field is no longer what the bytes say."""
+    """Return whether the field was edited."""
     return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
 
 
 cdef inline int fill(View self) except -1:
-    """Make sure that the slots are filled and the document is open."""
+    """Fill the slots if they are not; raise ClosedError if the document was closed."""
     if self.epoch != (<Document>self.document).epoch:
         return refresh(self)
     return 0
 
 
 cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) noexcept:
-    """Stand at the record at `first`, or at the message's start where it is NULL."""
+    """Set a cursor to the record at `first`, or to the start of the message if that is NULL."""
     start_records(cursor, self.start, self.end, self.parts, first)
 
 
 cdef inline void start_records(
     Cursor* cursor, const uint8_t* start, const uint8_t* end, PyObject* parts, const uint8_t* first
 ) noexcept:
-    """The same for a message that is not a view: its span, and its Spans or NULL."""
+    """Set a cursor in a message given by its span, and by its Spans or NULL."""
     cdef const Span* part = NULL
     cursor.p = start
     cursor.end = end
     cursor.last_part = NULL
     if parts != NULL:
-        # Bytes that were changed meanwhile may have moved the record out of every part: then there are no records.
+        # If the bytes were changed meanwhile, `first` may be outside of every part: then there are no records.
         part = (<Spans>parts).items
         if first != NULL:
             part += (<Spans>parts).last_up_to(first)
@@ -174,7 +174,7 @@ cdef inline void start_records(
 
 
 cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
-    """The next record that holds elements of a repeated field, also a packed run; as next_record."""
+    """Read the next record with elements of a repeated field, packed runs included; returns as `next_record`."""
     cdef int found
     while True:
         found = next_record(cursor, field.number, record)
@@ -183,7 +183,7 @@ cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) 
 
 
 cdef inline bint is_long(View self, uint64_t size) noexcept:
-    """Whether the message has at least `size` bytes, all its parts together."""
+    """Return whether the message has at least `size` bytes in all its parts together."""
     cdef uint64_t found = <uint64_t>(self.end - self.start)
     cdef Py_ssize_t i = 1
     while found < size and self.parts != NULL and i < (<Spans>self.parts).n:

@@ -14,12 +14,12 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR, PARTS, SLOTS, advise_far
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.view_registry cimport (
     ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
 )
-from onnxwire.engine.partial cimport OPEN
+from onnxwire.engine.partial cimport N_MEMORIES
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_overlay, owned, unlist_absent
 from onnxwire.engine.overlay_index cimport overlay_at
@@ -39,13 +39,13 @@ ctypedef object (*Getter)(object view, void* field)
 
 cdef extern from "thresholds.h":
     enum:
-        KEEP_RECORDS "OW_KEEP_RECORDS"
-        KEEP_BYTES "OW_KEEP_BYTES"
-        KEEP_PARTS "OW_KEEP_PARTS"
-        FREE_LIST "OW_FREE_LIST"
+        MIN_CACHED_RECORDS "OW_MIN_CACHED_RECORDS"
+        MIN_CACHED_BYTES "OW_MIN_CACHED_BYTES"
+        MIN_CACHED_PARTS "OW_MIN_CACHED_PARTS"
+        FREE_LIST_SIZE "OW_FREE_LIST_SIZE"
 
 
-# --- making and unmaking views
+# --- creating and freeing views
 
 @cython.no_gc
 cdef class View:
@@ -53,9 +53,9 @@ cdef class View:
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
-    """Make a view of the span; of `parts`, the first of which is the span, where they are not None.
+    """Return a view of a span; if `parts` is not None, of all its spans, the first of which is this one.
 
-    Where identity is kept, that is the view of it that there is.
+    While identity is kept, an existing view of the message is returned.
     """
     cdef ViewKey key
     cdef View found
@@ -72,11 +72,11 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 
 
 cdef object make_view(Table* table, PyObject* document, const uint8_t* start, const uint8_t* end, PyObject* parts):
-    """Make a view whether or not there is one: as new_view where identity is not kept, without counting references."""
+    """Create a view, whether or not one exists; arguments as for `new_view`, borrowed, with NULL for None."""
     cdef PyObject* o
-    if FREE_LIST and table.n_dead:
-        table.n_dead -= 1
-        o = table.dead[table.n_dead]
+    if FREE_LIST_SIZE and table.n_free:
+        table.n_free -= 1
+        o = table.free_views[table.n_free]
     else:
         o = <PyObject*>PyObject_Malloc(<size_t>table.cls.tp_basicsize)
         if o == NULL:
@@ -99,7 +99,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
-    """Make a view of an edited message, or find the one that there is, as new_view."""
+    """Return a view of an edited message; while identity is kept, an existing one."""
     cdef ViewKey key
     cdef View found = None
     if KEEPS_IDENTITY:
@@ -107,7 +107,7 @@ cdef object overlay_view(Table* table, Document document, Overlay overlay):
         found = lookup_view(&key)
         if found is not None and found.overlay == <PyObject*>overlay:
             if found.document != <PyObject*>document:
-                # One that was made for itself, and is put into another message now.
+                # The message was created on its own and then added to another message.
                 set_document(found, <PyObject*>document)
                 found.epoch = 0
             return found
@@ -119,14 +119,14 @@ cdef object overlay_view(Table* table, Document document, Overlay overlay):
     return view
 
 
-# --- one view a message
+# --- one view per message
 
 KEEPS_IDENTITY = False
 
 
 @critical_section
 def keep_identity(turned_on):
-    """Have one message have one view at a time, or no longer; views that were made before are not found."""
+    """Turn identity of views on or off: one view per message at a time. Existing views are not registered."""
     global KEEPS_IDENTITY
     KEEPS_IDENTITY = turned_on
     if not turned_on:
@@ -134,7 +134,7 @@ def keep_identity(turned_on):
 
 
 def count_views():
-    """How many views are found again as long as identity is kept."""
+    """Return the number of registered views; 0 while identity is not kept."""
     with critical_section(EMPTY):
         return count_registered_views()
 
@@ -146,14 +146,14 @@ cdef ViewKey overlay_key(const Table* table, const void* document, Overlay overl
 
 
 cdef ViewKey key_of(View self) noexcept:
-    """By which the view of a message is found, which its first edit does not change."""
+    """Return the key of a view in the registry; the first edit of the message does not change it."""
     if self.overlay != NULL:
         return overlay_key(self.table, self.document, <Overlay>self.overlay)
     return ViewKey(self.document, self.start, self.table)
 
 
-cdef int settle_absent(View self, const Field* field) except -1:
-    """Have a view that somebody took of a message before it was there be the view of that message now."""
+cdef int resolve_absent(View self, const Field* field) except -1:
+    """Make a view of an absent message, which exists by now, the view of that message."""
     cdef AbsentKey key = absent_key(self, field)
     cdef Overlay overlay = find_absent(&key)
     cdef ViewKey view_key
@@ -169,7 +169,7 @@ cdef int settle_absent(View self, const Field* field) except -1:
 
 
 cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
-    """Whether a view that starts at an address is of what ends there too; bytes that were changed may hold another."""
+    """Return whether a view with the same start has the same end and parts; it may not if the bytes were changed."""
     if self.parts == NULL or parts is None:
         return self.end == end and self.parts == NULL and parts is None
     return (<Spans>self.parts).n == parts.n and (
@@ -178,7 +178,7 @@ cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
 
 
 cdef uint64_t state_of(View self, const Field* field) noexcept:
-    """Changes when the message becomes a new one, or the field is cleared."""
+    """Return a number that changes when the message is replaced or the field is cleared."""
     cdef uint64_t state
     if self.overlay == NULL:
         return 0
@@ -201,9 +201,9 @@ cdef void dealloc_view(PyObject* o) noexcept:
         Py_DECREF(<object>(<View>o).parts)
     if (<View>o).overlay != NULL:
         Py_DECREF(<object>(<View>o).overlay)
-    if FREE_LIST and table.n_dead < FREE_LIST:
-        table.dead[table.n_dead] = o
-        table.n_dead += 1
+    if FREE_LIST_SIZE and table.n_free < FREE_LIST_SIZE:
+        table.free_views[table.n_free] = o
+        table.n_free += 1
     else:
         PyObject_Free(o)
     Py_DECREF(<object>cls)
@@ -215,10 +215,11 @@ cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept nogil:
-    """Fill the slots from one span; returns NULL, or the start of the first faulty record.
+    """Fill the slots from one span; return NULL, or the start of the first damaged record.
 
-    The rules of presence live here: the last value of a singular field wins, the last member of a oneof wins, and what
-    has another wire type than its field, or an enum value that a closed enum does not have, is an unknown field.
+    Implements protobuf's rules of presence: the last value of a singular field wins, the last member of a oneof wins,
+    and a record with another wire type than its field, or with a value that its closed enum does not have, is an
+    unknown field.
     """
     cdef const uint8_t* start
     cdef const uint8_t* value
@@ -233,7 +234,7 @@ cdef const uint8_t* scan_slots(
         start = p
         count += 1
         if p[0] < 0x80 and table.quick[p[0]]:
-            # The common case: a tag of one byte, of a field that is as the table says.
+            # The common case: a tag of one byte, with the wire type of its field.
             field = &table.fields[table.quick[p[0]] - 1]
             value = p + 1
             if field.wire == WIRE_LEN:
@@ -241,7 +242,7 @@ cdef const uint8_t* scan_slots(
                 if value == NULL:
                     return start
                 p = value + n
-                if n >= FAR and p < end:
+                if n >= FAR_SKIP_BYTES and p < end:
                     advise_far(far, p)
             else:
                 p = read_varint(value, end, &n)
@@ -254,7 +255,7 @@ cdef const uint8_t* scan_slots(
             wire = record.tag & 7
             value = record.value
             n = record.n
-            if wire == WIRE_LEN and n >= FAR and p < end:
+            if wire == WIRE_LEN and n >= FAR_SKIP_BYTES and p < end:
                 advise_far(far, p)
             field = find_field(table, record.tag >> 3)
             if (
@@ -280,14 +281,14 @@ cdef const uint8_t* scan_slots(
     return NULL
 
 
-cdef struct Kept:
-    # What comes after the slots in the document's store.
+cdef struct CachedTail:
+    # The bytes after the slots in an entry of the cache SLOTS.
     const Table* table
     uint32_t flags
 
 
 cdef int refresh(View self) except -1:
-    """Fill the slots: from the overlay where there is one, or from what the document keeps, or from the bytes."""
+    """Fill the slots from the overlay, the document's cache, or the bytes, in this order."""
     cdef Document document = <Document>self.document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
@@ -296,22 +297,22 @@ cdef int refresh(View self) except -1:
     cdef Py_ssize_t i
     cdef uint64_t records = 0
     cdef bytes kept
-    cdef Kept tail
+    cdef CachedTail tail
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
-        # A view of what was not there may be one of other bytes after this, with its slots filled.
+        # This may turn a view of an absent message into one of other bytes, with its slots filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
             return 0
         document = <Document>self.document
-    if document.wide & bit_of(table) and is_long(self, KEEP_BYTES):
+    if document.wide & bit_of(table) and is_long(self, MIN_CACHED_BYTES):
         kept = document.cached(SLOTS, self.start)
-        if kept is not None and <size_t>len(kept) == size + sizeof(Kept):
-            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(Kept))
+        if kept is not None and <size_t>len(kept) == size + sizeof(CachedTail):
+            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(CachedTail))
             if tail.table == table:
                 memcpy(self.slots, PyBytes_AS_STRING(kept), size)
                 self.flags = tail.flags
                 self.epoch = document.epoch
                 return 0
-    if OPEN and see_records(self, document):
+    if N_MEMORIES and fetch_records(self, document):
         return fill(self)
     memset(self.slots, 0, size)
     self.flags = 0
@@ -326,21 +327,21 @@ cdef int refresh(View self) except -1:
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
-    if records >= KEEP_RECORDS and is_long(self, KEEP_BYTES):
+    if records >= MIN_CACHED_RECORDS and is_long(self, MIN_CACHED_BYTES):
         document.wide |= bit_of(table)
         tail.table = table
         tail.flags = self.flags
-        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(Kept))
+        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(CachedTail))
         memcpy(PyBytes_AS_STRING(kept), self.slots, size)
-        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(Kept))
+        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(CachedTail))
         document.keep(SLOTS, self.start, kept)
-        # Which may have run code that edited the message.
+        # `keep` may have run code that edited the message.
         return fill(self)
     return 0
 
 
-cdef bint see_records(View self, Document document) except -1:
-    """Have the records of a message there; tells whether other code had the time to change what it is."""
+cdef bint fetch_records(View self, Document document) except -1:
+    """Fetch the records of a message; return whether code that ran meanwhile replaced or edited the message."""
     cdef const uint8_t* start = self.start
     cdef Spans parts
     cdef Py_ssize_t i
@@ -355,9 +356,9 @@ cdef bint see_records(View self, Document document) except -1:
 
 
 cdef bint find_overlay(View self) except -1:
-    """Find the overlay of the message, without a look at its bytes; tells whether it has one.
+    """Find the overlay of the message, without reading its bytes; return whether it has one.
 
-    A view that has an overlay, or had one before, has its slots filled by this.
+    Fills the slots of a view that has an overlay, or had one before.
     """
     cdef Document document = <Document>self.document
     cdef Overlay overlay
@@ -369,7 +370,7 @@ cdef bint find_overlay(View self) except -1:
     if document.overlays is None:
         return False
     overlay = overlay_at(document, self.start)
-    # Where the bytes were changed, the address may have come to hold another message.
+    # If the bytes were replaced, the address may be the start of another message now.
     if overlay is None or overlay.table != self.table:
         return False
     use_overlay(self, overlay)
@@ -378,7 +379,7 @@ cdef bint find_overlay(View self) except -1:
 
 
 cdef void use_overlay(View self, Overlay overlay) noexcept:
-    """Make a view read what the overlay says."""
+    """Make a view read from an overlay."""
     cdef PyObject* old = self.overlay
     cdef PyObject* parts = self.parts
     self.overlay = owned(overlay)
@@ -393,7 +394,7 @@ cdef void use_overlay(View self, Overlay overlay) noexcept:
 
 
 cdef int follow(View self) except -1:
-    """Look again at an overlay: its bytes may have been exchanged; what was not there may be there by now."""
+    """Refresh a view with an overlay: its bytes may have been replaced, or an absent message may exist by now."""
     cdef Overlay overlay = <Overlay>self.overlay
     cdef View parent
     cdef View found
@@ -406,7 +407,7 @@ cdef int follow(View self) except -1:
     parent = <View>overlay.parent
     fill(parent)
     if overlay.expected != state_of(parent, overlay.field):
-        # What was not there in a message that is another one by now is a message of its own.
+        # The parent was replaced, so that the absent message has become a message of its own.
         unlist_absent(overlay)
         Py_CLEAR(overlay.parent)
         self.epoch = (<Document>self.document).epoch
@@ -426,7 +427,7 @@ cdef int follow(View self) except -1:
     if found.overlay != NULL:
         use_overlay(self, <Overlay>found.overlay)
     else:
-        # Not `overlay`: filling may have run code that looked at this view first.
+        # Not `overlay`: `fill` may have run code that refreshed this view already.
         old = self.overlay
         self.overlay = NULL
         self.start = found.start
@@ -443,7 +444,7 @@ cdef int follow(View self) except -1:
     if KEEPS_IDENTITY:
         key = key_of(self)
         if Py_REFCNT(<PyObject*>found) == 1:
-            # Nobody else has it, so that this one is the view of the message from now on.
+            # There is no other reference to it, so that `self` becomes the view of the message.
             unregister_view(&key, <PyObject*>found)
         if lookup_view(&key) is None:
             register_view(&key, <PyObject*>self)
@@ -451,7 +452,7 @@ cdef int follow(View self) except -1:
 
 
 cdef void set_document(View self, PyObject* document) noexcept:
-    """Make it a view of another document."""
+    """Set the document of a view."""
     cdef PyObject* old = self.document
     Py_XINCREF(document)
     self.document = document
@@ -459,9 +460,9 @@ cdef void set_document(View self, PyObject* document) noexcept:
 
 
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil:
-    """Read the next record of a field, of any field where number is 0.
+    """Read the next record of the field `number`, or of any field if that is 0.
 
-    Returns 1 and the record; 0 at the end; -1 on damage, with the cursor still at the faulty record.
+    Returns 1 and the record; 0 at the end; -1 on damage, with the cursor at the damaged record.
     """
     cdef const uint8_t* p
     while True:
@@ -480,9 +481,9 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
 
 
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
-    """Whether the record is an unknown field: of no known number, or not what its field can be.
+    """Return whether a record is an unknown field: by its number, wire type, or value of a closed enum.
 
-    The unknown values of a packed run of a closed enum are unknown fields too; they are looked for elsewhere.
+    Unknown values in a packed run of a closed enum are unknown fields, too, but are not detected here.
     """
     cdef int wire = record.tag & 7
     if field == NULL:
@@ -493,7 +494,7 @@ cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
 
 
 cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field):
-    """The spans that make up a singular message field: those since another member of its oneof stood last."""
+    """Return the spans of a singular message field: those after the last other member of its oneof."""
     cdef Spans parts = Spans()
     cdef Record record
     cdef Field* peer
@@ -516,7 +517,7 @@ cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
     return False
 
 
-# --- getters of singular fields, one a type; `closure` is the Field
+# --- getters of singular fields, one per type; `closure` is the Field
 
 cdef object get_default(void* closure):
     return <object>(<Field*>closure).default
@@ -605,7 +606,7 @@ cdef object get_message(View self, void* closure):
     fill(self)
     cdef Field* field = <Field*>closure
     if KEEPS_IDENTITY and self.slots[field.slot].p != NULL:
-        settle_absent(self, field)
+        resolve_absent(self, field)
     cdef Slot slot = self.slots[field.slot]
     cdef PyObject* held = held_value(self, field)
     cdef Document document
@@ -625,36 +626,36 @@ cdef object get_message(View self, void* closure):
 
 
 cdef Spans parts_of(View self, Field* field, Document document):
-    """The pieces of a singular message field of a message that has such fields; of many the document keeps them."""
+    """Return the parts of a singular message field of a message with HAS_MERGE; many parts are cached."""
     cdef Slot slot = self.slots[field.slot]
     cdef Spans parts = document.cached(PARTS, slot.p)
     cdef Cursor cursor
-    # Where the bytes were changed, the address may have come to hold something else.
+    # If the bytes were replaced, the cache entry may be of other bytes.
     if parts is not None and parts.items[parts.n - 1].p == slot.p and parts.items[parts.n - 1].n == slot.n:
         return parts
     start_cursor(&cursor, self, NULL)
     parts = collect_parts(&cursor, self.table, field)
-    if parts.n >= KEEP_PARTS:
+    if parts.n >= MIN_CACHED_PARTS:
         document.keep(PARTS, slot.p, parts)
     return parts
 
 
 cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held):
-    """A view of a message that was put into a field: an Overlay, or the span in a Document."""
+    """Return a view of a message that was put into a field; held: its Overlay, or the Document of its span."""
     if isinstance(held, Overlay):
         return overlay_view(field.sub, <Document>self.document, <Overlay>held)
     return new_view(field.sub, <Document>held, p, p + n, None)
 
 
 cdef object absent_view(View self, Field* field):
-    """A view of a message that is not there; the first edit puts it there. All views of it are of one overlay."""
+    """Return a view of an absent message; its first edit adds it to its parent. All its views share one overlay."""
     cdef uint32_t depth
     cdef uint64_t state = state_of(self, field)
     cdef AbsentKey key = absent_key(self, field)
     cdef AbsentKey theirs
     cdef Overlay overlay = find_absent(&key)
     if overlay is not None:
-        # What a key was made of may be gone, and its memory something else's: the parent tells.
+        # The objects of a key may have been freed, and their memory reused: compare with the parent's key.
         theirs = absent_key(<View>overlay.parent, field)
         if overlay.expected == state and theirs.owner == key.owner and theirs.address == key.address:
             return overlay_view(field.sub, <Document>self.document, overlay)
@@ -669,7 +670,7 @@ cdef object absent_view(View self, Field* field):
 
 
 cdef AbsentKey absent_key(View self, const Field* field) noexcept:
-    """Which message it is that a field of a message would be."""
+    """Return the key of the absent message of a field."""
     cdef AbsentKey key
     key.field = field
     key.owner = self.document
@@ -682,7 +683,7 @@ cdef AbsentKey absent_key(View self, const Field* field) noexcept:
 
 
 cdef void* singular_getter(int field_type) noexcept:
-    """The getter of fields of a type."""
+    """Return the getter of a type."""
     if field_type == INT64 or field_type == SFIXED64:
         return <void*>get_int64
     if field_type == UINT64 or field_type == FIXED64:
@@ -711,7 +712,7 @@ cdef void* singular_getter(int field_type) noexcept:
 # --- values
 
 cdef Table* table_of(cls) except NULL:
-    """The table of a class that `make_classes` made."""
+    """Return the table of a message class; raise TypeError for other objects."""
     table = getattr(cls, "_table", None)
     if not isinstance(table, TableRef) or not issubclass(cls, View):
         raise TypeError(f"expected a message class, not {cls!r}")
@@ -719,12 +720,12 @@ cdef Table* table_of(cls) except NULL:
 
 
 cdef object field_value(View self, Field* field):
-    """The value of the field's attribute."""
+    """Return the value of a field, as its attribute does."""
     return (<Getter>field.get)(self, field)
 
 
 cdef Field* named_field(View self, name) except? NULL:
-    """The field of a name, NULL for the name of a oneof; raises as protobuf does for any other."""
+    """Return the field of a name, or NULL for the name of a oneof; raise protobuf's ValueError for other names."""
     cdef PyObject* index
     cdef Py_ssize_t i
     cdef Field* field = same_named_field(self, name)

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The views that there are, by the messages that they are of; for when one message is to have one view at a time."""
+"""The registry of views by message, used while identity of views is kept: one view per message at a time."""
 from cpython.object cimport PyObject
 
 
 cdef struct ViewKey:
-    # Which message it is: its first byte in a document, or its Overlay where it has none; and its table.
+    # Identifies a message: by document and first byte, or by its Overlay and NULL if it has no bytes; and by its table.
     const void* owner
     const void* address
     const void* table

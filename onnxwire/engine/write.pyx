@@ -7,7 +7,7 @@ from onnxwire.engine.document cimport Document
 from onnxwire.engine.encode cimport BUFFER_BYTES, Encoder, Piece, measure_resident
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.memory cimport free, malloc
-from onnxwire.engine.partial cimport OPEN, PartialMemory, is_there, memory_of
+from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, is_resident, memory_of
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
 
@@ -93,10 +93,10 @@ cdef object fetched_chunks(content):
     """
     cdef PartialMemory memory
     cdef Payload payload
-    if OPEN == 0 or not isinstance(content, Payload):
+    if N_MEMORIES == 0 or not isinstance(content, Payload):
         return None
     payload = content
-    if payload.document is None or is_there(payload.p, <uint64_t>payload.n * payload.size):
+    if payload.document is None or is_resident(payload.p, <uint64_t>payload.n * payload.size):
         return None
     payload.document.check_open()
     memory = memory_of(payload.p)

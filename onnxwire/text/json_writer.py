@@ -9,11 +9,11 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import IO, Any, overload
 
-from onnxwire.engine.depth import MAX_DEPTH, too_deep
 from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.document import Document
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
+from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
 from onnxwire.errors import DecodeError
 from onnxwire.text.printed_fields import (
     BATCH,

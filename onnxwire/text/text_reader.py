@@ -6,8 +6,8 @@ import io
 import re
 from typing import Any, NamedTuple
 
-from onnxwire.engine.depth import MAX_DEPTH
 from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
+from onnxwire.engine.nesting_limit import MAX_DEPTH
 from onnxwire.errors import DecodeError
 from onnxwire.messages import ModelProto
 from onnxwire.text.number_ranges import enum_reader, integer_reader

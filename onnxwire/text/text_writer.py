@@ -10,7 +10,6 @@ from struct import Struct
 from typing import IO, Any, overload
 
 from onnxwire.engine.damage import fault_at
-from onnxwire.engine.depth import MAX_DEPTH, too_deep
 from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -23,6 +22,7 @@ from onnxwire.engine.descriptor import (
 from onnxwire.engine.document import Document
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
+from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
 from onnxwire.engine.record_reader import payload_at, read_record, read_varint_at
 from onnxwire.engine.record_walk import walk_records
 from onnxwire.text.printed_fields import (

@@ -101,7 +101,7 @@ class Window:
             try:
                 piece = text.read(CHUNK)
                 if piece is None:
-                    raise BlockingIOError(errno.EAGAIN, "it gives nothing now: its read gave None; make it blocking")
+                    raise BlockingIOError(errno.EAGAIN, "its read() returned None; make the stream blocking")
             except OSError as error:
                 raise SourceError.from_os_error(error, self.source) from None
             yield piece

@@ -1,0 +1,7 @@
+"""The nesting limits of messages and groups; `engine/nesting_limit.py` is their Python side."""
+
+cdef enum:
+    # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an error.
+    MAX_DEPTH = 100
+    # Levels of edited messages below one another: recursion over overlays must fit the C stack.
+    MAX_OVERLAY_DEPTH = 500
