@@ -11,7 +11,7 @@ from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_rec
 from onnxwire.engine.document cimport EPOCH_CLOSED, Document
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.overlay_index cimport has_edits
-from onnxwire.engine.partial cimport LONG, OPEN
+from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
 from onnxwire.engine.table cimport MESSAGE, STRING, Field, find_field
 from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 
@@ -30,7 +30,7 @@ cdef class NameFilter:
         cdef NameFilter made = NameFilter.__new__(NameFilter)
         cdef bytes name
         made.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
-        if len(made.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG for name in made.encoded]):
+        if len(made.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in made.encoded]):
             return None
         for name in made.encoded:
             if name:
@@ -124,7 +124,7 @@ def strings_of(elements, str name):
 
 cdef bint is_plain(View view) except -1:
     """Return whether the bytes of a message are resident, in one piece, and without edits inside."""
-    if OPEN or (<Document>view.document).epoch == EPOCH_CLOSED:
+    if N_MEMORIES or (<Document>view.document).epoch == EPOCH_CLOSED:
         fill(view)
     return (
         view.overlay == NULL and view.parts == NULL and not has_edits(<Document>view.document, view.start, view.end)
