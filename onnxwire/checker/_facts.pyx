@@ -599,6 +599,17 @@ cdef class Facts:
         return self.sheet(name).n
 
     @critical_section
+    def count(self, str name):
+        """How many rows a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields" has."""
+        sheet = self.sheet_numbers.get(name)
+        if sheet is not None:
+            return self.sheets[<Py_ssize_t>sheet].n
+        if name == "UnknownFields":
+            return self.n_unknown
+        sheet_name, _, field = name.rpartition(".")
+        return self.list_of(sheet_name, field).n
+
+    @critical_section
     def own_column(self, str name, str what):
         """A column that every sheet has: start, length, parent, index, edge, depth, flags, present."""
         cdef Sheet* sheet = self.sheet(name)

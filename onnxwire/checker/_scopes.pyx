@@ -49,13 +49,13 @@ cdef struct NamedField:
 cdef class Scopes:
     """The meanings of names.
 
-    uses: of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output; defined:
-    the faults of each element of NodeProto.output; inputs, initializers: those of rows of ValueInfoProto, TensorProto,
-    and `sparse` of SparseTensorProto. makers: of each use, the node that makes the value, or -1. definitions: of each
-    use, where the value is defined: an element of NodeProto.output; beyond these a row of ValueInfoProto; beyond these
-    a row of TensorProto; -1 where it is something else. homes: of each use, the row of the graph that defines its
-    value, or that of the function after all graphs, or -1. described: of each row of ValueInfoProto that is an output
-    or value_info of a graph or function, the element of NodeProto.output there that it speaks of, or -1.
+    uses: of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output. defined:
+    what each element of NodeProto.output is already; inputs, initializers, sparse: the same for rows of ValueInfoProto,
+    TensorProto, SparseTensorProto. For each use: makers: the node that makes the value, or -1; definitions: where the
+    value is defined: an element of NodeProto.output; beyond these a row of ValueInfoProto; beyond these a row of
+    TensorProto; -1 for anything else; defining scopes: the row of the graph that defines the value, functions being
+    numbered after all graphs, or -1. described: for each row of ValueInfoProto that is an output or value_info of a
+    graph or function, the element of NodeProto.output there that it describes, or -1.
     """
     cdef Facts facts
     cdef readonly bytearray uses, outputs, defined, inputs, initializers, sparse, functions, named
@@ -138,8 +138,8 @@ cdef class Scopes:
         return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
 
     @critical_section
-    def home_column(self):
-        """The homes, as a payload of int32."""
+    def scope_column(self):
+        """The defining scopes, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.owners, self.n_made * 4, self)
 
     @critical_section
@@ -300,11 +300,11 @@ cdef class Scopes:
             self.n_frames -= 1
         return 0
 
-    cdef int resolve(self, int32_t text, int32_t* maker, int32_t* definition, int32_t* home) noexcept:
+    cdef int resolve(self, int32_t text, int32_t* maker, int32_t* definition, int32_t* scope) noexcept:
         """The meaning of a name in the innermost scope."""
         cdef Definition* found
         cdef bint is_own
-        maker[0] = definition[0] = home[0] = -1
+        maker[0] = definition[0] = scope[0] = -1
         if text == 0:
             return OMITTED
         found = self.names.find(text)
@@ -312,7 +312,7 @@ cdef class Scopes:
             return NOWHERE
         maker[0] = found.node
         definition[0] = found.source
-        home[0] = self.names.levels[found.level].owner
+        scope[0] = self.names.levels[found.level].owner
         is_own = found.level == self.names.n_levels - 1
         if self.names.is_made(found):
             return found.kind if is_own else OUTER
@@ -325,7 +325,7 @@ cdef class Scopes:
         cdef List* given
         cdef uint8_t* named = self.named
         cdef uint8_t* functions = self.functions
-        cdef int32_t maker, definition, home
+        cdef int32_t maker, definition, scope
         cdef int32_t row
         cdef Run run
         if frame.graph >= 0:
@@ -335,10 +335,10 @@ cdef class Scopes:
         given = facts.list_of("FunctionProto", "output")
         run = (<Run*>facts.column("FunctionProto", "output"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            functions[row] = self.resolve(<int32_t>given.value[row], &maker, &definition, &home)
+            functions[row] = self.resolve(<int32_t>given.value[row], &maker, &definition, &scope)
         run = (<Run*>facts.column("FunctionProto", "value_info"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            named[row] = self.resolve(names[row], &maker, &definition, &home)
+            named[row] = self.resolve(names[row], &maker, &definition, &scope)
             if named[row] == NODE:
                 self.targets[row] = definition
         return 0
@@ -347,11 +347,11 @@ cdef class Scopes:
         """Note what the names of a field's elements stand for."""
         cdef int32_t row = field.runs[frame.graph].first
         cdef int32_t left = field.runs[frame.graph].n
-        cdef int32_t maker, definition, home
+        cdef int32_t maker, definition, scope
         while left:
             if field.sheet.edge[row] == field.edge:
                 left -= 1
-                meanings[row] = self.resolve(field.names[row], &maker, &definition, &home)
+                meanings[row] = self.resolve(field.names[row], &maker, &definition, &scope)
                 if meanings[row] == NODE:
                     self.targets[row] = definition
             row += 1

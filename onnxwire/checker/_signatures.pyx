@@ -59,8 +59,9 @@ cdef struct Tables:
     int32_t width
 
 
-cdef inline bint allows(const Tables* tables, int32_t first, int32_t n, int32_t least, int32_t most, int32_t count
-                        ) noexcept nogil:
+cdef inline bint allows(
+    const Tables* tables, int32_t first, int32_t n, int32_t least, int32_t most, int32_t count
+) noexcept nogil:
     cdef int32_t i
     if count < least or (most >= 0 and count > most):
         return False
@@ -74,8 +75,9 @@ cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int3
     return kind < tables.width and tables.sets[<Py_ssize_t>parameter.types * tables.width + kind]
 
 
-cdef inline uint8_t check_type(const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
-                               ) noexcept nogil:
+cdef inline uint8_t check_type(
+    const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
+) noexcept nogil:
     """The fault of a type that is known; a variable that is not bound yet is bound to it."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE

@@ -82,12 +82,12 @@ def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
     """The nodes that read, and each beside it the node that it reads from, in the graph that both stand in."""
     makers = np.flatnonzero(scopes.makers >= 0)
     readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
-    home = scopes.node_graph[makers]
-    inner = np.flatnonzero(scopes.node_graph[readers] != home)
+    owners = scopes.node_graph[makers]
+    inner = np.flatnonzero(scopes.node_graph[readers] != owners)
     while inner.size:
         graphs = scopes.node_graph[readers[inner]]
         readers[inner] = np.where(graphs >= 0, scopes.owner[graphs], -1)
         inner = inner[readers[inner] >= 0]
-        inner = inner[scopes.node_graph[readers[inner]] != home[inner]]
-    sound = (readers >= 0) & (home >= 0)
+        inner = inner[scopes.node_graph[readers[inner]] != owners[inner]]
+    sound = (readers >= 0) & (owners >= 0)
     return readers[sound], makers[sound]

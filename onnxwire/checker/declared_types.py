@@ -1,4 +1,4 @@
-"""The document's statements about values: types and shapes of ValueInfoProto and initializers, side by side by name."""
+"""Types and shapes of values that the document declares, in ValueInfoProto and in initializers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 Dim = tuple[int | None, int]
 
 
-class Values:
-    """Columns beside those of ValueInfoProto; take them with `facts.derive(Values)`.
+class DeclaredTypes:
+    """Columns for ValueInfoProto, by `facts.derive(DeclaredTypes)`.
 
-    graph: the row of the graph that an entry stands in, -1 in a function. kind: the slot of the type's kind in
-    TypeProto, -1 where there is none. elem_type: of a tensor or sparse tensor, 0 where unknown. shape: its row of
-    TensorShapeProto, -1 where there is none. is_input, is_output, is_info: where it stands.
+    graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
+    fields of TypeProto, or -1. elem_type: of a tensor or sparse tensor, 0 if unknown. shape: its row of
+    TensorShapeProto, or -1. is_input, is_output, is_info: which field of the graph the entry is in.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -41,12 +41,12 @@ class Values:
             rows = np.flatnonzero(types.has(field))
             elem_type[rows] = tensors.elem_type[getattr(types, field)[rows]]
             shape[rows] = tensors.shape[getattr(types, field)[rows]]
-        # The last entry stands for a type that is not there: -1 leads to it.
+        # The last entry is for -1, an absent type.
         self.type_kind, self.type_elem_type, self.type_shape = kind, elem_type, shape
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
 
     def dims(self, row: int) -> list[Dim] | None:
-        """The dimensions of a value, or None where its rank is unknown."""
+        """Return the dimensions of a value, or None if its rank is unknown."""
         shape = int(self.shape[row])
         if shape < 0:
             return None
@@ -59,20 +59,20 @@ class Values:
         ]
 
     def tensor_dims(self, row: int) -> list[Dim]:
-        """The dimensions of a TensorProto."""
+        """Return the dimensions of a TensorProto."""
         sizes = self.facts.lists("TensorProto.dims").value
         first, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
         return [(size, EMPTY) for size in sizes[first : first + n].tolist()]
 
     def same_inputs(self, graphs: Any, names: Any) -> Any:
-        """For names in graphs, the row of the graph's input of that name, or -1."""
+        """Return, for names in graphs, the row of the graph's input of that name, or -1."""
         inputs = np.flatnonzero(self.is_input)
         found = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
         return np.where(found >= 0, inputs[found], -1) if len(inputs) else found
 
 
 def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
-    """How two shapes contradict each other, "" where they do not."""
+    """Return how two shapes contradict each other, "" if they do not."""
     if left is None or right is None:
         return ""
     if len(left) != len(right):

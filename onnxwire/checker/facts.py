@@ -1,11 +1,11 @@
 """The input of rules: the columns of a document as numpy arrays, by message type and field.
 
-facts.NodeProto.op_type            int32, the id of each node's operator name; 0 where it has none
-facts.NodeProto.has("name")        bool, whether the field is there
-facts.NodeProto.under("GraphProto.node")     bool, whether it stands in that field
-facts["TypeProto.Tensor"].elem_type          int64
-facts.lists("NodeProto.input").value         int32, an element of all nodes' inputs; .parent is the node's row
-facts.text(id)                     str
+facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 where it has none
+facts.NodeProto.has("name")                 bool, whether each node has the field
+facts.NodeProto.under("GraphProto.node")    bool, whether each node is an element of that field
+facts["TypeProto.Tensor"].elem_type         int64
+facts.lists("NodeProto.input").value        int32, an element of all nodes' inputs; .parent is the row of the node
+facts.text(id)                              str
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ CLASH, MERGED, UNKNOWN = 1, 2, 4
 # Traits of a string.
 IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 
+# Columns of every sheet.
 _OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
-_NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}  # as C has them, whatever the byte order
+# dtypes of columns, in the byte order of the machine
+_NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
 _UNKNOWN = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
@@ -48,33 +50,49 @@ _UNKNOWN = np.dtype(
 
 
 class Finding:
-    """Rows that break a rule, and what is said of each; a rule yields these.
+    """Rows that break a rule, and the message about each; a rule yields these.
 
-    table: the sheet or list; rows: which rows of it; template, columns: the message is the template, filled with what
-    each column says of the row. A column is indexed by row number: an array, a dict, a `Texts`, or a function of it.
+    table: the sheet or list; rows: row numbers. template: the message, such as "{name!r} has rank {rank}": a name is
+    one of `columns` or a column of the table; {facts.ir_version} is the version that the document is judged by.
+    columns: by name, an array, a dict or `Texts` that is indexed by row number, or a function of the row number.
     """
 
     __slots__ = ("columns", "rows", "table", "template")
 
-    def __init__(self, table: Table, rows: Rows, template: str, columns: tuple[Any, ...]) -> None:
+    def __init__(self, table: Table, rows: Rows, template: str, columns: dict[str, Any]) -> None:
         self.table = table
         self.rows = rows
         self.template = template
         self.columns = columns
 
-    def forget_rows(self) -> None:
-        """Let go of the rows, which somebody else keeps."""
+    def release_rows(self) -> None:
+        """Drop the row numbers, of which the caller has a copy."""
         self.rows = np.zeros(0, np.int64)  # a slice would keep all of them
 
     def message(self, row: int) -> str:
-        """The text of a finding about a row."""
-        if not self.columns:
-            return self.template
-        return self.template.format(*(column(row) if callable(column) else column[row] for column in self.columns))
+        """Return the message about a row."""
+        return self.template.format_map(_Cells(self, row))
+
+
+class _Cells:
+    """The values of one row, by the names that a template has."""
+
+    __slots__ = ("finding", "row")
+
+    def __init__(self, finding: Finding, row: int) -> None:
+        self.finding = finding
+        self.row = row
+
+    def __getitem__(self, name: str) -> Any:
+        column = self.finding.columns.get(name)
+        if column is None:
+            table = self.finding.table
+            return table.facts if name == "facts" else table.cell(name, self.row)
+        return column(self.row) if callable(column) else column[self.row]
 
 
 class Texts:
-    """The strings of a column of ids, by row."""
+    """The strings of a column of ids, indexed by row number."""
 
     __slots__ = ("facts", "ids")
 
@@ -87,10 +105,10 @@ class Texts:
 
 
 class FieldRows(NamedTuple):
-    """Rows that stand in one field.
+    """Rows that are elements of one field.
 
-    type_name, owner: the message that has it, by its type and row; field: its name, "" for the root, which stands in
-    none. rows, indices: of the elements.
+    type_name, owner: type and row of the message that has the field. field: its name, "" for the root message, which is
+    in no field. rows, indices: of the elements.
     """
 
     type_name: str
@@ -101,41 +119,53 @@ class FieldRows(NamedTuple):
 
 
 class Table:
-    """Rows that a message about them can be found by: a sheet or a list."""
+    """A sheet or a list: rows with paths and offsets, so that messages can refer to them."""
 
     facts: Facts
     type_name: str
     n: int
 
-    def at(self, rows: Rows | Iterable[int], template: str, *columns: Any) -> Finding:
-        """The findings of a rule here.
+    def at(self, rows: Any, template: str, **columns: Any) -> Finding:
+        """Return a finding about rows of this table.
 
-        rows: a bool array over all rows, or the numbers of some; template, columns: as of `Finding`.
+        rows: a bool for each row or for all, or row numbers in an array or any iterable. template, columns: as of
+        `Finding`.
         """
-        array = rows if isinstance(rows, np.ndarray) else np.array(sorted(rows), np.int64)
-        if array.dtype == bool:
-            array = np.flatnonzero(array)
+        if isinstance(rows, np.ndarray):
+            array = rows.nonzero()[0] if rows.dtype == bool else rows
+        elif isinstance(rows, (bool, np.bool_)):
+            array = np.arange(self.n if rows else 0)
+        else:
+            array = np.array(sorted(rows), np.int64)
         return Finding(self, array, template, columns)
 
     def each(self, messages: dict[int, str]) -> Finding:
-        """The same where every row has a message of its own."""
-        return self.at(messages, "{0}", messages)
+        """Return a finding where each row has a message of its own."""
+        return self.at(messages, "{message}", message=messages)
+
+    def derive(self, make: Callable[[Facts], Any]) -> Any:
+        """Return the result of a function of the facts, as `Facts.derive` does."""
+        return self.facts.derive(make)
 
     def texts(self, ids: Rows) -> Texts:
-        """The strings of a column of ids."""
+        """Return the strings of a column of ids."""
         return Texts(self.facts, ids)
 
+    def cell(self, name: str, row: int) -> str | int:
+        """Return one value of a column, a string for an id."""
+        raise NotImplementedError
+
     def path(self, row: int) -> str:
-        """The path of a row from the root."""
+        """Return the path of a row from the root."""
         raise NotImplementedError
 
     def offset_of(self, rows: Rows | slice) -> Rows:
-        """The offsets of rows."""
+        """Return the offsets of rows in the document."""
         raise NotImplementedError
 
     def by_field(self, rows: Rows) -> Iterator[FieldRows]:
-        """Group rows by the field of one message that they stand in."""
-        owners, indices, edges = self.places(rows)
+        """Group rows by the field of one message that they are elements of."""
+        owners, indices, edges = self.positions(rows)
         if np.any(owners[1:] < owners[:-1]) or np.any(edges[1:] != edges[:-1]):
             order = np.lexsort((owners, edges))
             rows, owners, indices, edges = rows[order], owners[order], indices[order], edges[order]
@@ -146,25 +176,25 @@ class Table:
             type_name, field = names[int(edges[start])]
             yield FieldRows(type_name, int(owners[start]), field, rows[start:stop], indices[start:stop])
 
-    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """Of rows, those of the messages that they stand in, the indices there, and the numbers of the fields."""
+    def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """Return, for each row, the row of its parent, its index in the field, and the number of the field."""
         raise NotImplementedError
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """The type and the name of a field by its number in `places`; two empty strings for what stands in none."""
+        """Return type and name of a field by its number in `positions`; two empty strings for the root's."""
         raise NotImplementedError
 
     def depth_of(self, rows: Rows) -> Rows:
-        """In how many messages rows stand."""
+        """Return how many messages are around each row."""
         raise NotImplementedError
 
 
 class Sheet(Table):
-    """All messages of a type: a row each, a column a field.
+    """All messages of a type: one row for each, one column for each field.
 
-    Columns that every sheet has: length (bytes), parent (row in its type's sheet), index (in the repeated field),
-    edge (which field it stands in), depth, flags, present (bit = index of the field). Of fields: the number, the id of
-    the string, the row of the message (-1: absent), or the count of a repeated field.
+    Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
+    field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
+    holds the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
     """
 
     if TYPE_CHECKING:
@@ -199,32 +229,39 @@ class Sheet(Table):
         return self.offset_of(slice(None))
 
     def has(self, field: str) -> Rows:
-        """Whether each message has a field."""
+        """Return whether each message has a field."""
         if field not in self._has:
             bit = np.uint32(1 << self.fields.index(field))
             self._has[field] = self.present & bit != 0
         return self._has[field]
 
     def under(self, *fields: str) -> Rows:
-        """Whether each message stands in one of the fields, such as "GraphProto.node"."""
+        """Return whether each message is an element of one of the fields, such as "GraphProto.node"."""
         result: Rows = self.edge == self.facts.edges[fields[0]]
         for field in fields[1:]:
             result = result | (self.edge == self.facts.edges[field])
         return result
 
+    def parent_under(self, *fields: str) -> Rows:
+        """Return the row of each message's parent, -1 where the message is not an element of one of the fields."""
+        return np.where(self.under(*fields), self.parent, -1)
+
     def first(self, field: str) -> Rows:
-        """The row of the first element of a repeated field, in its sheet or list; meaningless where there is none."""
+        """Return the row of a repeated field's first element, in its sheet or list; arbitrary where there is none."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
         return np.frombuffer(payload, "i4").reshape(-1, 2)[:, 0]
 
     def span(self, field: str) -> tuple[Rows, Rows]:
-        """Offset and length of a bytes field's value."""
+        """Return offset and length of a bytes field's value."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
         both = np.frombuffer(payload, "i8").reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
     def records(self, field: str) -> tuple[Rows, Rows, Rows, Rows]:
-        """Of a repeated field that is payload: offset of the first record, records, elements (-1: unknown), bytes."""
+        """Return the offset of the first record, and numbers of records, elements (-1: unknown) and bytes.
+
+        field: a repeated field of numbers or bytes that the scan measures and does not read.
+        """
         payload, _ = self.facts.columns.field_column(self.type_name, field)
         four = np.frombuffer(payload, "i8").reshape(-1, 4)
         return four[:, 0], four[:, 1], four[:, 2], four[:, 3]
@@ -243,32 +280,38 @@ class Sheet(Table):
             return self.span(name)[1]
         return self.records(name)[1]
 
+    def cell(self, name: str, row: int) -> str | int:
+        """Return one value of a field's column, a string for an id."""
+        number = int(getattr(self, name)[row])
+        is_text = name not in _OWN and self.facts.columns.field_column(self.type_name, name)[1] == "TEXT"
+        return self.facts.text(number) if is_text else number
+
     def path(self, row: int) -> str:
-        """The path of a message from the root."""
+        """Return the path of a message from the root."""
         return self.facts.path(self.type_name, row)
 
-    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """The parents, indices and edges of messages."""
+    def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """Return the parents, indices and edges of messages."""
         return self.parent[rows], self.index[rows], self.edge[rows]
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """The field of an edge."""
+        """Return type and name of the field of an edge."""
         type_name, _, field = self.facts.columns.edges[number].rpartition(".") if number >= 0 else ("", "", "")
         return type_name, field
 
     def depth_of(self, rows: Rows) -> Rows:
-        """How deep messages lie."""
+        """Return how many messages are around each message."""
         depth: Rows = self.depth[rows]
         return depth
 
     def offset_of(self, rows: Rows | slice) -> Rows:
-        """Where messages begin."""
+        """Return the offsets of messages."""
         payload, _ = self.facts.columns.own_column(self.type_name, "start")
         return (np.frombuffer(payload, "u8")[rows] - np.uint64(self.facts.columns.base)).astype(np.int64)
 
 
 class List(Table):
-    """The elements of one repeated field, of all messages: parent (row), index, start (offset), value (id, number)."""
+    """The elements of one repeated field in all messages: parent (row), index, start (offset), value (id or number)."""
 
     def __init__(self, facts: Facts, name: str) -> None:
         self.facts = facts
@@ -280,35 +323,41 @@ class List(Table):
         self.value = self._column("value")
         self.n = len(self.value)
 
-    def _column(self, what: str) -> Rows:
-        payload, dtype = self.facts.columns.list_column(self.owner, self.field, what)
+    def _column(self, name: str) -> Rows:
+        payload, dtype = self.facts.columns.list_column(self.owner, self.field, name)
         return np.frombuffer(payload, dtype)
 
+    def cell(self, name: str, row: int) -> str | int:
+        """Return one value of a column, a string for the value of a list of strings."""
+        number = int(getattr(self, name)[row])
+        is_text = name == "value" and self.facts.columns.is_text_list(self.owner, self.field)
+        return self.facts.text(number) if is_text else number
+
     def path(self, row: int) -> str:
-        """The path of an element from the root."""
+        """Return the path of an element from the root."""
         above = self.facts.path(self.owner, int(self.parent[row]))
         return f"{above}.{self.field}[{self.index[row]}]" if above else f"{self.field}[{self.index[row]}]"
 
-    def places(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """The parents and indices of elements, which are all of one field."""
+    def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
+        """Return the parents and indices of elements; all are of field 0."""
         return self.parent[rows], self.index[rows], np.zeros(len(rows), np.int16)
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """The field."""
+        """Return type and name of the field."""
         return self.owner, self.field
 
     def depth_of(self, rows: Rows) -> Rows:
-        """How deep elements lie: one deeper than the message that has them."""
+        """Return how many messages are around each element."""
         depth: Rows = self.facts[self.owner].depth[self.parent[rows]] + 1
         return depth
 
     def offset_of(self, rows: Rows | slice) -> Rows:
-        """Where elements begin."""
+        """Return the offsets of elements."""
         return self.start[rows]
 
 
 class UnknownFields(Table):
-    """Records of no known field: start (of the tag), value (of a varint), row, number, sheet, wire."""
+    """Records that the schema has no field for: start (of the tag), value (of a varint), row, number, sheet, wire."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -319,21 +368,25 @@ class UnknownFields(Table):
         self.number, self.sheet, self.wire = records["number"], records["sheet"], records["wire"]
 
     def under(self, name: str) -> Rows:
-        """Whether each record stands in a message of the type."""
+        """Return whether each record is in a message of the type."""
         result: Rows = self.sheet == self.facts.columns.sheet_names.index(name)
         return result
 
+    def cell(self, name: str, row: int) -> int:
+        """Return one value of a column."""
+        return int(getattr(self, name)[row])
+
     def path(self, row: int) -> str:
-        """The path of the message that a record stands in."""
+        """Return the path of the message that a record is in."""
         return self.facts.path(self.facts.columns.sheet_names[self.sheet[row]], int(self.row[row]))
 
     def offset_of(self, rows: Rows | slice) -> Rows:
-        """Where the records begin."""
+        """Return the offsets of the records."""
         return self.start[rows]
 
 
 class Facts:
-    """All that rules know of a document. Sheets and derived facts are made when they are first asked for."""
+    """All that rules know about a document. Sheets and derived columns are made when they are first asked for."""
 
     if TYPE_CHECKING:
 
@@ -354,33 +407,33 @@ class Facts:
         ir_version: int | None = None,
         checksums: bool = False,
         is_placed: bool = True,
-        home: Document | None = None,
+        saved_document: Document | None = None,
         operators: Operators | None = None,
     ) -> None:
-        """Gather them.
+        """Scan a document.
 
-        ir_version: the one to judge by, or None for the document's own. checksums: whether rules may read whole files.
-        is_placed: whether offsets mean bytes that the caller knows. home: the document whose name says where files
-        beside it are, if not `document` itself. operators: what nodes are held against, if not only ONNX's own. Raises
-        DecodeError where bytes are damaged.
+        ir_version: the version to judge by, or None for the document's own. checksums: whether rules may read whole
+        files. is_placed: whether offsets are those of bytes that the caller has. saved_document: the document whose
+        file external data is relative to, if it is not `document`. operators: the operators that nodes are checked
+        against, if they are not only ONNX's own. Raises DecodeError for damaged bytes.
         """
         self.columns = Sheets(document, root, is_placed)
         self.checksums = checksums
         self.operators = operators or standard_operators()
-        self.home = document if home is None else home
+        self.saved_document = document if saved_document is None else saved_document
         self.root = root.DESCRIPTOR.name
         self.document = document
-        self.edges = {name: number for number, name in enumerate(self.columns.edges)}
+        self.count = self.columns.count
         self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge: name, is repeated
-        self._above = ("", -1, "")  # a message that a path was last asked for below: its type, row and path
+        self._parent = ("", -1, "")  # of the row that a path was last asked for: its type, row and path
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
         self._derived: dict[Callable[[Facts], Any], Any] = {}
         self.declared_ir_version = self._declared()
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
 
-    def forget(self) -> None:
-        """Let go of what was derived, and of the documents. Each `Finding` has its own table, and that its columns."""
+    def release(self) -> None:
+        """Drop derived columns and the documents. Each `Finding` has its own table, which has its columns."""
         for name in self._sheets:
             self.__dict__.pop(name, None)
         for derived in (self._sheets, self._lists, self._derived):
@@ -388,10 +441,10 @@ class Facts:
         for name, value in vars(type(self)).items():
             if isinstance(value, cached_property):
                 self.__dict__.pop(name, None)
-        del self.document, self.home, self.operators
+        del self.document, self.saved_document, self.operators
 
     def _declared(self) -> int | None:
-        """The document's own version; None where it has none, the latest where its type can't have one."""
+        """Return the document's own IR version, None where it has none, the latest where its type can't have one."""
         sheet = self[self.root]
         if "ir_version" not in sheet.fields:
             return LATEST_IR_VERSION
@@ -399,7 +452,7 @@ class Facts:
         return version if version > 0 else None
 
     def __getitem__(self, name: str) -> Sheet:
-        """The sheet of a message type, such as "TypeProto.Tensor"."""
+        """Return the sheet of a message type, such as "TypeProto.Tensor"."""
         if name not in self._sheets:
             if name not in self.columns.sheet_names:
                 raise AttributeError(f"there is no sheet {name}")
@@ -407,14 +460,25 @@ class Facts:
         return self._sheets[name]
 
     def lists(self, name: str) -> List:
-        """The elements of a repeated field of strings or listed numbers, such as "NodeProto.input"."""
+        """Return the elements of a repeated field of strings or listed numbers, such as "NodeProto.input"."""
         if name not in self._lists:
             self._lists[name] = List(self, name)
         return self._lists[name]
 
+    def table(self, name: str) -> Table:
+        """Return a sheet, a list, or the unknown fields ("UnknownFields"), by the name that `count` takes, too."""
+        if name in self.columns.sheet_names:
+            return self[name]
+        return self.unknown_fields if name == "UnknownFields" else self.lists(name)
+
+    @cached_property
+    def edges(self) -> dict[str, int]:
+        """The numbers of fields, such as "GraphProto.node", in `edge` columns."""
+        return {name: number for number, name in enumerate(self.columns.edges)}
+
     @cached_property
     def unknown_fields(self) -> UnknownFields:
-        """Records of no known field."""
+        """Records that the schema has no field for."""
         return UnknownFields(self)
 
     @cached_property
@@ -423,21 +487,27 @@ class Facts:
         return np.frombuffer(self.columns.trait_column(), np.uint8)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:
-        """The result of a function of the facts, which is called once: facts that several rules of a scope share."""
+        """Return the result of a function of the facts, which is called once: columns that several rules share."""
         if make not in self._derived:
             self._derived[make] = make(self)
         return self._derived[make]
 
     def text(self, id: int) -> str:
-        """The string of an id."""
+        """Return the string of an id."""
         return self.columns.text(int(id))
 
     def find(self, text: str) -> int:
-        """The id of a string, -1 where the document does not have it."""
+        """Return the id of a string, -1 where the document does not have it."""
         return self.columns.find(text.encode())
 
+    def are_among(self, ids: Rows, texts: Iterable[str]) -> Rows:
+        """Return whether each string of a column of ids is one of some texts."""
+        known = [id for text in texts if (id := self.find(text)) >= 0]
+        result: Rows = np.isin(ids, known) if known else np.zeros(len(ids), bool)
+        return result
+
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
-        """Whether a predicate accepts the strings of a column of ids; it is asked once for each different one."""
+        """Return whether a predicate accepts each string of a column of ids; it is called once for each id."""
         table = np.zeros(self.columns.text_count(), bool)
         used = np.zeros(len(table), bool)
         used[ids] = True
@@ -446,34 +516,34 @@ class Facts:
         return table[ids]
 
     def join(self, left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
-        """For each row of the left, the first row on the right with the same keys, or -1.
+        """Return, for each row of the left, the first row of the right with the same keys, or -1.
 
         left, right: (numbers of any kind from 0 on, ids of strings), such as (graph, name).
         """
         texts = self.columns.text_count()
         wanted = left[0].astype(np.int64) * texts + left[1]
-        there = right[0].astype(np.int64) * texts + right[1]
-        if not len(there):
+        keys = right[0].astype(np.int64) * texts + right[1]
+        if not len(keys):
             return np.full(len(wanted), -1, np.int64)
-        order = np.argsort(there, kind="stable")
-        ordered = there[order]
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         return np.where(ordered[at] == wanted, order[at], -1)
 
     def path(self, name: str, row: int) -> str:
-        """The path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
+        """Return the path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
         located = self.columns.locate(name, row)
         if located is None:
             return ""
         name, row, edge, index = located
-        # What is asked for in turn often has one parent.
-        if self._above[:2] != (name, row):
-            self._above = (name, row, self._whole_path(name, row))
-        above = self._above[2]
+        # Rows that are asked for one after another often have the same parent.
+        if self._parent[:2] != (name, row):
+            self._parent = (name, row, self._absolute_path(name, row))
+        above = self._parent[2]
         step = self._step(edge, index)
         return f"{above}.{step}" if above else step
 
-    def _whole_path(self, name: str, row: int) -> str:
+    def _absolute_path(self, name: str, row: int) -> str:
         steps = []
         located = self.columns.locate(name, row)
         while located is not None:
@@ -483,24 +553,30 @@ class Facts:
         return ".".join(reversed(steps))
 
     def _step(self, edge: int, index: int) -> str:
-        """The last step of the path of a message."""
+        """Return the last step of the path of a message."""
         name, is_repeated = self.step(edge)
         return f"{name}[{index}]" if is_repeated else name
 
     def step(self, edge: int) -> tuple[str, bool]:
-        """The field that an edge leads through: its name, and whether it is repeated."""
+        """Return the name of the field of an edge, and whether it is repeated."""
         if edge not in self._steps:
             sheet, _, name = self.columns.edges[edge].rpartition(".")
             self._steps[edge] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
         return self._steps[edge]
 
 
-def repeats(*keys: Rows) -> Rows:
-    """Whether each row has the same keys as an earlier one.
+def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
+    """Return whether each row has the same keys as an earlier one.
 
-    keys: columns of equal length, such as (parent, name).
+    keys: columns of equal length, such as (parent, name). where: the rows that count, a bool column; None for all.
     """
     n = len(keys[0])
+    if where is not None:
+        rows = np.flatnonzero(where)
+        result = np.zeros(n, bool)
+        if len(rows) > 1:
+            result[rows] = repeats(*(key[rows] for key in keys))
+        return result
     order = np.lexsort((np.arange(n), *reversed(keys)))
     again = np.ones(n, bool)
     again[:1] = False
@@ -513,7 +589,7 @@ def repeats(*keys: Rows) -> Rows:
 
 
 def lookup(n: int, keys: Rows, values: Rows | Sequence[int], missing: int = -1) -> Rows:
-    """An array of n that has values[i] at keys[i] and `missing` elsewhere; of equal keys the last one counts."""
+    """Return an array of n with values[i] at keys[i], the last of equal keys, and `missing` elsewhere."""
     result = np.full(n, missing, np.int64)
     result[keys] = values
     return result

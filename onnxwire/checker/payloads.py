@@ -46,6 +46,11 @@ def type_names(numbers: Any) -> Callable[[int], str]:
     return lambda row: name_of(int(numbers[row]))
 
 
+def location_names(locations: Any) -> Callable[[int], str]:
+    """Return a function from rows to the names of locations in a column of indices of LOCATIONS."""
+    return lambda row: LOCATIONS[locations[row]]
+
+
 def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
     """Whether each tensor, or some of them, have something in a field."""
     if location == "raw_data":
@@ -128,7 +133,7 @@ class Payloads:
         return self.is_inline & is_filled(self.facts.TensorProto, field)
 
     @cached_property
-    def held(self) -> Any:
+    def count(self) -> Any:
         """The elements of the list that a tensor's type calls for; -1 where counting them would take too long."""
         held = np.zeros(len(self.elements), np.int64)  # which takes no memory where nothing is written
         makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
@@ -143,7 +148,7 @@ class Payloads:
         return held
 
     @cached_property
-    def held_bytes(self) -> Any:
+    def count_bytes(self) -> Any:
         """The bytes of that list."""
         sizes = np.zeros(len(self.elements), np.int64)
         for location, field in enumerate(FIELDS):
@@ -158,8 +163,8 @@ class Payloads:
         if not is_listed.any():
             return is_listed
         # A number takes from one to ten bytes.
-        is_surely_wrong = (self.held_bytes < self.entries) | (self.held_bytes // 10 > self.entries)
-        is_wrong = np.where(self.held >= 0, self.held != self.entries, is_surely_wrong)
+        is_surely_wrong = (self.count_bytes < self.entries) | (self.count_bytes // 10 > self.entries)
+        is_wrong = np.where(self.count >= 0, self.count != self.entries, is_surely_wrong)
         return is_wrong & (self.entries >= 0) & is_listed
 
     @cached_property

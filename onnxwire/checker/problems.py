@@ -55,7 +55,6 @@ class Problems(Sequence[Problem]):
 
     def add(self, rule: Rule, found: Iterable[Finding], limit: int | None, is_placed: bool) -> None:
         """Append what a rule found, up to the limit, and count the rest."""
-        self.checked["rules"] += 1
         left = limit
         for some in found:
             rows = some.rows
@@ -67,7 +66,7 @@ class Problems(Sequence[Problem]):
                 # Where all that a file has breaks several rules, the rows are kept once.
                 kept = next((group.rows for group in self._groups if np.array_equal(group.rows, kept)), kept)
                 self._groups.append(_Group(rule, some, kept, is_placed))
-                some.forget_rows()
+                some.release_rows()
                 self._n += len(rows)
             if left is not None:
                 left -= len(rows)

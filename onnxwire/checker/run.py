@@ -11,7 +11,7 @@ from onnxwire.checker.limits import READ
 from onnxwire.checker.operators import load_operators
 from onnxwire.checker.payloads import is_looked_at
 from onnxwire.checker.problems import Problems
-from onnxwire.checker.registry import SEVERITIES, Rule, checks, rules
+from onnxwire.checker.registry import SEVERITIES, Rule, find, load_for, rules, unchecked
 from onnxwire.engine.message import Message
 from onnxwire.engine.record_reader import payload_at
 from onnxwire.engine.search import Search
@@ -93,14 +93,14 @@ def _without_weights(message: Message) -> Message:
 
 def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:
     problems = Problems()
-    problems.checked |= {"nodes": facts.NodeProto.n, "tensors": facts.TensorProto.n}
-    functions = checks()
+    ids = [rule for rule in chosen if rule.id not in unchecked() and rule.applies_to(facts.ir_version)]
+    problems.checked |= {"rules": len(ids), "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
+    load_for(facts)
     try:
-        for rule in chosen:
-            if rule.id in functions and rule.applies_to(facts.ir_version):
-                problems.add(rule, functions[rule.id](facts), limit, facts.columns.is_placed)
+        for rule in ids:
+            problems.add(rule, find(rule.id, facts), limit, facts.columns.is_placed)
     finally:
-        facts.forget()
+        facts.release()
     return problems
 
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from onnxwire._version import __version__
-from onnxwire.checker.registry import checks, rules
+from onnxwire.checker.registry import checked, rules
 
 if TYPE_CHECKING:
     from onnxwire.checker._problem import Problem
@@ -26,7 +26,7 @@ class SarifWriter:
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
-        self.ids = {id: index for index, id in enumerate(id for id in rules() if id in checks())}
+        self.ids = {id: index for index, id in enumerate(id for id in rules() if id in checked())}
         self.faults: list[dict[str, Any]] = []
         self.omitted: dict[str, dict[str, int]] = {}
         self.is_first = True

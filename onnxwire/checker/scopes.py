@@ -13,29 +13,30 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-# What a use of a name stands for.
+# Meanings of a name where it is used.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, LATER, NOT_YET, NOWHERE = range(9)
-# What a name is already where it is defined.
+# What a name is already where it is defined, as flags.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 
-# What a graph is: the model's own, one in an attribute, or one of training.
+# Kinds of graphs: the model's own, those in attributes, and those of training.
 MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
 
 
 class Scopes:
-    """Columns beside those of the sheets; take them with `facts.derive(Scopes)`.
+    """Columns for the sheets, by `facts.derive(Scopes)`.
 
-    uses, makers: of each element of NodeProto.input, what it stands for, and the node that makes it or -1.
-    definitions: of each element of NodeProto.input, where its value is defined: an element of NodeProto.output; then,
-    in the same count, a row of ValueInfoProto; then a row of TensorProto; -1 where it is something else.
-    homes: of each element of NodeProto.input, the row of the graph that defines its value, or that of the function
-    after all graphs, or -1.
-    described: of each ValueInfoProto, the element of NodeProto.output that it speaks of, or -1.
-    outputs, named: of each ValueInfoProto that is a graph's output or value_info, what it stands for.
-    function_outputs: of each element of FunctionProto.output. defined: of each element of NodeProto.output, what the
-    name is already; inputs, initializers, sparse: of ValueInfoProto, TensorProto, SparseTensorProto, the same.
-    graph_kind, graph_function: of each GraphProto, MAIN ... ALGORITHM, and the function it lies in or -1.
-    node_graph_kind, node_function: the same of the graph that a node stands in; MAIN where it stands in a function.
+    uses, makers: for each element of NodeProto.input, its meaning, and the node that makes the value or -1.
+    definitions: for each element of NodeProto.input, where its value is defined: an element of NodeProto.output; then,
+    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for anything else.
+    defining_scopes: for each element of NodeProto.input, the graph that defines its value; functions are numbered after
+    all graphs; or -1.
+    described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
+    outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
+    function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
+    NodeProto.output, what the name is already; inputs, initializers, sparse: the same for ValueInfoProto, TensorProto,
+    SparseTensorProto.
+    graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that it is in or -1.
+    node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -50,10 +51,11 @@ class Scopes:
             others.tolist(),
             list(range(facts.FunctionProto.n)),
         )
+        self._uses = walk.uses
         self.uses = np.frombuffer(walk.uses, np.uint8)
         self.makers: NDArray[Any] = np.frombuffer(walk.maker_column(), np.int32)
         self.definitions: NDArray[Any] = np.frombuffer(walk.definition_column(), np.int32)
-        self.homes: NDArray[Any] = np.frombuffer(walk.home_column(), np.int32)
+        self.defining_scopes: NDArray[Any] = np.frombuffer(walk.scope_column(), np.int32)
         self.described: NDArray[Any] = np.frombuffer(walk.described_column(), np.int32)
         self.outputs = np.frombuffer(walk.outputs, np.uint8)
         self.named = np.frombuffer(walk.named, np.uint8)
@@ -66,8 +68,8 @@ class Scopes:
         self.graph_kind[main] = MAIN
         self.graph_kind[algorithms] = ALGORITHM
         self.graph_kind[others] = INITIALIZATION
-        # A nested graph lies in a function where the node that holds it does, or as a parameter's default. Graphs
-        # stand before those in them, so one pass a level of nesting is enough, and there are few.
+        # A nested graph is in the function of the node that holds it, or of the parameter whose default it is. Graphs
+        # come before those in them, so one pass for each level of nesting is enough, and there are few levels.
         in_function = nodes.under("FunctionProto.node")
         self.graph_function = np.full(graphs.n, -1, np.int32)
         self.node_function = np.where(in_function, nodes.parent, -1).astype(np.int32)
@@ -88,3 +90,7 @@ class Scopes:
                 inside[some] = True
                 rows = np.flatnonzero(inside[self.node_graph])
                 self.node_function[rows] = self.graph_function[self.node_graph[rows]]
+
+    def has_use(self, meaning: int) -> bool:
+        """Return whether any element of NodeProto.input has a meaning."""
+        return meaning in self._uses

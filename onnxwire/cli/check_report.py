@@ -225,7 +225,7 @@ class _SarifReporter:
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
     """List the rules by scope, and the reasons why some are not checked."""
     from onnxwire.checker.fixes import fixable
-    from onnxwire.checker.registry import checks, unchecked
+    from onnxwire.checker.registry import checked, unchecked
     from onnxwire.checker.run import choose
 
     chosen = sorted(choose(select, ignore), key=lambda rule: list(_scopes()).index(rule.scope))
@@ -250,7 +250,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         return
     paint = painter(options.color, out)
     width = max((len(rule.id) for rule in chosen), default=0)
-    for scope, some in groupby((rule for rule in chosen if rule.id in checks()), key=lambda rule: rule.scope):
+    for scope, some in groupby((rule for rule in chosen if rule.id in checked()), key=lambda rule: rule.scope):
         out.write(paint(scope, "bold") + "\n")
         for rule in some:
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])

@@ -6,7 +6,7 @@ from check_case import Case
 from each import each
 
 import onnxwire
-from onnxwire.checker.registry import MODULES, checks, read_table, rules, unchecked
+from onnxwire.checker.registry import MODULES, checked, read_table, rules, unchecked
 
 CASES: dict[str, Case] = {}
 ELSEWHERE: set[str] = set()
@@ -25,8 +25,8 @@ def _missing_of(id):
     """What is missing of a rule, a line each."""
     has = {
         "row in onnxwire/checker/rules.tsv": id in rules(),
-        "function in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id
-        in checks().keys() | unchecked().keys(),
+        "check in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id
+        in checked() | unchecked().keys(),
         "Case in tests/checker/cases/": id in CASES.keys() | ELSEWHERE | unchecked().keys(),
     }
     return [f"{id} has no {piece}" for piece, is_there in has.items() if not is_there]
@@ -52,9 +52,9 @@ def test_a_sound_document_is_not_reported(id):
 
 
 def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():
-    ids = rules().keys() | checks().keys() | unchecked().keys() | CASES.keys() | ELSEWHERE
+    ids = rules().keys() | checked() | unchecked().keys() | CASES.keys() | ELSEWHERE
     assert [line for id in sorted(ids) for line in _missing_of(id)] == []
-    twice = [f"{id} has a function and a row in unchecked.tsv" for id in checks().keys() & unchecked().keys()]
+    twice = [f"{id} has a function and a row in unchecked.tsv" for id in checked() & unchecked().keys()]
     rows = [row[0] for row in read_table("rules.tsv")]
     twice += [f"{id} has two rows in rules.tsv" for id in rules() if rows.count(id) > 1]
     assert twice == []

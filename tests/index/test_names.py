@@ -192,10 +192,10 @@ def test_check_resolves_each_input_to_the_same_definition(models):
         resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
         found = {}
         for row in range(inputs.n):
-            home, maker = int(resolved.homes[row]), int(resolved.makers[row])
+            scope, maker = int(resolved.defining_scopes[row]), int(resolved.makers[row])
             graphs = facts.GraphProto.n
-            sheet, at = (facts.GraphProto, home) if home < graphs else (facts.FunctionProto, home - graphs)
-            path = sheet.path(at) if home >= 0 else ""
+            sheet, at = (facts.GraphProto, scope) if scope < graphs else (facts.FunctionProto, scope - graphs)
+            path = sheet.path(at) if scope >= 0 else ""
             found[inputs.path(row)] = (path, facts.NodeProto.path(maker) if maker >= 0 else "")
         for scope in all_scopes(model):
             for i, node in enumerate(scope.message.node):

@@ -1,6 +1,6 @@
 """Rules of values that are stored by themselves: sequences, maps, optionals.
 
-What is in them is to be sound, too, at any depth; the rules of what it is say where it is not.
+The rules of tensors, sequences, maps and optionals check their elements, at any depth.
 """
 
 from __future__ import annotations
@@ -10,17 +10,124 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import UTF8, Facts, Finding, repeats
+from onnxwire.checker.facts import UTF8, Facts, Finding, List, Sheet, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
-# What the elements of a sequence are, and what an optional holds: the numbers of their elem_type.
+# Kinds of the elements of a sequence and of the value of an optional: the numbers of elem_type.
 _TENSOR, _SPARSE, _SEQUENCE, _MAP, _OPTIONAL = range(1, 6)
 _KINDS = ("", "TENSOR", "SPARSE_TENSOR", "SEQUENCE", "MAP", "OPTIONAL")
 _WORDS = ("", "tensor", "sparse_tensor", "sequence", "map", "optional")
 
 _INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
 _KEY_TYPES = [BY_NAME[name].number for name in (*_INTEGERS, "STRING")]
+
+RULES = {
+    "SequenceProto": {
+        "sequence-elem-type": (
+            lambda sequence: ~_is_kind(sequence.elem_type),
+            "the elem_type of sequence {name!r} is {elem_type}; set it to one of 1 (TENSOR) to 5 (OPTIONAL)",
+        ),
+        "map-values-kind": (
+            lambda sequence: sequence.under("MapProto.values") & (sequence.elem_type == _OPTIONAL),
+            "values of a map are tensors, sparse tensors, sequences or maps, and these are OPTIONAL (5); store what "
+            "they hold",
+        ),
+    },
+    "MapProto": {
+        "map-key-type": (
+            lambda map_: ~_has_key_type(map_),
+            "the key_type of map {name!r} is {key_type} ({type_name}); "
+            "set it to an integer type of 8 to 64 bits, or to STRING (8)",
+            {"type_name": lambda map_: _names_of(map_.key_type)},
+        ),
+        "map-single-key-field": (
+            lambda map_: (map_.keys > 0) & (map_.string_keys > 0),
+            "map {name!r} has {keys} keys and {string_keys} string_keys; keep those of its key_type",
+        ),
+        "map-key-field-matches-type": (
+            lambda map_: (
+                _has_key_type(map_)
+                & np.where(
+                    map_.key_type == STRING.number,
+                    (map_.keys > 0) & (map_.string_keys == 0),
+                    (map_.string_keys > 0) & (map_.keys == 0),
+                )
+            ),
+            "map {name!r} has its keys in {field}, and its key_type is {key_type} ({type_name}); "
+            "correct the type or move the keys",
+            {
+                "field": lambda map_: lambda row: "string_keys" if map_.string_keys[row] else "keys",
+                "type_name": lambda map_: lambda row: name_of(int(map_.key_type[row])),
+            },
+        ),
+        # `map-single-key-field` reports keys in both fields.
+        "map-values-length": (
+            lambda map_: (
+                (_counts_of_values(map_) >= 0)
+                & (_counts_of_values(map_) != map_.keys + map_.string_keys)
+                & ((map_.keys == 0) | (map_.string_keys == 0))
+            ),
+            "map {name!r} has {key_count} keys and {value_count} values; give each key one",
+            {
+                "key_count": lambda map_: map_.keys + map_.string_keys,
+                "value_count": lambda map_: _counts_of_values(map_),
+            },
+        ),
+        "map-values-present": (
+            lambda map_: map_.values < 0,
+            "map {name!r} has no values; set them, to an empty sequence if it has none",
+        ),
+    },
+    "MapProto.keys": {
+        "map-key-range": (
+            lambda key: _is_out_of_range(key),
+            "the key {value} is not one of {type_name}; correct it, or the key_type",
+            {"type_name": lambda key: _names_of(_key_types(key))},
+        ),
+        "map-key-unique": (
+            lambda key: repeats(key.parent, key.value),
+            "the map has the key {value} before; remove one of them",
+        ),
+    },
+    "MapProto.string_keys": {
+        "map-key-unique": (
+            lambda key: repeats(key.parent, key.value),
+            "the map has the key {key!r} before; remove one of them",
+            {"key": lambda key: key.texts(key.value)},
+        ),
+        "map-string-key-utf8": (
+            lambda key: key.facts.traits[key.value] & UTF8 == 0,
+            "the key {bytes!a} is not valid UTF-8; encode it so",
+            {"bytes": lambda key: lambda row: key.facts.columns.raw_text(int(key.value[row]))},
+        ),
+    },
+    "OptionalProto": {
+        "optional-single-value": (
+            lambda optional: optional.derive(_held_kinds)[0] > 1,
+            "optional {name!r} holds {count} values; keep that of its elem_type",
+            {"count": lambda optional: optional.derive(_held_kinds)[0]},
+        ),
+        # `optional-single-value` reports several values.
+        "optional-field-matches-elem-type": (
+            lambda optional: (
+                (optional.derive(_held_kinds)[0] == 1)
+                & (optional.derive(_held_kinds)[1] != optional.elem_type)
+                & _is_kind(optional.elem_type)
+            ),
+            "the elem_type of optional {name!r} is {elem_type} ({kind}), and it holds a {field}; "
+            "correct elem_type or the value",
+            {
+                "kind": lambda optional: _kind_names(optional.elem_type),
+                "field": lambda optional: _held_fields(optional),
+            },
+        ),
+        "optional-elem-type": (
+            lambda optional: ~_is_kind(optional.elem_type),
+            "the elem_type of optional {name!r} is {elem_type}; set it to one of 1 (TENSOR) to 5 (OPTIONAL)",
+        ),
+    },
+}
 
 
 def _list_of(kind: int) -> str:
@@ -35,21 +142,9 @@ def _is_kind(elem_type: Any) -> Any:
     return (elem_type >= _TENSOR) & (elem_type <= _OPTIONAL)
 
 
-@rule("sequence-elem-type")
-def sequence_elem_type(facts: Facts) -> Iterator[Finding]:
-    """A sequence says what its elements are."""
-    sequences = facts.SequenceProto
-    yield sequences.at(
-        ~_is_kind(sequences.elem_type),
-        "the elem_type of sequence {0!r} is {1}; set it to one of 1 (TENSOR) to 5 (OPTIONAL)",
-        sequences.texts(sequences.name),
-        sequences.elem_type,
-    )
-
-
-@rule("sequence-field-matches-elem-type")
+@rule("sequence-field-matches-elem-type", "SequenceProto")
 def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
-    """A sequence has only elements of its kind."""
+    """Yield sequences with elements of another kind than elem_type."""
     sequences = facts.SequenceProto
     found: dict[int, str] = {}
     for kind in range(_TENSOR, _OPTIONAL + 1):
@@ -65,9 +160,9 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Parents that have children, and of each the value of its first child that is known, else of its first child.
+    """Return parents that have children, and of each the value of its first known child, or of its first child.
 
-    parents, values, is_known: of the children, those of one parent in their order.
+    parents, values, is_known: columns of the children; those of one parent are in their order.
     """
     order = np.lexsort((np.arange(len(parents)), ~is_known, parents))
     heads = order[np.append(True, parents[order][1:] != parents[order][:-1])[: len(order)]]
@@ -75,13 +170,13 @@ def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
 
 
 def _sparse_types(facts: Facts) -> Any:
-    """The data_type of each SparseTensorProto."""
+    """Return the data_type of each SparseTensorProto."""
     return np.append(facts.TensorProto.data_type, 0)[facts.SparseTensorProto.values]
 
 
-@rule("sequence-tensor-dtype-homogeneous")
+@rule("sequence-tensor-dtype-homogeneous", "SequenceProto")
 def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """The tensors of a sequence have one data type."""
+    """Yield tensors of a sequence with another data type than the first one."""
     sequences = facts.SequenceProto
     for sheet, kind, types in (
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
@@ -95,18 +190,18 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
         wanted[rows] = first[parents]
         yield sheet.at(
             rows[(types[rows] != 0) & (types[rows] != wanted[rows])],
-            "the tensor has the data_type {0}, and the sequence begins with {1}; convert it or take it out",
-            types,
-            wanted,
+            "the tensor has the data_type {types}, and the sequence begins with {wanted}; convert it or take it out",
+            types=types,
+            wanted=wanted,
         )
 
 
 class Types:
-    """The full types of nested values; take it with `facts.derive(Types)`.
+    """The full types of nested values, by `facts.derive(Types)`.
 
-    A type is a number: `kinds`, `params` (data_type or key_type, 0 where unknown) and `children` (the type of what is
-    inside, -1 where unknown) say what it is. `of`: by kind, the types of all rows of a sheet. elements: of each
-    SequenceProto, the type of its elements, which is that of the first of which all is known.
+    A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
+    the elements or the value, -1 if unknown). `of`: by kind, the types of all rows of a sheet. elements: for each
+    SequenceProto, the type of its elements: of the first one that is fully known.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -156,7 +251,7 @@ class Types:
                 self.of[_OPTIONAL][some] = self._intern(_OPTIONAL, 0, inner)
 
     def _empty(self, elem_types: Any) -> Any:
-        """The types of which only the kind is known."""
+        """Return the types of which only the kind is known."""
         by_kind = self._intern(np.arange(_OPTIONAL + 1), 0, -1)
         by_kind[0] = -1
         return by_kind[np.where(_is_kind(elem_types), elem_types, 0)]
@@ -172,7 +267,7 @@ class Types:
             self.elements[holders] = values
 
     def _intern(self, kinds: Any, params: Any, children: Any) -> Any:
-        """The types of these parts, which are numbers or columns."""
+        """Return the types with these parts, which are numbers or columns."""
         parts = np.stack(np.broadcast_arrays(kinds, params, children)).astype(np.int64)
         order = np.lexsort(parts)
         ordered = parts[:, order]
@@ -192,7 +287,7 @@ class Types:
         return np.array(ids, np.int64)[back]
 
     def agree(self, one: int, other: int) -> bool:
-        """Whether nothing that is known of two types differs."""
+        """Return whether all known parts of two types are equal."""
         while one != other and one >= 0 and other >= 0:
             if self.kinds[one] != self.kinds[other]:
                 return False
@@ -202,7 +297,7 @@ class Types:
         return True
 
     def text(self, id: int) -> str:
-        """A type as people write it, such as map(STRING, tensor(FLOAT))."""
+        """Return a type in text form, such as map(STRING, tensor(FLOAT))."""
         parts = []
         end = ""
         while id >= 0:
@@ -221,9 +316,9 @@ def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
     return dict(zip(depths.tolist(), np.split(order, first[1:]), strict=True)) if len(rows) else {}
 
 
-@rule("sequence-nested-homogeneous")
+@rule("sequence-nested-homogeneous", "SequenceProto")
 def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """The sequences, maps and optionals in a sequence have one type, as far as it shows: empty ones fit in."""
+    """Yield sequences, maps and optionals in a sequence whose type contradicts that of the others; empty ones fit."""
     types = facts.derive(Types)
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
         sheet = types.sheets[kind]
@@ -234,7 +329,7 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
         found: dict[int, str] = {}
         for row, one, other in zip(rows.tolist(), there[rows].tolist(), wanted.tolist(), strict=True):
             if other < 0 or types.kinds[other] != kind:
-                continue  # sequence-field-matches-elem-type speaks of it
+                continue  # sequence-field-matches-elem-type reports it
             if (one, other) not in said:
                 said[one, other] = (
                     ""
@@ -249,106 +344,41 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
         yield sheet.each(found)
 
 
-def _is_key_type(facts: Facts) -> Any:
-    return np.isin(facts.MapProto.key_type, _KEY_TYPES)
+def _has_key_type(maps: Sheet) -> Any:
+    """Return whether the key_type of each map is one that keys may have."""
+    return np.isin(maps.key_type, _KEY_TYPES)
 
 
-@rule("map-key-type")
-def map_key_type(facts: Facts) -> Iterator[Finding]:
-    """The keys of a map are integers or strings."""
-    maps = facts.MapProto
-    yield maps.at(
-        ~_is_key_type(facts),
-        "the key_type of map {0!r} is {1} ({2}); set it to an integer type of 8 to 64 bits, or to STRING (8)",
-        maps.texts(maps.name),
-        maps.key_type,
-        lambda row: name_of(int(maps.key_type[row])),
-    )
+def _key_types(keys: List) -> Any:
+    """Return the key_type of each key, 0 if keys may not have it."""
+    maps = keys.facts.MapProto
+    return np.where(_has_key_type(maps), maps.key_type, 0)[keys.parent]
 
 
-@rule("map-single-key-field")
-def map_single_key_field(facts: Facts) -> Iterator[Finding]:
-    """A map has keys of one kind."""
-    maps = facts.MapProto
-    yield maps.at(
-        (maps.keys > 0) & (maps.string_keys > 0),
-        "map {0!r} has {1} keys and {2} string_keys; keep those of its key_type",
-        maps.texts(maps.name),
-        maps.keys,
-        maps.string_keys,
-    )
-
-
-@rule("map-key-field-matches-type")
-def map_key_field_matches_type(facts: Facts) -> Iterator[Finding]:
-    """The keys of a map stand where its key type says; of both fields, `map-single-key-field` speaks."""
-    maps = facts.MapProto
-    is_string = maps.key_type == STRING.number
-    yield maps.at(
-        _is_key_type(facts)
-        & np.where(is_string, (maps.keys > 0) & (maps.string_keys == 0), (maps.string_keys > 0) & (maps.keys == 0)),
-        "map {0!r} has its keys in {1}, and its key_type is {2} ({3}); correct the type or move the keys",
-        maps.texts(maps.name),
-        lambda row: "string_keys" if maps.string_keys[row] else "keys",
-        maps.key_type,
-        lambda row: name_of(int(maps.key_type[row])),
-    )
-
-
-@rule("map-key-range")
-def map_key_range(facts: Facts) -> Iterator[Finding]:
-    """An integer key is one of its type; those of UINT64 are stored bit for bit, so each is."""
-    maps, keys = facts.MapProto, facts.lists("MapProto.keys")
+def _is_out_of_range(keys: List) -> Any:
+    """Return whether each integer key is not a number of its type; keys of UINT64 are stored bit for bit."""
     limits = np.iinfo(np.int64)
-    least, most = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
+    least, greatest = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
     for name in _INTEGERS:
         kind = BY_NAME[name]
         if kind.bits < 64:
-            least[kind.number], most[kind.number] = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
-    types = np.where(_is_key_type(facts), maps.key_type, 0)[keys.parent]
-    yield keys.at(
-        (keys.value < least[types]) | (keys.value > most[types]),
-        "the key {0} is not one of {1}; correct it, or the key_type",
-        keys.value,
-        lambda row: name_of(int(types[row])),
-    )
+            least[kind.number], greatest[kind.number] = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
+    types = _key_types(keys)
+    return (keys.value < least[types]) | (keys.value > greatest[types])
 
 
-@rule("map-key-unique")
-def map_key_unique(facts: Facts) -> Iterator[Finding]:
-    """A key is there once."""
-    keys = facts.lists("MapProto.keys")
-    yield keys.at(repeats(keys.parent, keys.value), "the map has the key {0} before; remove one of them", keys.value)
-    keys = facts.lists("MapProto.string_keys")
-    yield keys.at(
-        repeats(keys.parent, keys.value),
-        "the map has the key {0!r} before; remove one of them",
-        keys.texts(keys.value),
-    )
+def _names_of(types: Any) -> Any:
+    """Return the names of a column of data types, as a function of the row."""
+    return lambda row: name_of(int(types[row]))
 
 
-@rule("map-string-key-utf8")
-def map_string_key_utf8(facts: Facts) -> Iterator[Finding]:
-    """String keys are text."""
-    keys = facts.lists("MapProto.string_keys")
-    yield keys.at(
-        facts.traits[keys.value] & UTF8 == 0,
-        "the key {0!a} is not valid UTF-8; encode it so",
-        lambda row: facts.columns.raw_text(int(keys.value[row])),
-    )
-
-
-@rule("map-values-present")
-def map_values_present(facts: Facts) -> Iterator[Finding]:
-    """A map has values."""
-    maps = facts.MapProto
-    yield maps.at(
-        maps.values < 0, "map {0!r} has no values; set them, to an empty sequence if it has none", maps.texts(maps.name)
-    )
+def _counts_of_values(maps: Sheet) -> Any:
+    """Return the number of values of each map, -1 if it has none or their kind is unknown."""
+    return np.append(maps.derive(_value_counts), -1)[maps.values]
 
 
 def _value_counts(facts: Facts) -> Any:
-    """How many elements of its kind each SequenceProto has, -1 where the kind is unknown."""
+    """Return the number of elements of its kind in each SequenceProto, -1 if the kind is unknown."""
     sequences = facts.SequenceProto
     counts = np.full(sequences.n, -1, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):
@@ -357,46 +387,18 @@ def _value_counts(facts: Facts) -> Any:
     return counts
 
 
-@rule("map-values-length")
-def map_values_length(facts: Facts) -> Iterator[Finding]:
-    """There is a value for each key; where both key fields are filled, `map-single-key-field` speaks."""
-    maps = facts.MapProto
-    keys = maps.keys + maps.string_keys
-    values = np.append(_value_counts(facts), -1)[maps.values]
-    yield maps.at(
-        (values >= 0) & (values != keys) & ((maps.keys == 0) | (maps.string_keys == 0)),
-        "map {0!r} has {1} keys and {2} values; give each key one",
-        maps.texts(maps.name),
-        keys,
-        values,
-    )
+def _kind_names(kinds: Any) -> Any:
+    return lambda row: _KINDS[kinds[row]]
 
 
-@rule("map-values-kind")
-def map_values_kind(facts: Facts) -> Iterator[Finding]:
-    """The values of a map are not optionals; of what is not a kind at all, `sequence-elem-type` speaks."""
-    sequences = facts.SequenceProto
-    yield sequences.at(
-        sequences.under("MapProto.values") & (sequences.elem_type == _OPTIONAL),
-        "values of a map are tensors, sparse tensors, sequences or maps, and these are OPTIONAL (5); store what they "
-        "hold",
-    )
-
-
-@rule("optional-elem-type")
-def optional_elem_type(facts: Facts) -> Iterator[Finding]:
-    """An optional says what it holds, or could hold."""
-    optionals = facts.OptionalProto
-    yield optionals.at(
-        ~_is_kind(optionals.elem_type),
-        "the elem_type of optional {0!r} is {1}; set it to one of 1 (TENSOR) to 5 (OPTIONAL)",
-        optionals.texts(optionals.name),
-        optionals.elem_type,
-    )
+def _held_fields(optionals: Sheet) -> Any:
+    """Return the name of the field of each optional's value, as a function of the row."""
+    _, kinds = optionals.derive(_held_kinds)
+    return lambda row: _field_of(int(kinds[row]))
 
 
 def _held_kinds(facts: Facts) -> tuple[Any, Any]:
-    """How many values each OptionalProto holds, and the kind of the last one, 0 for none."""
+    """Return the number of values in each OptionalProto, and the kind of the last one, 0 for none."""
     optionals = facts.OptionalProto
     count, held = np.zeros(optionals.n, np.int64), np.zeros(optionals.n, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):
@@ -404,28 +406,3 @@ def _held_kinds(facts: Facts) -> tuple[Any, Any]:
         count += is_there
         held[is_there] = kind
     return count, held
-
-
-@rule("optional-single-value")
-def optional_single_value(facts: Facts) -> Iterator[Finding]:
-    """An optional holds one value or none."""
-    optionals = facts.OptionalProto
-    count, _ = facts.derive(_held_kinds)
-    yield optionals.at(
-        count > 1, "optional {0!r} holds {1} values; keep that of its elem_type", optionals.texts(optionals.name), count
-    )
-
-
-@rule("optional-field-matches-elem-type")
-def optional_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
-    """The value of an optional is of its kind; of several values, `optional-single-value` speaks."""
-    optionals = facts.OptionalProto
-    count, held = facts.derive(_held_kinds)
-    yield optionals.at(
-        (count == 1) & (held != optionals.elem_type) & _is_kind(optionals.elem_type),
-        "the elem_type of optional {0!r} is {1} ({2}), and it holds a {3}; correct elem_type or the value",
-        optionals.texts(optionals.name),
-        optionals.elem_type,
-        lambda row: _KINDS[optionals.elem_type[row]],
-        lambda row: _field_of(int(held[row])),
-    )

@@ -1,7 +1,7 @@
 """Rules of external data: the entries that say where it is, and the files beside the model.
 
-Of files it is looked at what they are and how long; they are read only for their checksums, where that is asked for.
-A document that came from no file has none beside it, and rules of files say nothing.
+Of files, only type, links and size are checked; they are read only to compare checksums, if the caller asks for that.
+A document that was not loaded from a file has no files beside it, and rules of files report nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, repeats
 from onnxwire.checker.payload_values import payload_sizes
 from onnxwire.checker.payloads import Payloads
 from onnxwire.checker.registry import rule
@@ -29,11 +29,112 @@ _ABSENT, _UNCLEAR = -1, -2
 _PAGE, _WINDOWS_PAGE = 4096, 65536
 
 
-class External:
-    """The entries of external_data; take it with `facts.derive(External)`.
+RULES = {
+    "TensorProto": {
+        "external-value-fields-empty": (
+            lambda tensor: tensor.derive(External).is_external & _holds_data(tensor.facts),
+            "tensor {name!r} has its data in a file, as data_location says, and holds data, too; clear one of the two",
+        ),
+        "external-location-present": (
+            lambda tensor: tensor.derive(External).is_external & ~_has_location(tensor.facts),
+            "tensor {name!r} has its data in a file that it does not name; add the key location to external_data",
+        ),
+        "external-entries-without-flag": (
+            lambda tensor: (tensor.external_data > 0) & ~tensor.derive(External).is_external,
+            "tensor {name!r} has external_data, and its data_location is not EXTERNAL, so that it does not count; "
+            "set data_location or remove external_data",
+        ),
+        "external-not-for-strings": (
+            lambda tensor: tensor.derive(External).is_external & (tensor.data_type == STRING.number),
+            "the strings of tensor {name!r} can't be in a file; put them into string_data",
+        ),
+        "external-before-ir4": (
+            lambda tensor: (tensor.external_data > 0) | tensor.derive(External).is_external,
+            "external data needs IR version 4, and the model has {facts.ir_version}; raise ir_version",
+        ),
+    },
+    "StringStringEntryProto": {
+        "external-location-relative": (
+            lambda entry: _is_wrong(entry, "location", _is_absolute),
+            "the location {value!r} is absolute; give the path from the model's folder",
+        ),
+        "external-location-no-parent": (
+            lambda entry: _is_wrong(entry, "location", _climbs),
+            "the location {value!r} holds ..; put the file into the model's folder and name it there",
+        ),
+        "external-location-posix": (
+            lambda entry: _is_wrong(entry, "location", lambda location: "\\" in location),
+            "the location {value!r} holds a backslash; separate folders by /",
+        ),
+        "external-location-hash-marker": (
+            lambda entry: _is_wrong(entry, "location", lambda location: location.startswith("#")),
+            "the location {value!r} begins with #, which marks data in the memory of a program; "
+            "save the data to a file",
+        ),
+        # The file is in the model's folder, wherever links lead.
+        "external-location-contained": (
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).outside),
+            "{message}",
+            {"message": lambda entry: _messages(entry, entry.derive(Files).outside)},
+        ),
+        "external-file-regular": (
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).irregular),
+            "{message}",
+            {"message": lambda entry: _messages(entry, entry.derive(Files).irregular)},
+        ),
+        "external-file-not-linked": (
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).linked),
+            "{message}",
+            {"message": lambda entry: _messages(entry, entry.derive(Files).linked)},
+        ),
+        "external-offset-format": (
+            lambda entry: _is_wrong(entry, "offset", _is_no_number),
+            "the offset {value!r} is not a decimal number below 2**63; correct it",
+        ),
+        "external-length-format": (
+            lambda entry: _is_wrong(entry, "length", _is_no_number),
+            "the length {value!r} is not a decimal number below 2**63; correct it",
+        ),
+        "external-offset-alignment": (
+            lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE != 0),
+            "the offset {offset:,} is not a multiple of 4,096, so the data can't be mapped by itself; "
+            "save the data aligned",
+            {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
+        ),
+        # `external-offset-alignment` reports offsets that no system can map.
+        "external-offset-alignment-windows": (
+            lambda entry: _offset_entries(
+                entry, lambda offsets: (offsets % _WINDOWS_PAGE != 0) & (offsets % _PAGE == 0)
+            ),
+            "the offset {offset:,} is not a multiple of 65,536, so the data can't be mapped by itself on Windows",
+            {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
+        ),
+        "external-checksum-format": (
+            lambda entry: _is_wrong(entry, "checksum", lambda text: not _is_digest(text)),
+            "the checksum {value!r} is not a SHA-1, which has 40 hexadecimal digits; correct or remove it",
+        ),
+        "external-key-unique": (
+            lambda entry: repeats(entry.parent, entry.key, where=entry.derive(External).is_entry),
+            "external_data has the key {key!r} before; remove one of the entries",
+        ),
+        # `external-key-basepath` reports basepath.
+        "external-key-known": (
+            lambda entry: entry.derive(External).is_entry & ~entry.facts.are_among(entry.key, (*_KEYS, "basepath")),
+            f"the key {{key!r}} is not one of {', '.join(_KEYS)}; it means nothing, so remove it",
+        ),
+        "external-key-basepath": (
+            lambda entry: entry.derive(External).entries("basepath"),
+            "basepath, {value!r}, is for programs that have the model in memory; remove it from the file",
+        ),
+    },
+}
 
-    is_external: of each TensorProto, whether its data is elsewhere. is_entry: of each StringStringEntryProto, whether
-    it says where the data of such a tensor is.
+
+class External:
+    """The entries of external_data, by `facts.derive(External)`.
+
+    is_external: for each TensorProto, whether its data is in a file. is_entry: for each StringStringEntryProto, whether
+    it is an entry of such a tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -45,11 +146,11 @@ class External:
         self.is_entry[rows] = self.is_external[entries.parent[rows]]
 
     def entries(self, key: str) -> Any:
-        """The rows of all entries with a key."""
+        """Return the rows of all entries with a key."""
         return np.flatnonzero(self.is_entry & (self.facts.StringStringEntryProto.key == self.facts.find(key)))
 
     def of(self, key: str) -> Any:
-        """The row of each tensor's entry with a key; _ABSENT where there is none, _UNCLEAR where there are several."""
+        """Return the row of each tensor's entry with a key; _ABSENT for none, _UNCLEAR for several."""
         rows = self.entries(key)
         tensors = self.facts.StringStringEntryProto.parent[rows]
         result = np.full(self.facts.TensorProto.n, _ABSENT, np.int64)
@@ -59,10 +160,10 @@ class External:
 
 
 class Ranges:
-    """Where the data of each TensorProto is in its file; take it with `facts.derive(Ranges)`.
+    """The range of each TensorProto's data in its file, by `facts.derive(Ranges)`.
 
-    offset, length: in bytes; _UNCLEAR where the entry is not a number, or there twice; without an entry 0 and _ABSENT.
-    nbytes: what type and shape call for, -1 where they do not say.
+    offset, length: in bytes; _UNCLEAR where the entry is not a number or is repeated; without an entry 0 and _ABSENT.
+    nbytes: the bytes that type and shape call for, -1 where they do not say.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -74,7 +175,7 @@ class Ranges:
 
 
 def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
-    """The numbers that entries say; rows: as of `External.of`."""
+    """Return the numbers in entries; rows: as of `External.of`."""
     result = np.where(rows == _ABSENT, absent, _UNCLEAR).astype(np.int64)
     there = np.flatnonzero(rows >= 0)
     different, back = np.unique(facts.StringStringEntryProto.value[rows[there]], return_inverse=True)
@@ -83,40 +184,27 @@ def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
     return result
 
 
-def _wrong(facts: Facts, key: str, is_wrong: Callable[[str], bool], template: str) -> Finding:
-    """Entries with a key and a wrong value, which the template takes."""
-    entries = facts.StringStringEntryProto
-    rows = facts.derive(External).entries(key)
-    return entries.at(rows[facts.matching(is_wrong, entries.value[rows])], template, entries.texts(entries.value))
+def _is_wrong(entries: Sheet, key: str, is_wrong: Callable[[str], bool]) -> Any:
+    """Return the entries with a key whose value a predicate accepts."""
+    rows = entries.derive(External).entries(key)
+    return rows[entries.facts.matching(is_wrong, entries.value[rows])]
 
 
-@rule("external-value-fields-empty")
-def value_fields_empty(facts: Facts) -> Iterator[Finding]:
-    """Data is in a file or in the tensor."""
-    tensors = facts.TensorProto
-    is_filled = tensors.string_data > 0
+def _holds_data(facts: Facts) -> Any:
+    """Return whether each tensor has something in a field of values."""
+    result = facts.TensorProto.string_data > 0
     for field in ("raw_data", *FIELDS):
-        is_filled = is_filled | (payload_sizes(facts, field) > 0)
-    yield tensors.at(
-        facts.derive(External).is_external & is_filled,
-        "tensor {0!r} has its data in a file, as data_location says, and holds data, too; clear one of the two",
-        tensors.texts(tensors.name),
-    )
+        result = result | (payload_sizes(facts, field) > 0)
+    return result
 
 
-@rule("external-location-present")
-def location_present(facts: Facts) -> Iterator[Finding]:
-    """A tensor with external data names the file."""
-    tensors, entries, external = facts.TensorProto, facts.StringStringEntryProto, facts.derive(External)
-    rows = external.entries("location")
-    has_location = np.zeros(tensors.n, bool)
-    has_location[entries.parent[rows]] = True
-    has_location[entries.parent[rows[entries.value[rows] == EMPTY]]] = False
-    yield tensors.at(
-        external.is_external & ~has_location,
-        "tensor {0!r} has its data in a file that it does not name; add the key location to external_data",
-        tensors.texts(tensors.name),
-    )
+def _has_location(facts: Facts) -> Any:
+    """Return whether each tensor has entries "location", and none of them is empty."""
+    entries, rows = facts.StringStringEntryProto, facts.derive(External).entries("location")
+    result = np.zeros(facts.TensorProto.n, bool)
+    result[entries.parent[rows]] = True
+    result[entries.parent[rows[entries.value[rows] == EMPTY]]] = False
+    return result
 
 
 def _is_absolute(location: str) -> bool:
@@ -127,55 +215,11 @@ def _climbs(location: str) -> bool:
     return ".." in re.split(r"[/\\]", location)
 
 
-def _has_backslash(location: str) -> bool:
-    return "\\" in location
-
-
-def _is_marker(location: str) -> bool:
-    return location.startswith("#")
-
-
-@rule("external-location-relative")
-def location_relative(facts: Facts) -> Iterator[Finding]:
-    """A location begins at the model's folder."""
-    yield _wrong(
-        facts, "location", _is_absolute, "the location {0!r} is absolute; give the path from the model's folder"
-    )
-
-
-@rule("external-location-no-parent")
-def location_no_parent(facts: Facts) -> Iterator[Finding]:
-    """A location does not climb."""
-    yield _wrong(
-        facts,
-        "location",
-        _climbs,
-        "the location {0!r} holds ..; put the file into the model's folder and name it there",
-    )
-
-
-@rule("external-location-posix")
-def location_posix(facts: Facts) -> Iterator[Finding]:
-    """Folders in a location are separated as everywhere but on Windows."""
-    yield _wrong(facts, "location", _has_backslash, "the location {0!r} holds a backslash; separate folders by /")
-
-
-@rule("external-location-hash-marker")
-def location_hash_marker(facts: Facts) -> Iterator[Finding]:
-    """A location is not a marker of data in memory."""
-    yield _wrong(
-        facts,
-        "location",
-        _is_marker,
-        "the location {0!r} begins with #, which marks data in the memory of a program; save the data to a file",
-    )
-
-
 class Files:
-    """The files at the locations; take it with `facts.derive(Files)`.
+    """The files at the locations, by `facts.derive(Files)`.
 
-    sizes, outside, irregular, linked: the bytes of files that may be read, and messages about others, by the id of the
-    location. Each file is opened as whoever reads the tensor would open it.
+    sizes: bytes of files that may be read; outside, irregular, linked: messages about others; all by the id of the
+    location. Each file is opened as a reader of the tensor opens it.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -183,7 +227,7 @@ class Files:
         self.outside: dict[int, str] = {}
         self.irregular: dict[int, str] = {}
         self.linked: dict[int, str] = {}
-        files = facts.home.files
+        files = facts.saved_document.files
         if not isinstance(files, ExternalFiles):
             return
         self.files = files
@@ -192,14 +236,14 @@ class Files:
             location = facts.text(id)
             fault = fault_of(location)
             if not fault:
-                self._look(id, location)
+                self._open(id, location)
             elif files.folder is None or not location or _is_absolute(location) or _climbs(location):
-                continue  # other rules speak of it
+                continue  # other rules report it
             elif not os.path.isfile(os.path.join(files.folder, location)):
-                # A file of such a name may be there, though few programs will read it.
+                # A file of such a name may exist, though few programs will read it.
                 self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
 
-    def _look(self, id: int, location: str) -> None:
+    def _open(self, id: int, location: str) -> None:
         try:
             with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
@@ -218,7 +262,7 @@ class Files:
             self.linked[id] = f"{name} has {links} names (hard links), which many refuse; put a copy of the file there"
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
-        """Tell which rule a refused file breaks; none where it was refused for another reason."""
+        """Note which rule a refused file breaks, if it was refused for such a reason."""
         name = os.path.join(folder, location)
         inside = os.path.join(os.path.realpath(folder or "."), "")
         if not os.path.realpath(name).startswith(inside):
@@ -234,52 +278,25 @@ class Files:
             self._find_links(id, name, status.st_nlink)
 
 
-def _at_locations(facts: Facts, messages: dict[int, str]) -> Finding:
-    """The entries with locations that there is a message of, by id."""
-    entries = facts.StringStringEntryProto
+def _messages(entries: Sheet, messages: dict[int, str]) -> Any:
+    """Return the messages about the values of entries, as a function of the row."""
+    return lambda row: messages[int(entries.value[row])]
+
+
+def _at_locations(facts: Facts, messages: dict[int, str]) -> Any:
+    """Return the entries "location" whose value has a message, by its id."""
     rows = facts.derive(External).of("location")
     rows = np.sort(rows[rows >= 0])
-    rows = rows[np.isin(entries.value[rows], list(messages))] if messages else rows[:0]
-    ids = entries.value
-    return entries.at(rows, "{0}", lambda row: messages[int(ids[row])])
-
-
-@rule("external-location-contained")
-def location_contained(facts: Facts) -> Iterator[Finding]:
-    """The file lies in the model's folder, wherever links lead."""
-    yield _at_locations(facts, facts.derive(Files).outside)
-
-
-@rule("external-file-regular")
-def file_regular(facts: Facts) -> Iterator[Finding]:
-    """The file is there, and is a file."""
-    yield _at_locations(facts, facts.derive(Files).irregular)
-
-
-@rule("external-file-not-linked")
-def file_not_linked(facts: Facts) -> Iterator[Finding]:
-    """The file has one name."""
-    yield _at_locations(facts, facts.derive(Files).linked)
+    values = facts.StringStringEntryProto.value[rows]
+    return rows[np.isin(values, list(messages))] if messages else rows[:0]
 
 
 def _is_no_number(text: str) -> bool:
     return plain_number(text) is None
 
 
-@rule("external-offset-format")
-def offset_format(facts: Facts) -> Iterator[Finding]:
-    """An offset is a number."""
-    yield _wrong(facts, "offset", _is_no_number, "the offset {0!r} is not a decimal number below 2**63; correct it")
-
-
-@rule("external-length-format")
-def length_format(facts: Facts) -> Iterator[Finding]:
-    """A length is a number."""
-    yield _wrong(facts, "length", _is_no_number, "the length {0!r} is not a decimal number below 2**63; correct it")
-
-
 def _file_sizes(facts: Facts) -> Any:
-    """The bytes of each tensor's file, -1 where unknown."""
+    """Return the size of each tensor's file, -1 where it is unknown."""
     rows, sizes = facts.derive(External).of("location"), facts.derive(Files).sizes
     by_id = np.full(facts.columns.text_count(), -1, np.int64)
     by_id[list(sizes)] = list(sizes.values())
@@ -287,16 +304,16 @@ def _file_sizes(facts: Facts) -> Any:
 
 
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
-    """Messages about tensors, a bool column, by the row of their entry with a key; columns: as of TensorProto."""
+    """Return messages about tensors, a bool column, by the row of their entry with a key; columns: of TensorProto."""
     rows = facts.derive(External).of(key)
     found = np.flatnonzero(tensors)
     values = [column[found].tolist() for column in (rows, *columns)]
     return {row: template.format(*rest) for row, *rest in zip(*values, strict=True)}
 
 
-@rule("external-range-in-file")
+@rule("external-range-in-file", "StringStringEntryProto")
 def range_in_file(facts: Facts) -> Iterator[Finding]:
-    """The file has the bytes."""
+    """Yield offsets and lengths beyond the end of the file."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = (sizes >= 0) & (ranges.offset >= 0)
     begins_late = is_known & (ranges.offset > sizes)
@@ -320,9 +337,9 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
     yield entries.each(found)
 
 
-@rule("external-length-matches-shape")
+@rule("external-length-matches-shape", "StringStringEntryProto")
 def length_matches_shape(facts: Facts) -> Iterator[Finding]:
-    """The bytes are those that shape and type call for."""
+    """Yield lengths other than shape and type call for, and files that are too short."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = facts.derive(External).is_external & (ranges.nbytes >= 0)
     found = _at_entries(
@@ -347,50 +364,19 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
     yield entries.each(found)
 
 
-def _offsets(facts: Facts, is_wrong: Any, template: str) -> Finding:
-    offset = facts.derive(Ranges).offset
-    return facts.StringStringEntryProto.each(_at_entries(facts, "offset", (offset > 0) & is_wrong, template, offset))
-
-
-@rule("external-offset-alignment")
-def offset_alignment(facts: Facts) -> Iterator[Finding]:
-    """Data begins with a page."""
-    yield _offsets(
-        facts,
-        facts.derive(Ranges).offset % _PAGE != 0,
-        "the offset {0:,} is not a multiple of 4,096, so the data can't be mapped by itself; save the data aligned",
-    )
-
-
-@rule("external-offset-alignment-windows")
-def offset_alignment_windows(facts: Facts) -> Iterator[Finding]:
-    """Data begins where Windows can map it; of what no system can, `external-offset-alignment` speaks."""
-    offset = facts.derive(Ranges).offset
-    yield _offsets(
-        facts,
-        (offset % _WINDOWS_PAGE != 0) & (offset % _PAGE == 0),
-        "the offset {0:,} is not a multiple of 65,536, so the data can't be mapped by itself on Windows",
-    )
+def _offset_entries(entries: Sheet, is_wrong: Callable[[Any], Any]) -> Any:
+    """Return the entries of positive offsets that a predicate of the column of offsets accepts."""
+    offsets, rows = entries.derive(Ranges).offset, entries.derive(External).of("offset")
+    return np.sort(rows[(offsets > 0) & is_wrong(offsets)])
 
 
 def _is_digest(text: str) -> bool:
     return re.fullmatch(r"[0-9A-Fa-f]{40}", text) is not None
 
 
-@rule("external-checksum-format")
-def checksum_format(facts: Facts) -> Iterator[Finding]:
-    """A checksum is a SHA-1."""
-    yield _wrong(
-        facts,
-        "checksum",
-        lambda text: not _is_digest(text),
-        "the checksum {0!r} is not a SHA-1, which has 40 hexadecimal digits; correct or remove it",
-    )
-
-
-@rule("external-checksum-match")
+@rule("external-checksum-match", "StringStringEntryProto")
 def checksum_match(facts: Facts) -> Iterator[Finding]:
-    """The file is the one that it was; it is read for this, so only where the caller asks for it."""
+    """Yield checksums that the file does not have; it is read, if the caller asks for that."""
     if not facts.checksums:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)
@@ -402,7 +388,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
         id = int(entries.value[location[tensor]])
         checksum = facts.text(entries.value[wanted[tensor]])
         if id not in files.sizes or not _is_digest(checksum):
-            continue  # other rules speak of it
+            continue  # other rules report it
         if id not in digests:
             with files.files.open_temporarily(facts.text(id)) as file:
                 status = os.fstat(file.descriptor) if file.descriptor >= 0 else None
@@ -411,71 +397,3 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
         if digests[id] != checksum.lower():
             found[int(wanted[tensor])] = f"the file has the SHA-1 {digests[id]}, not the checksum; fetch it again"
     yield entries.each(found)
-
-
-@rule("external-key-unique")
-def key_unique(facts: Facts) -> Iterator[Finding]:
-    """A key is there once."""
-    entries = facts.StringStringEntryProto
-    rows = np.flatnonzero(facts.derive(External).is_entry)
-    yield entries.at(
-        rows[repeats(entries.parent[rows], entries.key[rows])],
-        "external_data has the key {0!r} before; remove one of the entries",
-        entries.texts(entries.key),
-    )
-
-
-@rule("external-key-known")
-def key_known(facts: Facts) -> Iterator[Finding]:
-    """Keys mean something; `external-key-basepath` speaks of basepath."""
-    entries = facts.StringStringEntryProto
-    known = [facts.find(key) for key in (*_KEYS, "basepath")]
-    yield entries.at(
-        facts.derive(External).is_entry & ~np.isin(entries.key, known),
-        f"the key {{0!r}} is not one of {', '.join(_KEYS)}; it means nothing, so remove it",
-        entries.texts(entries.key),
-    )
-
-
-@rule("external-key-basepath")
-def key_basepath(facts: Facts) -> Iterator[Finding]:
-    """The folder of whoever saved the model is not in it."""
-    entries = facts.StringStringEntryProto
-    yield entries.at(
-        facts.derive(External).entries("basepath"),
-        "basepath, {0!r}, is for programs that have the model in memory; remove it from the file",
-        entries.texts(entries.value),
-    )
-
-
-@rule("external-entries-without-flag")
-def entries_without_flag(facts: Facts) -> Iterator[Finding]:
-    """external_data stands with data_location EXTERNAL."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        (tensors.external_data > 0) & ~facts.derive(External).is_external,
-        "tensor {0!r} has external_data, and its data_location is not EXTERNAL, so that it does not count; set "
-        "data_location or remove external_data",
-        tensors.texts(tensors.name),
-    )
-
-
-@rule("external-not-for-strings")
-def not_for_strings(facts: Facts) -> Iterator[Finding]:
-    """Strings stay in the tensor."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        facts.derive(External).is_external & (tensors.data_type == STRING.number),
-        "the strings of tensor {0!r} can't be in a file; put them into string_data",
-        tensors.texts(tensors.name),
-    )
-
-
-@rule("external-before-ir4")
-def before_ir4(facts: Facts) -> Iterator[Finding]:
-    """There is no external data yet."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        (tensors.external_data > 0) | facts.derive(External).is_external,
-        f"external data needs IR version 4, and the model has {facts.ir_version}; raise ir_version",
-    )

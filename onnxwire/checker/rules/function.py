@@ -1,4 +1,4 @@
-"""Rules of local functions: who they are, their parameters, their bodies, whom they call."""
+"""Rules of local functions: identity, parameters, body, calls of other functions."""
 
 from __future__ import annotations
 
@@ -8,87 +8,195 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.cycles import circles
-from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
+from onnxwire.checker.rules.graph import maker_paths
 from onnxwire.checker.rules.node import Calls, imported
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import IS_INPUT, IS_NODE, LATER, NOWHERE, Scopes
 
-
-@rule("overload-before-ir10")
-def overload_before_ir10(facts: Facts) -> Iterator[Finding]:
-    """Nodes and functions have no overload yet."""
-    for sheet in (facts.NodeProto, facts.FunctionProto):
-        yield sheet.at(
-            sheet.overload != EMPTY,
-            f"overload {{0!r}} needs IR version 10, and the model has {facts.ir_version}; raise that or remove it",
-            sheet.texts(sheet.overload),
-        )
-
-
-@rule("function-name-present")
-def name_present(facts: Facts) -> Iterator[Finding]:
-    """A function has a name."""
-    functions = facts.FunctionProto
-    yield functions.at(functions.name == EMPTY, "the function has no name; give it one")
-
-
-@rule("function-domain-present")
-def domain_present(facts: Facts) -> Iterator[Finding]:
-    """A function has a domain, be it the empty one."""
-    functions = facts.FunctionProto
-    yield functions.at(
-        ~functions.has("domain"), "function {0!r} has no domain; set one", functions.texts(functions.name)
-    )
-
-
-@rule("function-domain-not-default")
-def domain_not_default(facts: Facts) -> Iterator[Finding]:
-    """The domain is not that of the standard operators."""
-    functions = facts.FunctionProto
-    yield functions.at(
-        functions.has("domain") & (plain_domains(facts, functions.domain) == EMPTY),
-        "function {0!r} is in the default domain, which is that of the standard operators; move it to one of its own",
-        functions.texts(functions.name),
-    )
+RULES = {
+    "FunctionProto": {
+        "function-name-present": (lambda function: function.name == EMPTY, "the function has no name; give it one"),
+        "function-domain-present": (
+            lambda function: ~function.has("domain"),
+            "function {name!r} has no domain; set one",
+        ),
+        "function-domain-not-default": (
+            lambda function: function.has("domain") & (plain_domains(function.facts, function.domain) == EMPTY),
+            "function {name!r} is in the default domain, which is that of the standard operators; move it to one of "
+            "its own",
+        ),
+        "function-id-unique": (
+            lambda function: _again(function.facts),
+            "another function of domain {domain!r} is named {name!r}, too; rename one of them",
+        ),
+        "function-id-unique-overload": (
+            lambda function: _again(function.facts, function.overload),
+            "another function of domain {domain!r} is named {name!r} with overload {overload!r}, too; rename one or "
+            "change its overload",
+        ),
+        "function-shadows-operator": (
+            lambda function: _standard_operators(function.facts),
+            "{name!r} of domain {domain!r} is an operator of ONNX, too, and runtimes differ in which they take; "
+            "rename it",
+        ),
+    },
+    "FunctionProto.input": {
+        "function-input-name-unique": (
+            lambda input: repeats(input.parent, input.value),
+            "another input of the function is named {value!r}, too; rename one of them",
+        ),
+        "function-io-name-present": (
+            lambda input: input.value == EMPTY,
+            "the input of the function has no name; give it one",
+        ),
+    },
+    "FunctionProto.output": {
+        "function-output-name-unique": (
+            lambda output: repeats(output.parent, output.value),
+            "another output of the function is named {value!r}, too; rename one of them",
+        ),
+        "function-io-name-present": (
+            lambda output: output.value == EMPTY,
+            "the output of the function has no name; give it one",
+        ),
+        "function-output-defined": (
+            lambda output: output.derive(Scopes).function_outputs == NOWHERE,
+            "output {value!r} is not a value of the function: let a node make it, or correct the name",
+        ),
+    },
+    "FunctionProto.attribute": {
+        "function-attribute-name-unique": (
+            lambda name: repeats(name.parent, name.value),
+            "another attribute parameter of the function is named {value!r}, too; rename one of them",
+        ),
+        "function-attribute-vs-io-name": (
+            lambda name: (
+                (name.value != EMPTY) & (name.facts.join((name.parent, name.value), name.derive(_value_names)) >= 0)
+            ),
+            "the attribute parameter {value!r} has the name of an input or output of the function; rename one of them",
+        ),
+    },
+    ("AttributeProto", "FunctionProto"): {
+        "function-attribute-proto-name-unique": (
+            lambda attribute: repeats(
+                attribute.parent, attribute.name, where=_is_default(attribute) & (attribute.name != EMPTY)
+            ),
+            "another attribute parameter of the function is named {name!r}, too; keep one of them",
+        ),
+        "function-attribute-exclusive": (
+            lambda attribute: _is_default(attribute) & _is_listed(attribute),
+            "{name!r} is listed in `attribute` as well, without a default; remove one of the two",
+        ),
+        "function-attribute-vs-io-name": (
+            lambda attribute: (
+                _is_default(attribute)
+                & (attribute.name != EMPTY)
+                & (attribute.facts.join((attribute.parent, attribute.name), attribute.derive(_value_names)) >= 0)
+            ),
+            "the attribute parameter {name!r} has the name of an input or output of the function; rename one of them",
+        ),
+        # `attribute-scalar-value-present` reports absent numbers and strings, which are read as 0 and empty.
+        "function-attribute-proto-has-value": [
+            (
+                lambda attribute: _is_default(attribute) & (attribute.ref_attr_name != EMPTY),
+                "the default of {name!r} is a reference to {ref_attr_name!r}; give it a type and a value of its own",
+            ),
+            (
+                lambda attribute: _is_own_value(attribute) & attribute.derive(is_untyped),
+                "the default of {name!r} has no type; set `type`",
+            ),
+            *(
+                (
+                    lambda attribute, kind=kind, field=field: (
+                        _is_own_value(attribute) & (attribute.type == kind) & ~attribute.has(field)
+                    ),
+                    f"the default of {{name!r}} has no value; set `{field}`, or list the parameter in `attribute`",
+                )
+                for kind, field in MESSAGE_FIELDS.items()
+            ),
+        ],
+        "function-attribute-proto-before-ir9": (
+            lambda attribute: attribute.under("FunctionProto.attribute_proto"),
+            "attribute_proto needs IR version 9, and the model has {facts.ir_version}; raise ir_version",
+        ),
+    },
+    ("NodeProto.input", "FunctionProto"): {
+        "function-topological-order": (
+            lambda input: (input.derive(Scopes).uses == LATER) & _is_direct(input),
+            "{value!r} is made by {maker}, which does not come before this node; sort the nodes of the function",
+            {"maker": lambda input: maker_paths(input)},
+        ),
+        "function-no-outer-capture": (
+            lambda input: (input.derive(Scopes).uses == NOWHERE) & _is_direct(input),
+            "nothing in the function is named {value!r}, and a function sees no values from outside; make it an input",
+        ),
+    },
+    ("NodeProto.output", "FunctionProto"): {
+        "function-node-output-ssa": (
+            lambda output: (output.derive(Scopes).defined & (IS_INPUT | IS_NODE) != 0) & _is_direct(output),
+            "{value!r} is an input of the function, or made before; rename the output",
+        ),
+    },
+    ("NodeProto", "FunctionProto"): {
+        "function-opset-covers-body": (
+            lambda node: node.derive(_uncovered)[node.derive(Calls).function[node.derive(_uncovered)] < 0],
+            "node {name!r} ({op_type}) is of domain {domain!r}, which the function does not import; add it to its "
+            "opset_import",
+        ),
+    },
+    "OperatorSetIdProto": {
+        "function-opset-domain-unique": (
+            lambda entry: entry.derive(Imports).rows[
+                repeats(*(entry.derive(Imports).functions, entry.derive(Imports).domains))
+                & ~repeats(
+                    *(entry.derive(Imports).functions, entry.derive(Imports).domains),
+                    entry.version[entry.derive(Imports).rows],
+                )
+            ],
+            "the function imports domain {domain!r} again, at version {version}; keep one of the entries",
+        ),
+    },
+    ("ValueInfoProto", "FunctionProto"): {
+        "function-value-info-name-unique": (
+            lambda info: repeats(
+                info.parent, info.name, where=info.under("FunctionProto.value_info") & (info.name != EMPTY)
+            ),
+            "value_info has {name!r} before; remove one of the entries",
+        ),
+        "function-value-info-known-name": (
+            lambda info: info.under("FunctionProto.value_info") & (info.derive(Scopes).named == NOWHERE),
+            "value_info has {name!r}, which is not a value of the function; remove the entry",
+        ),
+        "function-value-info-before-ir10": (
+            lambda info: info.under("FunctionProto.value_info"),
+            "value_info of a function needs IR version 10, and the model has {facts.ir_version}; raise ir_version",
+        ),
+    },
+    "UnknownFields": {
+        "function-status-withdrawn": [
+            (
+                lambda record, number=number: record.under("FunctionProto") & (record.number == number),
+                f"field {number} of functions, {name}, was withdrawn; remove it",
+            )
+            for number, name in ((2, "since_version"), (3, "status"))
+        ],
+    },
+}
 
 
 def _again(facts: Facts, *more: Any) -> Any:
-    """Functions of a model that have the domain, the name and what else is given of an earlier one."""
+    """Return whether each function of a model has domain, name and other columns of an earlier one."""
     functions = facts.FunctionProto
     again = repeats(functions.edge, plain_domains(facts, functions.domain), functions.name, *more)
     return functions.under("ModelProto.functions") & (functions.name != EMPTY) & again
 
 
-@rule("function-id-unique")
-def id_unique(facts: Facts) -> Iterator[Finding]:
-    """Functions of a model differ in domain or name."""
-    functions = facts.FunctionProto
-    yield functions.at(
-        _again(facts),
-        "another function of domain {0!r} is named {1!r}, too; rename one of them",
-        functions.texts(functions.domain),
-        functions.texts(functions.name),
-    )
-
-
-@rule("function-id-unique-overload")
-def id_unique_overload(facts: Facts) -> Iterator[Finding]:
-    """Functions of a model differ in domain, name or overload."""
-    functions = facts.FunctionProto
-    yield functions.at(
-        _again(facts, functions.overload),
-        "another function of domain {0!r} is named {1!r} with overload {2!r}, too; rename one or change its overload",
-        functions.texts(functions.domain),
-        functions.texts(functions.name),
-        functions.texts(functions.overload),
-    )
-
-
 class Imports:
-    """The imports of functions; take it with `facts.derive(Imports)`.
+    """The imports of functions, by `facts.derive(Imports)`.
 
     rows: of OperatorSetIdProto. functions: of FunctionProto. domains: ids, the default one by its empty name only.
     """
@@ -101,7 +209,7 @@ class Imports:
 
 
 def _uncovered(facts: Facts) -> Any:
-    """Nodes in functions whose domain the function does not import: the first of each function and domain."""
+    """Return nodes in functions whose domain the function does not import: the first of each function and domain."""
     nodes, imports = facts.NodeProto, facts.derive(Imports)
     functions = facts.derive(Scopes).node_function
     rows = np.flatnonzero(functions >= 0)
@@ -111,9 +219,9 @@ def _uncovered(facts: Facts) -> Any:
     return rows[~repeats(functions[rows], domains)]
 
 
-@rule("function-domain-imported")
+@rule("function-domain-imported", "FunctionProto", "NodeProto")
 def domain_imported(facts: Facts) -> Iterator[Finding]:
-    """Who calls a function imports its domain, be it the model or a function."""
+    """Yield calls of functions whose domain the caller, the model or a function, does not import."""
     nodes, called = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered)
     rows = rows[called[rows] >= 0]
@@ -123,177 +231,50 @@ def domain_imported(facts: Facts) -> Iterator[Finding]:
         rows = np.concatenate([np.flatnonzero(is_caller), rows])
     yield nodes.at(
         np.sort(rows),
-        "the call of {0!r} is of domain {1!r}, which its surroundings do not import; add it to their opset_import",
-        nodes.texts(nodes.op_type),
-        nodes.texts(nodes.domain),
+        "the call of {op_type!r} is of domain {domain!r}, which its surroundings do not import; add it to their "
+        "opset_import",
     )
 
 
-def _repeated(facts: Facts, field: str, what: str) -> Finding:
-    elements = facts.lists(f"FunctionProto.{field}")
-    return elements.at(
-        repeats(elements.parent, elements.value),
-        f"another {what} of the function is named {{0!r}}, too; rename one of them",
-        elements.texts(elements.value),
-    )
+def _is_direct(elements: List) -> Any:
+    """Return whether each input or output of nodes is directly in a function, not in a nested graph."""
+    return elements.facts.NodeProto.under("FunctionProto.node")[elements.parent]
 
 
-@rule("function-input-name-unique")
-def input_name_unique(facts: Facts) -> Iterator[Finding]:
-    """Inputs of a function have different names."""
-    yield _repeated(facts, "input", "input")
+def _is_listed(attributes: Sheet) -> Any:
+    """Return whether the `attribute` of the parent, if that is a function, lists the name of each attribute."""
+    bare = attributes.facts.lists("FunctionProto.attribute")
+    return attributes.facts.join((attributes.parent, attributes.name), (bare.parent, bare.value)) >= 0
 
 
-@rule("function-output-name-unique")
-def output_name_unique(facts: Facts) -> Iterator[Finding]:
-    """Outputs of a function have different names."""
-    yield _repeated(facts, "output", "output")
+def _is_default(attributes: Sheet) -> Any:
+    """Return whether each attribute is the default of a parameter."""
+    return attributes.under("FunctionProto.attribute_proto")
 
 
-@rule("function-output-defined")
-def output_defined(facts: Facts) -> Iterator[Finding]:
-    """Each output is a value of the function."""
-    outputs = facts.lists("FunctionProto.output")
-    yield outputs.at(
-        facts.derive(Scopes).function_outputs == NOWHERE,
-        "output {0!r} is not a value of the function: let a node make it, or correct the name",
-        outputs.texts(outputs.value),
-    )
+def _is_own_value(attributes: Sheet) -> Any:
+    """Return whether each attribute is a default that is not a reference."""
+    return _is_default(attributes) & (attributes.ref_attr_name == EMPTY)
 
 
-@rule("function-io-name-present")
-def io_name_present(facts: Facts) -> Iterator[Finding]:
-    """Inputs and outputs of a function have names."""
-    for field in ("input", "output"):
-        elements = facts.lists(f"FunctionProto.{field}")
-        yield elements.at(elements.value == EMPTY, f"the {field} of the function has no name; give it one")
-
-
-@rule("function-attribute-name-unique")
-def attribute_name_unique(facts: Facts) -> Iterator[Finding]:
-    """Attribute parameters without default have different names."""
-    yield _repeated(facts, "attribute", "attribute parameter")
-
-
-@rule("function-attribute-proto-name-unique")
-def attribute_proto_name_unique(facts: Facts) -> Iterator[Finding]:
-    """Attribute parameters with default have different names."""
-    attributes = facts.AttributeProto
-    rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto") & (attributes.name != EMPTY))
-    yield attributes.at(
-        rows[repeats(attributes.parent[rows], attributes.name[rows])],
-        "another attribute parameter of the function is named {0!r}, too; keep one of them",
-        attributes.texts(attributes.name),
-    )
-
-
-@rule("function-attribute-exclusive")
-def attribute_exclusive(facts: Facts) -> Iterator[Finding]:
-    """An attribute parameter has a default or none."""
-    attributes, bare = facts.AttributeProto, facts.lists("FunctionProto.attribute")
-    rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto"))
-    found = facts.join((attributes.parent[rows], attributes.name[rows]), (bare.parent, bare.value))
-    yield attributes.at(
-        rows[found >= 0],
-        "{0!r} is listed in `attribute` as well, without a default; remove one of the two",
-        attributes.texts(attributes.name),
-    )
-
-
-@rule("function-attribute-vs-io-name")
-def attribute_vs_io_name(facts: Facts) -> Iterator[Finding]:
-    """Attribute parameters are named otherwise than inputs and outputs."""
+def _value_names(facts: Facts) -> tuple[Any, Any]:
+    """Return the inputs and outputs of functions: rows of FunctionProto, ids of names."""
     inputs, outputs = facts.lists("FunctionProto.input"), facts.lists("FunctionProto.output")
-    values = np.concatenate([inputs.parent, outputs.parent]), np.concatenate([inputs.value, outputs.value])
-    text = "the attribute parameter {0!r} has the name of an input or output of the function; rename one of them"
-    bare, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
-    is_value = facts.join((bare.parent, bare.value), values) >= 0
-    yield bare.at(is_value & (bare.value != EMPTY), text, bare.texts(bare.value))
-    rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto") & (attributes.name != EMPTY))
-    found = facts.join((attributes.parent[rows], attributes.name[rows]), values)
-    yield attributes.at(rows[found >= 0], text, attributes.texts(attributes.name))
+    return np.concatenate([inputs.parent, outputs.parent]), np.concatenate([inputs.value, outputs.value])
 
 
-@rule("function-attribute-proto-has-value")
-def attribute_proto_has_value(facts: Facts) -> Iterator[Finding]:
-    """A default has a type and a value, and refers to nothing.
-
-    Numbers and strings that are absent are 0 and empty, and `attribute-scalar-value-present` speaks of them.
-    """
-    attributes = facts.AttributeProto
-    is_default = attributes.under("FunctionProto.attribute_proto")
-    refers = is_default & (attributes.ref_attr_name != EMPTY)
-    names = attributes.texts(attributes.name)
-    yield attributes.at(
-        refers,
-        "the default of {0!r} is a reference to {1!r}; give it a type and a value of its own",
-        names,
-        attributes.texts(attributes.ref_attr_name),
-    )
-    yield attributes.at(
-        is_default & ~refers & facts.derive(is_untyped), "the default of {0!r} has no type; set `type`", names
-    )
-    for kind, field in MESSAGE_FIELDS.items():
-        yield attributes.at(
-            is_default & ~refers & (attributes.type == kind) & ~attributes.has(field),
-            f"the default of {{0!r}} has no value; set `{field}`, or list the parameter in `attribute`",
-            names,
-        )
+def _standard_operators(facts: Facts) -> Any:
+    """Return the functions that have domain and name of an operator that ONNX defines."""
+    functions, known = facts.FunctionProto, operators().versions
+    names = {name for _, name in known}
+    domains = plain_domains(facts, functions.domain)
+    rows = np.flatnonzero(facts.matching(names.__contains__, functions.name)).tolist()
+    return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in known]
 
 
-@rule("function-attribute-proto-before-ir9")
-def attribute_proto_before_ir9(facts: Facts) -> Iterator[Finding]:
-    """Attribute parameters have no defaults yet."""
-    attributes = facts.AttributeProto
-    yield attributes.at(
-        attributes.under("FunctionProto.attribute_proto"),
-        f"attribute_proto needs IR version 9, and the model has {facts.ir_version}; raise ir_version",
-    )
-
-
-def _is_direct(facts: Facts, field: str) -> Any:
-    """Whether each input or output of nodes is of one that stands in a function itself, not in a nested graph."""
-    return facts.NodeProto.under("FunctionProto.node")[facts.lists(f"NodeProto.{field}").parent]
-
-
-@rule("function-topological-order")
-def topological_order(facts: Facts) -> Iterator[Finding]:
-    """A node of a function comes after those whose outputs it reads."""
-    scopes, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
-    makers = scopes.makers
-    yield inputs.at(
-        (scopes.uses == LATER) & _is_direct(facts, "input"),
-        "{0!r} is made by {1}, which does not come before this node; sort the nodes of the function",
-        inputs.texts(inputs.value),
-        lambda row: facts.path("NodeProto", int(makers[row])),
-    )
-
-
-@rule("function-no-outer-capture")
-def no_outer_capture(facts: Facts) -> Iterator[Finding]:
-    """A node of a function reads values of the function only."""
-    inputs = facts.lists("NodeProto.input")
-    yield inputs.at(
-        (facts.derive(Scopes).uses == NOWHERE) & _is_direct(facts, "input"),
-        "nothing in the function is named {0!r}, and a function sees no values from outside; make it an input",
-        inputs.texts(inputs.value),
-    )
-
-
-@rule("function-node-output-ssa")
-def node_output_ssa(facts: Facts) -> Iterator[Finding]:
-    """A name is made once in a function, and no input is made again."""
-    outputs, defined = facts.lists("NodeProto.output"), facts.derive(Scopes).defined
-    yield outputs.at(
-        (defined & (IS_INPUT | IS_NODE) != 0) & _is_direct(facts, "output"),
-        "{0!r} is an input of the function, or made before; rename the output",
-        outputs.texts(outputs.value),
-    )
-
-
-@rule("function-no-recursion")
+@rule("function-no-recursion", "FunctionProto", "NodeProto")
 def no_recursion(facts: Facts) -> Iterator[Finding]:
-    """No function calls itself, be it by way of others."""
+    """Yield functions that call themselves, directly or through others."""
     functions, called = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
     rows = np.flatnonzero((called >= 0) & (callers >= 0))
@@ -308,42 +289,13 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
     yield functions.each(found)
 
 
-@rule("function-opset-covers-body")
-def opset_covers_body(facts: Facts) -> Iterator[Finding]:
-    """A function imports the domains of its nodes, nested ones too; the first node of each domain is reported.
-
-    `function-domain-imported` speaks of calls of functions.
-    """
-    nodes, rows = facts.NodeProto, facts.derive(_uncovered)
-    yield nodes.at(
-        rows[facts.derive(Calls).function[rows] < 0],
-        "node {0!r} ({1}) is of domain {2!r}, which the function does not import; add it to its opset_import",
-        nodes.texts(nodes.name),
-        nodes.texts(nodes.op_type),
-        nodes.texts(nodes.domain),
-    )
-
-
-@rule("function-opset-domain-unique")
-def opset_domain_unique(facts: Facts) -> Iterator[Finding]:
-    """A function imports a domain at one version."""
-    imports, own = facts.OperatorSetIdProto, facts.derive(Imports)
-    keys = (own.functions, own.domains)
-    yield imports.at(
-        own.rows[repeats(*keys) & ~repeats(*keys, imports.version[own.rows])],
-        "the function imports domain {0!r} again, at version {1}; keep one of the entries",
-        imports.texts(imports.domain),
-        imports.version,
-    )
-
-
-@rule("function-opset-compatible")
+@rule("function-opset-compatible", "FunctionProto", "NodeProto")
 def opset_compatible(facts: Facts) -> Iterator[Finding]:
-    """Where versions of a domain differ, the nodes of functions are of operators that are the same in both.
+    """Yield nodes of functions whose operator is not the same in another version of its domain that is imported.
 
-    A function's version is held against the model's, or that of the first function that imports the domain; of several
-    versions the highest counts. Operators that ONNX does not define are left out: only their own definitions could
-    tell. Each operator is reported once.
+    A function's version is compared with the model's, or with that of the first function that imports the domain; of
+    several versions the highest counts. Operators that ONNX does not define are left out, since their definitions are
+    unknown. Each operator is reported once.
     """
     nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
     models = np.flatnonzero(imports.under("ModelProto.opset_import"))
@@ -365,14 +317,14 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
         column[(matches >= 0) & is_other[len(models) + matches]] for column in (suspects, suspect_domains, matches)
     )
     matches = len(models) + matches
-    is_again = repeats(functions[suspects], suspect_domains, nodes.op_type[suspects])
+    is_repeated = repeats(functions[suspects], suspect_domains, nodes.op_type[suspects])
     known = facts.operators
     found = {}
     for row, domain, here, there in zip(
-        suspects[~is_again].tolist(),
-        suspect_domains[~is_again].tolist(),
-        versions[matches[~is_again]].tolist(),
-        versions_there[matches[~is_again]].tolist(),
+        suspects[~is_repeated].tolist(),
+        suspect_domains[~is_repeated].tolist(),
+        versions[matches[~is_repeated]].tolist(),
+        versions_there[matches[~is_repeated]].tolist(),
         strict=True,
     ):
         name, of = facts.text(nodes.op_type[row]), facts.text(domain)
@@ -382,63 +334,3 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
                 f"version {there}, which is imported elsewhere; import one version"
             )
     yield nodes.each(found)
-
-
-@rule("function-value-info-name-unique")
-def value_info_name_unique(facts: Facts) -> Iterator[Finding]:
-    """value_info of a function describes a value once."""
-    infos = facts.ValueInfoProto
-    rows = np.flatnonzero(infos.under("FunctionProto.value_info") & (infos.name != EMPTY))
-    yield infos.at(
-        rows[repeats(infos.parent[rows], infos.name[rows])],
-        "value_info has {0!r} before; remove one of the entries",
-        infos.texts(infos.name),
-    )
-
-
-@rule("function-value-info-known-name")
-def value_info_known_name(facts: Facts) -> Iterator[Finding]:
-    """value_info of a function describes its values."""
-    infos = facts.ValueInfoProto
-    yield infos.at(
-        infos.under("FunctionProto.value_info") & (facts.derive(Scopes).named == NOWHERE),
-        "value_info has {0!r}, which is not a value of the function; remove the entry",
-        infos.texts(infos.name),
-    )
-
-
-@rule("function-value-info-before-ir10")
-def value_info_before_ir10(facts: Facts) -> Iterator[Finding]:
-    """Functions have no value_info yet."""
-    infos = facts.ValueInfoProto
-    yield infos.at(
-        infos.under("FunctionProto.value_info"),
-        f"value_info of a function needs IR version 10, and the model has {facts.ir_version}; raise ir_version",
-    )
-
-
-@rule("function-status-withdrawn")
-def status_withdrawn(facts: Facts) -> Iterator[Finding]:
-    """since_version and status are not written any more."""
-    unknown = facts.unknown_fields
-    for number, name in ((2, "since_version"), (3, "status")):
-        yield unknown.at(
-            unknown.under("FunctionProto") & (unknown.number == number),
-            f"field {number} of functions, {name}, was withdrawn; remove it",
-        )
-
-
-@rule("function-shadows-operator")
-def shadows_operator(facts: Facts) -> Iterator[Finding]:
-    """A function is named otherwise than the operators that ONNX defines."""
-    functions = facts.FunctionProto
-    known = operators().versions
-    names = {name for _, name in known}
-    suspects = np.flatnonzero(facts.matching(names.__contains__, functions.name))
-    domains = plain_domains(facts, functions.domain)
-    yield functions.at(
-        {row for row in suspects.tolist() if (facts.text(domains[row]), facts.text(functions.name[row])) in known},
-        "{0!r} of domain {1!r} is an operator of ONNX, too, and runtimes differ in which they take; rename it",
-        functions.texts(functions.name),
-        functions.texts(functions.domain),
-    )

@@ -1,4 +1,4 @@
-"""Rules of the model as a whole, and of what all messages have."""
+"""Rules of the model as a whole, and of fields that many message types have."""
 
 from __future__ import annotations
 
@@ -8,129 +8,166 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import ANGLE, EMPTY, IDENTIFIER, LATEST_IR_VERSION, UTF8, Facts, Finding
+from onnxwire.checker.facts import (
+    ANGLE,
+    EMPTY,
+    IDENTIFIER,
+    LATEST_IR_VERSION,
+    UTF8,
+    Facts,
+    Finding,
+    Table,
+    UnknownFields,
+)
 from onnxwire.checker.registry import rule
 from onnxwire.io.save import INLINE_LIMIT
 
 _REVERSE_DNS = re.compile(r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+")
 _MARKUP = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--")
+_NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _ only"
+_NEEDS_IR_11 = "device configurations need IR version 11, and the model has {facts.ir_version}"
 
-# Numbers that were withdrawn, by type.
-RESERVED = {
+# Field numbers that were withdrawn, by type.
+_RESERVED: dict[str, tuple[int, ...]] = {
     "AttributeProto": (12, 16, 17, 18, 19),
     "GraphProto": (3, 4, 6, 7, 8, 9),
     "FunctionProto": (2, 3),
     "TypeProto.Opaque": (3,),
 }
+# Fields of closed enums: a number that the enum does not have makes the record an unknown field, and other rules
+# report the number.
+_ENUM_FIELDS: dict[str, tuple[int, ...]] = {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}
+
+RULES = {
+    "ModelProto": {
+        "model-ir-version-present": (
+            lambda model: model.ir_version == 0,
+            "ir_version is missing; set it to the version the model is written for",
+        ),
+        "model-ir-version-known": (
+            lambda model: (model.ir_version < 0) | (model.ir_version > LATEST_IR_VERSION),
+            f"ir_version {{ir_version}} is not one of 1 to {LATEST_IR_VERSION}; "
+            "use a version that exists, or a newer onnxwire",
+        ),
+        "model-ir-version-undated": (
+            lambda model: model.ir_version == 14,
+            "IR version 14 is not dated yet; what it means may still change",
+        ),
+        "model-graph-present": (lambda model: model.graph < 0, "the model has no graph; set `graph`"),
+        "model-producer-present": [
+            (
+                lambda model: model.producer_name == EMPTY,
+                "producer_name is missing; name the tool that wrote the model",
+            ),
+            (
+                lambda model: (model.producer_name != EMPTY) & (model.producer_version == EMPTY),
+                "producer_version is missing; give the version of {producer_name!r}",
+            ),
+        ],
+        "model-domain-present": (
+            lambda model: model.domain == EMPTY,
+            "domain is missing; set a reverse-DNS name such as com.example",
+        ),
+        "model-domain-reverse-dns": (
+            lambda model: (model.domain != EMPTY) & ~model.facts.matching(is_reverse_dns, model.domain),
+            "domain {domain!r} is not a reverse-DNS name; write it like com.example",
+        ),
+        "model-version-scheme": (
+            lambda model: model.model_version < 0,
+            "model_version {model_version} is negative, so neither a counter nor a packed semantic version",
+        ),
+        "model-protobuf-size": (
+            lambda model: model.length > INLINE_LIMIT,
+            f"the model has {{length:,}} bytes, and protobuf-based tools read {INLINE_LIMIT:,} at most; "
+            "move weights to external data",
+        ),
+    },
+    "UnknownFields": {
+        "model-unknown-fields": (
+            lambda record: ~_is_one_of(record, _RESERVED) & ~(_is_one_of(record, _ENUM_FIELDS) & (record.wire == 0)),
+            "field {number} with wire type {wire} is not in the schema; it is kept and not interpreted",
+        ),
+        "model-reserved-fields": (
+            lambda record: _is_one_of(record, _RESERVED),
+            "field {number} was withdrawn from the schema; remove it",
+        ),
+    },
+    "GraphProto": {"name-c90-identifier": (lambda graph: _is_bad_name(graph, graph.name), _NO_IDENTIFIER)},
+    "NodeProto": {"name-c90-identifier": (lambda node: _is_bad_name(node, node.name), _NO_IDENTIFIER)},
+    "AttributeProto": {
+        "name-c90-identifier": (lambda attribute: _is_bad_name(attribute, attribute.name), _NO_IDENTIFIER)
+    },
+    "TensorProto": {"name-c90-identifier": (lambda tensor: _is_bad_name(tensor, tensor.name), _NO_IDENTIFIER)},
+    "ValueInfoProto": {
+        "name-c90-identifier": (
+            lambda info: _is_bad_name(info, info.name) & info.under("GraphProto.input"),
+            _NO_IDENTIFIER,
+        )
+    },
+    # A value's name is reported where a node makes it, not at each use.
+    "NodeProto.output": {
+        "name-c90-identifier": (
+            lambda output: _is_bad_name(output, output.value),
+            _NO_IDENTIFIER.replace("name!r", "value!r"),
+        )
+    },
+    "FunctionProto": {
+        "model-functions-before-ir8": (
+            lambda function: function.under("ModelProto.functions"),
+            "functions need IR version 8, and the model has {facts.ir_version}; "
+            "raise ir_version or inline the function",
+        ),
+    },
+    "TrainingInfoProto": {
+        "model-training-info-before-ir7": (
+            lambda info: True,
+            "training_info needs IR version 7, and the model has {facts.ir_version}",
+        ),
+    },
+    "DeviceConfigurationProto": {"model-configuration-before-ir11": (lambda configuration: True, _NEEDS_IR_11)},
+    "NodeDeviceConfigurationProto": {"model-configuration-before-ir11": (lambda configuration: True, _NEEDS_IR_11)},
+}
 
 
 def is_reverse_dns(domain: str) -> bool:
-    """Whether a domain is a dotted name, such as com.example.ops."""
+    """Return whether a domain is a dotted name, such as com.example.ops."""
     return _REVERSE_DNS.fullmatch(domain) is not None
 
 
-@rule("model-ir-version-present")
-def ir_version_present(facts: Facts) -> Iterator[Finding]:
-    """ir_version is set and not 0."""
-    models = facts.ModelProto
-    yield models.at(models.ir_version == 0, "ir_version is missing; set it to the version the model is written for")
+def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
+    """Return whether each record has one of the field numbers of its message type."""
+    result = np.zeros(records.n, bool)
+    for name, some in numbers.items():
+        result |= records.under(name) & np.isin(records.number, some)
+    return result
 
 
-@rule("model-ir-version-known")
-def ir_version_known(facts: Facts) -> Iterator[Finding]:
-    """ir_version is one that was published."""
-    models = facts.ModelProto
-    yield models.at(
-        (models.ir_version < 0) | (models.ir_version > LATEST_IR_VERSION),
-        f"ir_version {{0}} is not one of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
-        models.ir_version,
-    )
+def _bad_names(facts: Facts) -> Any:
+    """Return whether each string, by id, is not an identifier of C90; the empty string counts as one."""
+    is_bad = facts.traits & IDENTIFIER == 0
+    is_bad[EMPTY] = False
+    return is_bad
 
 
-@rule("model-ir-version-undated")
-def ir_version_undated(facts: Facts) -> Iterator[Finding]:
-    """Version 14 has no date of publication yet."""
-    models = facts.ModelProto
-    yield models.at(models.ir_version == 14, "IR version 14 is not dated yet; what it means may still change")
-
-
-@rule("model-graph-present")
-def graph_present(facts: Facts) -> Iterator[Finding]:
-    """The model carries a graph."""
-    models = facts.ModelProto
-    yield models.at(models.graph < 0, "the model has no graph; set `graph`")
-
-
-@rule("model-producer-present")
-def producer_present(facts: Facts) -> Iterator[Finding]:
-    """The tool that wrote the file, and its version, are named."""
-    models = facts.ModelProto
-    yield models.at(models.producer_name == EMPTY, "producer_name is missing; name the tool that wrote the model")
-    yield models.at(
-        (models.producer_name != EMPTY) & (models.producer_version == EMPTY),
-        "producer_version is missing; give the version of {0!r}",
-        models.texts(models.producer_name),
-    )
-
-
-@rule("model-domain-present")
-def domain_present(facts: Facts) -> Iterator[Finding]:
-    """The model has a domain."""
-    models = facts.ModelProto
-    yield models.at(models.domain == EMPTY, "domain is missing; set a reverse-DNS name such as com.example")
-
-
-@rule("model-domain-reverse-dns")
-def domain_reverse_dns(facts: Facts) -> Iterator[Finding]:
-    """The domain is a dotted name."""
-    models = facts.ModelProto
-    yield models.at(
-        (models.domain != EMPTY) & ~facts.matching(is_reverse_dns, models.domain),
-        "domain {0!r} is not a reverse-DNS name; write it like com.example",
-        models.texts(models.domain),
-    )
-
-
-@rule("model-version-scheme")
-def version_scheme(facts: Facts) -> Iterator[Finding]:
-    """model_version is a counter or a packed semantic version, neither of which is negative."""
-    models = facts.ModelProto
-    yield models.at(
-        models.model_version < 0,
-        "model_version {0} is negative, so neither a counter nor a packed semantic version",
-        models.model_version,
-    )
-
-
-@rule("model-protobuf-size")
-def protobuf_size(facts: Facts) -> Iterator[Finding]:
-    """The document is within protobuf's 2 GiB."""
-    models = facts.ModelProto
-    yield models.at(
-        models.length > INLINE_LIMIT,
-        f"the model has {{0:,}} bytes, and protobuf-based tools read {INLINE_LIMIT:,} at most; "
-        "move weights to external data",
-        models.length,
-    )
+def _is_bad_name(table: Table, names: Any) -> Any:
+    return table.derive(_bad_names)[names]
 
 
 @rule("model-strings-utf8")
 def strings_utf8(facts: Facts) -> Iterator[Finding]:
-    """Every string is UTF-8."""
+    """Yield strings that are not UTF-8."""
     is_bad = facts.traits & UTF8 == 0
     is_bad[EMPTY] = False
     if not is_bad.any():
         return
-    for sheet, field, ids in text_columns(facts):
-        yield sheet.at(is_bad[ids], f"{field} {{0!r}} is not valid UTF-8; write it as UTF-8", sheet.texts(ids))
-    for elements in text_lists(facts):
-        yield elements.at(
-            is_bad[elements.value], "{0!r} is not valid UTF-8; write it as UTF-8", elements.texts(elements.value)
-        )
+    for sheet, field, ids in _text_columns(facts):
+        yield sheet.at(is_bad[ids], f"{field} {{{field}!r}} is not valid UTF-8; write it as UTF-8")
+    for elements in _text_lists(facts):
+        yield elements.at(is_bad[elements.value], "{value!r} is not valid UTF-8; write it as UTF-8")
 
 
-def text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
-    """Every singular string field of every type that the document has: sheet, name, ids."""
+def _text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
+    """Yield every singular string field of each type that the document has: sheet, name, ids."""
     for name in facts.columns.sheet_names:
         sheet = facts[name]
         for field in sheet.fields if sheet.n else ():
@@ -138,8 +175,8 @@ def text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
                 yield sheet, field, getattr(sheet, field)
 
 
-def text_lists(facts: Facts) -> Iterator[Any]:
-    """Every repeated string field of the document."""
+def _text_lists(facts: Facts) -> Iterator[Any]:
+    """Yield every repeated string field of the document."""
     for name in facts.columns.sheet_names:
         sheet = facts[name]
         for field in sheet.fields if sheet.n else ():
@@ -147,116 +184,14 @@ def text_lists(facts: Facts) -> Iterator[Any]:
                 yield facts.lists(f"{name}.{field}")
 
 
-@rule("model-unknown-fields")
-def unknown_fields(facts: Facts) -> Iterator[Finding]:
-    """There are no fields that the schema does not have."""
-    unknown = facts.unknown_fields
-    if not unknown.n:
-        return
-    is_other = ~_is_reserved(facts) & ~_is_known_number(facts)
-    yield unknown.at(
-        is_other, "field {0} with wire type {1} is not in the schema; it is kept and not interpreted", unknown.number,
-        unknown.wire,
-    )  # fmt: skip
-
-
-@rule("model-reserved-fields")
-def reserved_fields(facts: Facts) -> Iterator[Finding]:
-    """Numbers that were withdrawn are not used again."""
-    unknown = facts.unknown_fields
-    if unknown.n:
-        yield unknown.at(_is_reserved(facts), "field {0} was withdrawn from the schema; remove it", unknown.number)
-
-
-def _is_reserved(facts: Facts) -> Any:
-    unknown = facts.unknown_fields
-    result = np.zeros(unknown.n, bool)
-    for name, numbers in RESERVED.items():
-        result |= unknown.under(name) & np.isin(unknown.number, numbers)
-    return result
-
-
-def _is_known_number(facts: Facts) -> Any:
-    """Enum values that a closed enum does not have: the field is known, and rules of its own speak of the value."""
-    unknown = facts.unknown_fields
-    result = np.zeros(unknown.n, bool)
-    for name, numbers in {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}.items():
-        result |= unknown.under(name) & np.isin(unknown.number, numbers) & (unknown.wire == 0)
-    return result
-
-
-@rule("model-prerelease-layout")
-def prerelease_layout(facts: Facts) -> Iterator[Finding]:
-    """Before release 1.0 graphs and sparse tensors were laid out differently."""
-    unknown = facts.unknown_fields
-    if unknown.n:
-        yield unknown.at(
-            (unknown.under("GraphProto") & np.isin(unknown.number, (3, 4)))
-            | (unknown.under("SparseTensorProto") & (unknown.number == 1)),
-            "field {0} is laid out as before release 1.0; convert the model with a tool of its time",
-            unknown.number,
-        )
-
-
 @rule("doc-string-no-html")
 def doc_string_no_html(facts: Facts) -> Iterator[Finding]:
-    """Documentation is plain text or Markdown."""
-    suspects = (facts.traits & ANGLE).astype(bool)
-    if not suspects.any():
+    """Yield documentation with HTML or other markup."""
+    has_angle = (facts.traits & ANGLE).astype(bool)
+    if not has_angle.any():
         return
-    for sheet, field, ids in text_columns(facts):
-        if field == "doc_string" and suspects[ids].any():
-            rows = np.flatnonzero(suspects[ids])
+    for sheet, field, ids in _text_columns(facts):
+        if field == "doc_string" and has_angle[ids].any():
+            rows = np.flatnonzero(has_angle[ids])
             rows = rows[facts.matching(lambda text: _MARKUP.search(text) is not None, ids[rows])]
             yield sheet.at(rows, "doc_string has HTML or other markup; write plain text or Markdown")
-
-
-@rule("name-c90-identifier")
-def name_c90_identifier(facts: Facts) -> Iterator[Finding]:
-    """Names are identifiers of C; a value's name is looked at where the value is made, not at each use."""
-    is_bad = facts.traits & IDENTIFIER == 0
-    is_bad[EMPTY] = False
-    text = "the name {0!r} is not a C90 identifier; use letters, digits and _ only"
-    for name in ("GraphProto", "NodeProto", "AttributeProto", "TensorProto", "ValueInfoProto"):
-        sheet = facts[name]
-        rows = is_bad[sheet.name]
-        if name == "ValueInfoProto":
-            rows = rows & sheet.under("GraphProto.input")
-        yield sheet.at(rows, text, sheet.texts(sheet.name))
-    outputs = facts.lists("NodeProto.output")
-    yield outputs.at(is_bad[outputs.value], text, outputs.texts(outputs.value))
-
-
-@rule("model-functions-before-ir8")
-def functions_before_ir8(facts: Facts) -> Iterator[Finding]:
-    """There are no local functions yet."""
-    functions = facts.FunctionProto
-    yield functions.at(
-        functions.under("ModelProto.functions"),
-        f"functions need IR version 8, and the model has {facts.ir_version}; raise ir_version or inline the function",
-    )
-
-
-@rule("model-training-info-before-ir7")
-def training_info_before_ir7(facts: Facts) -> Iterator[Finding]:
-    """There is no training information yet."""
-    infos = facts.TrainingInfoProto
-    yield infos.at(infos.rows, f"training_info needs IR version 7, and the model has {facts.ir_version}")
-
-
-@rule("model-configuration-before-ir11")
-def configuration_before_ir11(facts: Facts) -> Iterator[Finding]:
-    """There are no device configurations yet."""
-    for name in ("DeviceConfigurationProto", "NodeDeviceConfigurationProto"):
-        sheet = facts[name]
-        yield sheet.at(sheet.rows, f"device configurations need IR version 11, and the model has {facts.ir_version}")
-
-
-@rule("model-metadata-before-ir3")
-def metadata_before_ir3(facts: Facts) -> Iterator[Finding]:
-    """There is no metadata yet."""
-    entries = facts.StringStringEntryProto
-    yield entries.at(
-        entries.under("ModelProto.metadata_props"),
-        f"metadata_props needs IR version 3, and the model has {facts.ir_version}",
-    )

@@ -7,21 +7,92 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
 
+_NEEDS_IR_10 = (
+    "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise that or remove it"
+)
+_TRAILING = "an omitted optional at the end; it can be left out"
+
+RULES = {
+    "NodeProto": {
+        "node-op-type-present": (lambda node: node.op_type == EMPTY, "node {name!r} has no op_type; name the operator"),
+        "node-has-output": (
+            lambda node: node.output == 0,
+            "node {name!r} ({op_type}) has no output; name one or remove the node",
+        ),
+        "node-all-outputs-empty": (
+            lambda node: (node.output > 0) & ~_has_named_output(node),
+            "all outputs of node {name!r} ({op_type}) are omitted; name one or remove the node",
+        ),
+        "node-name-unique": (
+            lambda node: repeats(node.edge, node.parent, node.name, where=_has_repeated_name(node)),
+            "another node is named {name!r}, too; rename one of them",
+        ),
+        # `function-opset-covers-body` reports nodes of functions, `function-domain-imported` calls of functions.
+        "node-domain-imported": (
+            lambda node: _is_of_unimported_domain(node.facts),
+            "node {name!r} ({op_type}) is of domain {domain!r}, which the model does not import; "
+            "add it to opset_import",
+        ),
+        "node-domain-default-alias": (
+            lambda node: _uses_alias(node),
+            "the domain is given as ai.onnx and imported as the empty name, which some tools do not take for the same; "
+            "leave it empty",
+        ),
+        "overload-before-ir10": (lambda node: node.overload != EMPTY, _NEEDS_IR_10),
+        "node-domain-before-ir3": (
+            lambda node: node.domain != EMPTY,
+            "the domain of a node needs IR version 3, and the model has {facts.ir_version}",
+        ),
+        # The functions of a model are known; those that a graph by itself calls are not.
+        "node-overload-resolves": (
+            lambda node: (
+                (node.overload != EMPTY) & (node.facts.root == "ModelProto") & (node.derive(Calls).function < 0)
+            ),
+            "no function of the model is {op_type!r} with overload {overload!r}; "
+            "correct the overload or add the function",
+        ),
+    },
+    "FunctionProto": {"overload-before-ir10": (lambda function: function.overload != EMPTY, _NEEDS_IR_10)},
+    "NodeProto.input": {"node-optional-empty-name": (lambda input: _is_trailing(input, "input"), _TRAILING)},
+    "NodeProto.output": {"node-optional-empty-name": (lambda output: _is_trailing(output, "output"), _TRAILING)},
+}
+
+
+def _is_trailing(elements: List, field: str) -> Any:
+    """Return whether each input or output is the last one of its node, and omitted."""
+    return (elements.value == EMPTY) & (elements.index + 1 == getattr(elements.facts.NodeProto, field)[elements.parent])
+
+
+def _has_named_output(nodes: Sheet) -> Any:
+    outputs = nodes.facts.lists("NodeProto.output")
+    result = np.zeros(nodes.n, bool)
+    result[outputs.parent[outputs.value != EMPTY]] = True
+    return result
+
+
+def _has_repeated_name(nodes: Sheet) -> Any:
+    """Return whether another node anywhere has the name of each node, which is quick to find out."""
+    counts = np.bincount(nodes.name)
+    counts[EMPTY] = 0
+    return counts[nodes.name] > 1
+
 
 class Calls:
-    """Nodes that call local functions; take them with `facts.derive(Calls)`.
+    """The calls of local functions, by `facts.derive(Calls)`.
 
-    function: of each node, the row of the FunctionProto that it calls, or -1.
+    function: for each node, the row of the FunctionProto that it calls, or -1.
     """
 
     def __init__(self, facts: Facts) -> None:
         nodes, functions = facts.NodeProto, facts.FunctionProto
-        self.function = np.full(nodes.n, -1, np.int64)
+        self.function = np.full(nodes.n, -1, np.int32)
+        if not functions.n:
+            return
         rows = np.flatnonzero(functions.under("ModelProto.functions"))
         is_name = np.zeros(facts.columns.text_count(), bool)
         is_name[functions.name[rows]] = True
@@ -45,127 +116,30 @@ class Calls:
         self.function[some] = [identities.get(identity, -1) for identity in called]
 
 
-@rule("node-op-type-present")
-def op_type_present(facts: Facts) -> Iterator[Finding]:
-    """A node names its operator."""
-    nodes = facts.NodeProto
-    yield nodes.at(nodes.op_type == EMPTY, "node {0!r} has no op_type; name the operator", nodes.texts(nodes.name))
-
-
-@rule("node-has-output")
-def has_output(facts: Facts) -> Iterator[Finding]:
-    """A node makes something."""
-    nodes = facts.NodeProto
-    yield nodes.at(
-        nodes.output == 0,
-        "node {0!r} ({1}) has no output; name one or remove the node",
-        nodes.texts(nodes.name),
-        nodes.texts(nodes.op_type),
-    )
-
-
-@rule("node-all-outputs-empty")
-def all_outputs_empty(facts: Facts) -> Iterator[Finding]:
-    """Some output has a name."""
-    nodes, outputs = facts.NodeProto, facts.lists("NodeProto.output")
-    is_named = np.zeros(nodes.n, bool)
-    is_named[outputs.parent[outputs.value != EMPTY]] = True
-    yield nodes.at(
-        (nodes.output > 0) & ~is_named,
-        "all outputs of node {0!r} ({1}) are omitted; name one or remove the node",
-        nodes.texts(nodes.name),
-        nodes.texts(nodes.op_type),
-    )
-
-
-@rule("node-optional-empty-name")
-def optional_empty_name(facts: Facts) -> Iterator[Finding]:
-    """Omitted inputs and outputs at the end are left out."""
-    nodes = facts.NodeProto
-    for name, counts in (("NodeProto.input", nodes.input), ("NodeProto.output", nodes.output)):
-        elements = facts.lists(name)
-        is_last = elements.index + 1 == counts[elements.parent]
-        is_empty = elements.value == EMPTY
-        yield elements.at(is_last & is_empty, "an omitted optional at the end; it can be left out")
-
-
-@rule("node-name-unique")
-def name_unique(facts: Facts) -> Iterator[Finding]:
-    """Nodes of a graph have different names."""
-    nodes = facts.NodeProto
-    rows = np.flatnonzero(nodes.name != EMPTY)
-    counts = np.bincount(nodes.name[rows])
-    rows = rows[counts[nodes.name[rows]] > 1]
-    yield nodes.at(
-        rows[repeats(nodes.edge[rows], nodes.parent[rows], nodes.name[rows])],
-        "another node is named {0!r}, too; rename one of them",
-        nodes.texts(nodes.name),
-    )
-
-
 def imported(facts: Facts) -> Any:
-    """Whether each string is a domain that the model imports; both names of the default one count."""
+    """Return whether each string, by id, is a domain that the model imports; the default one by its empty name."""
     imports = facts.OperatorSetIdProto
     is_imported = np.zeros(facts.columns.text_count(), bool)
     is_imported[plain_domains(facts, imports.domain[imports.under("ModelProto.opset_import")])] = True
     return is_imported
 
 
-@rule("node-domain-imported")
-def domain_imported(facts: Facts) -> Iterator[Finding]:
-    """The model imports the domains of its nodes.
-
-    `function-opset-covers-body` speaks of those in functions, `function-domain-imported` of calls of functions.
-    """
-    nodes, scopes = facts.NodeProto, facts.derive(Scopes)
+def _is_of_unimported_domain(facts: Facts) -> Any:
+    nodes = facts.NodeProto
     if not facts.derive(imported).any():
-        return  # a graph by itself, or a model of which opset-import-required speaks
-    yield nodes.at(
-        (scopes.node_function < 0)
-        & (facts.derive(Calls).function < 0)
-        & ~facts.derive(imported)[plain_domains(facts, nodes.domain)],
-        "node {0!r} ({1}) is of domain {2!r}, which the model does not import; add it to opset_import",
-        nodes.texts(nodes.name),
-        nodes.texts(nodes.op_type),
-        nodes.texts(nodes.domain),
-    )
+        return np.zeros(nodes.n, bool)  # a graph by itself, or a model that opset-import-required reports
+    is_imported = facts.derive(imported)[plain_domains(facts, nodes.domain)]
+    return ~is_imported & (facts.derive(Scopes).node_function < 0) & (facts.derive(Calls).function < 0)
 
 
-@rule("node-domain-default-alias")
-def domain_default_alias(facts: Facts) -> Iterator[Finding]:
-    """A node names the default domain as the model does."""
-    nodes, imports = facts.NodeProto, facts.OperatorSetIdProto
-    alias = facts.find("ai.onnx")
+def _uses_alias(nodes: Sheet) -> Any:
+    """Return whether each node names the default domain ai.onnx, where the model imports it by the empty name only."""
+    imports = nodes.facts.OperatorSetIdProto
+    alias = nodes.facts.find("ai.onnx")
     listed = imports.domain[imports.under("ModelProto.opset_import")]
-    if alias >= 0 and alias not in listed and EMPTY in listed:
-        yield nodes.at(
-            nodes.domain == alias,
-            "the domain is given as ai.onnx and imported as the empty name, which some tools do not take for the same; "
-            "leave it empty",
-        )
-
-
-@rule("node-domain-before-ir3")
-def domain_before_ir3(facts: Facts) -> Iterator[Finding]:
-    """Nodes have no domain yet."""
-    nodes = facts.NodeProto
-    yield nodes.at(
-        nodes.domain != EMPTY, f"the domain of a node needs IR version 3, and the model has {facts.ir_version}"
-    )
-
-
-@rule("node-overload-resolves")
-def overload_resolves(facts: Facts) -> Iterator[Finding]:
-    """An overload is that of a local function."""
-    nodes = facts.NodeProto
-    if facts.root != "ModelProto":
-        return  # the functions are elsewhere
-    yield nodes.at(
-        (nodes.overload != EMPTY) & (facts.derive(Calls).function < 0),
-        "no function of the model is {0!r} with overload {1!r}; correct the overload or add the function",
-        nodes.texts(nodes.op_type),
-        nodes.texts(nodes.overload),
-    )
+    if alias < 0 or alias in listed or EMPTY not in listed:
+        return np.zeros(nodes.n, bool)
+    return nodes.domain == alias
 
 
 def _call_counts(facts: Facts, field: str) -> Finding:
@@ -175,27 +149,27 @@ def _call_counts(facts: Facts, field: str) -> Finding:
     passed = getattr(nodes, field)
     return nodes.at(
         (called >= 0) & (passed > declared),
-        f"the call of {{0!r}} has {{1}} {field}s, and the function declares {{2}}; remove what is too much",
-        nodes.texts(nodes.op_type),
-        passed,
-        declared,
+        f"the call of {{op_type!r}} has {{passed}} {field}s, and the function declares {{declared}}; remove what is "
+        "too much",
+        passed=passed,
+        declared=declared,
     )
 
 
-@rule("node-call-input-count")
+@rule("node-call-input-count", "NodeProto", "FunctionProto")
 def call_input_count(facts: Facts) -> Iterator[Finding]:
-    """A call has no more inputs than the function."""
+    """Yield calls with more inputs than the function has."""
     yield _call_counts(facts, "input")
 
 
-@rule("node-call-output-count")
+@rule("node-call-output-count", "NodeProto", "FunctionProto")
 def call_output_count(facts: Facts) -> Iterator[Finding]:
-    """A call has no more outputs than the function."""
+    """Yield calls with more outputs than the function has."""
     yield _call_counts(facts, "output")
 
 
 def _passed(facts: Facts) -> tuple[Any, Any]:
-    """Attributes of calls: rows of AttributeProto, functions called."""
+    """Return the attributes of calls: rows of AttributeProto, functions called."""
     attributes = facts.AttributeProto
     called = facts.derive(Calls).function
     rows = np.flatnonzero(attributes.under("NodeProto.attribute"))
@@ -203,9 +177,9 @@ def _passed(facts: Facts) -> tuple[Any, Any]:
     return rows[functions >= 0], functions[functions >= 0]
 
 
-@rule("node-call-attribute-declared")
+@rule("node-call-attribute-declared", "AttributeProto", "FunctionProto")
 def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
-    """A call has only attributes that the function declares."""
+    """Yield attributes of calls that the function does not declare."""
     attributes, bare = facts.AttributeProto, facts.lists("FunctionProto.attribute")
     rows, functions = facts.derive(_passed)
     if not len(rows):
@@ -217,15 +191,13 @@ def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
     )
     found = facts.join((functions, attributes.name[rows]), declared)
     yield attributes.at(
-        rows[found < 0],
-        "the function that is called declares no attribute {0!r}; remove it or declare it",
-        attributes.texts(attributes.name),
+        rows[found < 0], "the function that is called declares no attribute {name!r}; remove it or declare it"
     )
 
 
-@rule("node-call-attribute-type")
+@rule("node-call-attribute-type", "AttributeProto", "FunctionProto")
 def call_attribute_type(facts: Facts) -> Iterator[Finding]:
-    """An attribute of a call has the type of the function's default."""
+    """Yield attributes of calls with another type than the default of the function."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(_passed)
     defaults = np.flatnonzero(attributes.under("FunctionProto.attribute_proto"))
@@ -236,8 +208,7 @@ def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     is_known = (attributes.type[rows] != 0) & (wanted[rows] != 0)
     yield attributes.at(
         rows[is_known & (attributes.type[rows] != wanted[rows])],
-        "attribute {0!r} has type {1}, and the default of the function that is called has type {2}; make them agree",
-        attributes.texts(attributes.name),
-        attributes.type,
-        wanted,
+        "attribute {name!r} has type {type}, and the default of the function that is called has type {wanted}; make "
+        "them agree",
+        wanted=wanted,
     )

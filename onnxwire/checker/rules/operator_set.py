@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, repeats
+from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, Sheet, repeats
 from onnxwire.checker.operators import operators
-from onnxwire.checker.registry import checks, rule, rules
+from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.messages import OperatorProto
@@ -19,39 +19,84 @@ _MAGIC = "ONNXOPSET"
 _SINCE_VERSION = 2  # the number of a field of FunctionProto, which was withdrawn
 _VARINT = 0
 
-# Identifiers with dots between; in a prerelease numbers have no leading zeros.
+# Semantic versioning: identifiers with dots between; numbers in a prerelease have no leading zeros.
 _IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _PRERELEASE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
 _BUILD = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 
-# Of functions in a model only: a set may be the default one, and its domain is that of its functions.
+# Rules of functions in a model only: a set may be the default one, and its functions have its domain.
 _OF_MODELS = ("function-domain-present", "function-domain-not-default")
 
+RULES = {
+    "OperatorSetProto": {
+        "operator-set-magic": (
+            lambda opset: opset.magic != opset.facts.find(_MAGIC),
+            f"magic is {{magic!r}}; set it to {_MAGIC}",
+        ),
+        "operator-set-ir-version": [
+            (
+                lambda opset: opset.ir_version == 0,
+                "ir_version is missing; set it to the version the set is written for",
+            ),
+            (
+                lambda opset: (opset.ir_version < 0) | (opset.ir_version > LATEST_IR_VERSION),
+                f"ir_version {{ir_version}} is not one of 1 to {LATEST_IR_VERSION}; "
+                "use a version that exists, or a newer onnxwire",
+            ),
+        ],
+        "operator-set-domain-reverse-dns": (
+            lambda opset: (opset.domain != EMPTY) & ~opset.facts.matching(is_reverse_dns, opset.domain),
+            "domain {domain!r} is not a reverse-DNS name; write it like com.example",
+        ),
+        "operator-set-prerelease-format": [
+            (
+                lambda opset, field=field, pattern=pattern: _is_malformed(opset, field, pattern),
+                f"{field} {{{field}!r}} is not part of a semantic version; "
+                "write letters, digits and hyphens, with dots between",
+            )
+            for field, pattern in (("ir_version_prerelease", _PRERELEASE), ("ir_build_metadata", _BUILD))
+        ],
+        "operator-set-version-positive": (
+            lambda opset: opset.opset_version <= 0,
+            "opset_version is {opset_version}; a version is a positive number",
+        ),
+    },
+    "OperatorProto": {
+        "operator-op-type-present": (lambda op: op.op_type == EMPTY, "the operator has no op_type; name it"),
+        "operator-op-type-unique": (
+            lambda op: (op.op_type != EMPTY) & repeats(op.op_type, op.since_version),
+            "operator {op_type!r} of version {since_version} is in the set before; remove one of them",
+        ),
+        "operator-since-version-bound": (
+            lambda op: (_set_versions(op) > 0) & (op.since_version > _set_versions(op)),
+            "operator {op_type!r} has since_version {since_version}, and the set is of version {newest}; "
+            "correct one of them",
+            {"newest": lambda op: _set_versions(op)},
+        ),
+        "operator-since-version-present": (
+            lambda op: op.since_version <= 0,
+            "operator {op_type!r} has since_version {since_version}; set it to the version of the set that first had "
+            "the operator",
+        ),
+    },
+    "UnknownFields": {
+        "operator-status-valid": (
+            lambda record: (
+                record.under("OperatorProto")
+                & (record.number == OperatorProto.STATUS_FIELD_NUMBER)
+                & (record.wire == _VARINT)
+            ),
+            "status {value} is neither EXPERIMENTAL (0) nor STABLE (1); set one of them",
+        ),
+    },
+}
 
-@rule("operator-set-magic")
-def magic(facts: Facts) -> Iterator[Finding]:
-    """The document says what it is."""
-    sets = facts.OperatorSetProto
-    yield sets.at(sets.magic != facts.find(_MAGIC), f"magic is {{0!r}}; set it to {_MAGIC}", sets.texts(sets.magic))
 
-
-@rule("operator-set-ir-version")
-def ir_version(facts: Facts) -> Iterator[Finding]:
-    """ir_version is one that was published."""
-    sets = facts.OperatorSetProto
-    yield sets.at(sets.ir_version == 0, "ir_version is missing; set it to the version the set is written for")
-    yield sets.at(
-        (sets.ir_version < 0) | (sets.ir_version > LATEST_IR_VERSION),
-        f"ir_version {{0}} is not one of 1 to {LATEST_IR_VERSION}; use a version that exists, or a newer onnxwire",
-        sets.ir_version,
-    )
-
-
-@rule("operator-set-domain-present")
+@rule("operator-set-domain-present", "OperatorSetProto")
 def domain_present(facts: Facts) -> Iterator[Finding]:
-    """A set that is not the default one has a domain.
+    """Yield a set without a domain that is not the default one.
 
-    That it is not is known where it has functions of another domain, or operators and none that ONNX defines.
+    It is another one if it has functions of another domain, or operators and none that ONNX defines.
     """
     sets = facts.OperatorSetProto
     reason = _is_other(facts) if (sets.domain == EMPTY).any() else ""
@@ -60,7 +105,7 @@ def domain_present(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_other(facts: Facts) -> str:
-    """Why an operator set is not the default one, "" where nothing tells."""
+    """Return why an operator set is not the default one, "" if nothing shows that."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = np.flatnonzero(functions.under("OperatorSetProto.functions"))
     if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
@@ -70,107 +115,19 @@ def _is_other(facts: Facts) -> str:
     return "none of its operators is one of ONNX" if len(named) and not np.isin(named, known).any() else ""
 
 
-@rule("operator-set-domain-reverse-dns")
-def domain_reverse_dns(facts: Facts) -> Iterator[Finding]:
-    """The domain is a dotted name."""
-    sets = facts.OperatorSetProto
-    yield sets.at(
-        (sets.domain != EMPTY) & ~facts.matching(is_reverse_dns, sets.domain),
-        "domain {0!r} is not a reverse-DNS name; write it like com.example",
-        sets.texts(sets.domain),
-    )
+def _is_malformed(sets: Sheet, field: str, pattern: re.Pattern[str]) -> Any:
+    """Return whether a field of each set is given and does not match a pattern."""
+    ids = getattr(sets, field)
+    return (ids != EMPTY) & ~sets.facts.matching(lambda text: pattern.fullmatch(text) is not None, ids)
 
 
-@rule("operator-set-version-positive")
-def version_positive(facts: Facts) -> Iterator[Finding]:
-    """The set has a version."""
-    sets = facts.OperatorSetProto
-    yield sets.at(sets.opset_version <= 0, "opset_version is {0}; a version is a positive number", sets.opset_version)
-
-
-def _is_prerelease(text: str) -> bool:
-    return _PRERELEASE.fullmatch(text) is not None
-
-
-def _is_build(text: str) -> bool:
-    return _BUILD.fullmatch(text) is not None
-
-
-@rule("operator-set-prerelease-format")
-def prerelease_format(facts: Facts) -> Iterator[Finding]:
-    """The parts of a semantic version are written as such."""
-    sets = facts.OperatorSetProto
-    for field, accepts in (("ir_version_prerelease", _is_prerelease), ("ir_build_metadata", _is_build)):
-        ids = getattr(sets, field)
-        yield sets.at(
-            (ids != EMPTY) & ~facts.matching(accepts, ids),
-            f"{field} {{0!r}} is not part of a semantic version; write letters, digits and hyphens, with dots between",
-            sets.texts(ids),
-        )
-
-
-@rule("operator-op-type-present")
-def op_type_present(facts: Facts) -> Iterator[Finding]:
-    """An operator has a name."""
-    ops = facts.OperatorProto
-    yield ops.at(ops.op_type == EMPTY, "the operator has no op_type; name it")
-
-
-@rule("operator-op-type-unique")
-def op_type_unique(facts: Facts) -> Iterator[Finding]:
-    """A set has one operator of a name and version."""
-    ops = facts.OperatorProto
-    yield ops.at(
-        (ops.op_type != EMPTY) & repeats(ops.op_type, ops.since_version),
-        "operator {0!r} of version {1} is in the set before; remove one of them",
-        ops.texts(ops.op_type),
-        ops.since_version,
-    )
-
-
-@rule("operator-since-version-present")
-def since_version_present(facts: Facts) -> Iterator[Finding]:
-    """An operator says since when it is in the set."""
-    ops = facts.OperatorProto
-    yield ops.at(
-        ops.since_version <= 0,
-        "operator {0!r} has since_version {1}; set it to the version of the set that first had the operator",
-        ops.texts(ops.op_type),
-        ops.since_version,
-    )
-
-
-@rule("operator-since-version-bound")
-def since_version_bound(facts: Facts) -> Iterator[Finding]:
-    """An operator is no newer than its set."""
-    sets, ops = facts.OperatorSetProto, facts.OperatorProto
-    owners = np.where(ops.under("OperatorSetProto.operator"), ops.parent, -1)
-    newest = np.append(sets.opset_version, 0)[owners]
-    yield ops.at(
-        (newest > 0) & (ops.since_version > newest),
-        "operator {0!r} has since_version {1}, and the set is of version {2}; correct one of them",
-        ops.texts(ops.op_type),
-        ops.since_version,
-        newest,
-    )
-
-
-@rule("operator-status-valid")
-def status_valid(facts: Facts) -> Iterator[Finding]:
-    """The status is one that there is."""
-    unknown = facts.unknown_fields
-    if unknown.n:
-        yield unknown.at(
-            unknown.under("OperatorProto")
-            & (unknown.number == OperatorProto.STATUS_FIELD_NUMBER)
-            & (unknown.wire == _VARINT),
-            "status {0} is neither EXPERIMENTAL (0) nor STABLE (1); set one of them",
-            unknown.value,
-        )
+def _set_versions(ops: Sheet) -> Any:
+    """Return the opset_version of each operator's set, 0 without a set."""
+    return np.append(ops.facts.OperatorSetProto.opset_version, 0)[ops.parent_under("OperatorSetProto.operator")]
 
 
 def _function_versions(facts: Facts) -> Any:
-    """The since_version that FunctionProto had before IR version 8, 0 where there is none."""
+    """Return the since_version that FunctionProto had before IR version 8, 0 where there is none."""
     unknown, versions = facts.unknown_fields, np.zeros(facts.FunctionProto.n, np.int64)
     if unknown.n:
         is_version = unknown.under("FunctionProto") & (unknown.number == _SINCE_VERSION) & (unknown.wire == _VARINT)
@@ -178,9 +135,9 @@ def _function_versions(facts: Facts) -> Any:
     return versions
 
 
-@rule("operator-set-functions-unique")
+@rule("operator-set-functions-unique", "OperatorSetProto", "FunctionProto")
 def functions_unique(facts: Facts) -> Iterator[Finding]:
-    """A set has no function twice, and none that is an operator of the same version; without a version names decide."""
+    """Yield repeated functions, and functions that are an operator, too, of the same version if they have one."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = np.flatnonzero(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
     if not len(rows):
@@ -189,37 +146,32 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
     domains = plain_domains(facts, functions.domain)
     yield functions.at(
         rows[repeats(domains[rows], functions.name[rows], functions.overload[rows], versions[rows])],
-        "function {0!r} is in the set before; remove one of them",
-        functions.texts(functions.name),
+        "function {name!r} is in the set before; remove one of them",
     )
     known = np.maximum(versions[rows], 0)
     same_version = facts.join((known, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
     is_named = np.isin(functions.name[rows], ops.op_type)
     yield functions.at(
         rows[np.where(known > 0, same_version >= 0, is_named)],
-        "function {0!r} is an operator of the set, too; remove one of them or rename it",
-        functions.texts(functions.name),
+        "function {name!r} is an operator of the set, too; remove one of them or rename it",
     )
 
 
-@rule("operator-set-functions-valid")
+@rule("operator-set-functions-valid", "OperatorSetProto", "FunctionProto")
 def functions_valid(facts: Facts) -> Iterator[Finding]:
-    """The functions of a set are right; each is reported once, and the rule that speaks of what is wrong."""
+    """Yield functions that break a rule of functions, each once, with the rule."""
     functions = facts.FunctionProto
     rows = np.flatnonzero(functions.under("OperatorSetProto.functions"))
     if not len(rows):
         return
-    # What stands in a function has its bytes there.
+    # The messages in a function have offsets in it.
     starts = functions.start[rows]
     broken: dict[int, str] = {}
-    for id, find in checks().items():
-        about = rules()[id]
+    for id, about in rules().items():
         if about.scope != "function" or about.severity != "error" or id in _OF_MODELS:
             continue
-        for found in find(facts) if about.applies_to(facts.ir_version) else ():
+        for found in find(id, facts) if about.applies_to(facts.ir_version) else ():
             owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
             for row in rows[np.unique(owners[owners >= 0])].tolist():
                 broken.setdefault(row, id)
-    yield functions.at(
-        broken, "function {0!r} is not right, which {1} speaks of; correct it", functions.texts(functions.name), broken
-    )
+    yield functions.at(broken, "function {name!r} is not right, which {broken} speaks of; correct it", broken=broken)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.declared_types import Values
+from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import CLASH, EMPTY, IDENTIFIER, Facts, Finding
 from onnxwire.checker.registry import rule
 
@@ -16,84 +15,65 @@ _DENOTATIONS = (
     "FILTER_SPATIAL",
 )  # fmt: skip
 
-
-def _dims(facts: Facts) -> Any:
-    return facts["TensorShapeProto.Dimension"]
-
-
-@rule("shape-dim-oneof")
-def dim_oneof(facts: Facts) -> Iterator[Finding]:
-    """A dimension has a value or a variable."""
-    dims = _dims(facts)
-    yield dims.at(dims.flags & CLASH != 0, "the dimension has both dim_value and dim_param; remove one")
-
-
-@rule("shape-dim-value-nonnegative")
-def dim_value_nonnegative(facts: Facts) -> Iterator[Finding]:
-    """A size is not negative."""
-    dims = _dims(facts)
-    yield dims.at(dims.dim_value < 0, "dim_value {0} is negative; leave a size that is not known unset", dims.dim_value)
-
-
-@rule("shape-dim-param-empty")
-def dim_param_empty(facts: Facts) -> Iterator[Finding]:
-    """A variable has a name."""
-    dims = _dims(facts)
-    yield dims.at(
-        dims.has("dim_param") & (dims.dim_param == EMPTY), "dim_param is empty; leave a size that is not known unset"
-    )
-
-
-@rule("shape-dim-param-wildcard")
-def dim_param_wildcard(facts: Facts) -> Iterator[Finding]:
-    """There is no sign for several dimensions."""
-    dims = _dims(facts)
-    star = facts.find("*")
-    yield dims.at(
-        (dims.dim_param == star) & (star >= 0), "dim_param * does not mean several dimensions; leave the shape out"
-    )
+RULES = {
+    "TensorShapeProto.Dimension": {
+        "shape-dim-oneof": (
+            lambda dim: dim.flags & CLASH != 0,
+            "the dimension has both dim_value and dim_param; remove one",
+        ),
+        "shape-dim-value-nonnegative": (
+            lambda dim: dim.dim_value < 0,
+            "dim_value {dim_value} is negative; leave a size that is not known unset",
+        ),
+        "shape-dim-param-empty": (
+            lambda dim: dim.has("dim_param") & (dim.dim_param == EMPTY),
+            "dim_param is empty; leave a size that is not known unset",
+        ),
+        "shape-dim-param-wildcard": (
+            lambda dim: dim.facts.are_among(dim.dim_param, "*"),
+            "dim_param * does not mean several dimensions; leave the shape out",
+        ),
+        "dim-param-c90-identifier": (
+            lambda dim: (dim.facts.traits[dim.dim_param] & IDENTIFIER == 0) & (dim.dim_param != EMPTY),
+            "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _ only",
+        ),
+        "shape-dim-denotation-known": (
+            lambda dim: ~dim.facts.are_among(dim.denotation, ("", *_DENOTATIONS)),
+            f"denotation {{denotation!r}} is not one of {', '.join(_DENOTATIONS)}",
+        ),
+    },
+}
 
 
-@rule("dim-param-c90-identifier")
-def dim_param_identifier(facts: Facts) -> Iterator[Finding]:
-    """The name of a variable is an identifier of C."""
-    dims = _dims(facts)
-    yield dims.at(
-        (facts.traits[dims.dim_param] & IDENTIFIER == 0) & (dims.dim_param != EMPTY),
-        "dim_param {0!r} is not a C90 identifier; use letters, digits and _ only",
-        dims.texts(dims.dim_param),
-    )
-
-
-@rule("shape-dim-param-consistent")
+@rule("shape-dim-param-consistent", "TensorShapeProto.Dimension", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """A variable is one size.
+    """Yield values that show that a variable has two sizes.
 
-    The evidence: a value that is described twice, once with the variable and once with a size.
+    A value that is described twice, once with the variable and once with a number, shows a size.
     """
-    dims = _dims(facts)
-    infos, tensors, values = facts.ValueInfoProto, facts.TensorProto, facts.derive(Values)
-    if not dims.has("dim_param").any():
+    infos, tensors = facts.ValueInfoProto, facts.TensorProto
+    if not facts["TensorShapeProto.Dimension"].has("dim_param").any():
         return
+    declared = facts.derive(DeclaredTypes)
     texts = facts.columns.text_count()
-    shaped = np.flatnonzero((values.graph >= 0) & (values.shape >= 0) & (infos.name != EMPTY))
+    shaped = np.flatnonzero((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
     constants = np.flatnonzero(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
-            values.graph[shaped].astype(np.int64) * texts + infos.name[shaped],
+            declared.graph[shaped].astype(np.int64) * texts + infos.name[shaped],
             tensors.parent[constants].astype(np.int64) * texts + tensors.name[constants],
         ]
     )
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    # Where equal keys stand side by side, something is described twice.
+    # Equal keys side by side: a value that is described twice.
     is_same = np.append(ordered[1:] == ordered[:-1], False)
     sizes: dict[int, int] = {}
     found = {}
     for at in np.flatnonzero(is_same).tolist():
         pair = [int(order[at]), int(order[at + 1])]
         both = [
-            values.dims(int(shaped[i])) if i < len(shaped) else values.tensor_dims(int(constants[i - len(shaped)]))
+            declared.dims(int(shaped[i])) if i < len(shaped) else declared.tensor_dims(int(constants[i - len(shaped)]))
             for i in pair
         ]
         if both[0] is None or both[1] is None:
@@ -107,15 +87,3 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
                     text = facts.text(name)
                     found[row] = f"dim_param {text!r} is {size} here and {sizes[name]} elsewhere; use two variables"
     yield infos.each(found)
-
-
-@rule("shape-dim-denotation-known")
-def dim_denotation_known(facts: Facts) -> Iterator[Finding]:
-    """A denotation is of the vocabulary."""
-    dims = _dims(facts)
-    known = [EMPTY, *(facts.find(word) for word in _DENOTATIONS)]
-    yield dims.at(
-        ~np.isin(dims.denotation, known),
-        f"denotation {{0!r}} is not one of {', '.join(_DENOTATIONS)}",
-        dims.texts(dims.denotation),
-    )

@@ -1,6 +1,6 @@
 """Rules of sparse tensors: values, dims, and indices, which are read where they are few.
 
-Their values and indices are tensors, too, and are to be sound as such; the rules of tensors say where they are not.
+Their values and indices are tensors, too, and the rules of tensors check them as such.
 """
 
 from __future__ import annotations
@@ -17,12 +17,36 @@ from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
 
 _INT64 = 7
 
+RULES = {
+    "SparseTensorProto": {
+        "sparse-values-present": (
+            lambda sparse: ~sparse.derive(Parts).has_values,
+            "the sparse tensor has no values; set them, with the shape [0] if it has none",
+        ),
+        "sparse-dims-present": (
+            lambda sparse: sparse.dims == 0,
+            "the sparse tensor has no dims; set the shape of the dense tensor",
+        ),
+        "sparse-indices-present": (
+            lambda sparse: ~sparse.derive(Parts).has_indices & (sparse.derive(Parts).nnz > 0),
+            "the sparse tensor has {nnz} values and no indices; set them",
+            {"nnz": lambda sparse: sparse.derive(Parts).nnz},
+        ),
+    },
+    "SparseTensorProto.dims": {
+        "sparse-dims-positive": (
+            lambda dim: dim.value <= 0,
+            "a dimension of a sparse tensor is {value}; it is to be 1 or more",
+        ),
+    },
+}
+
 
 class Parts:
-    """The properties of the parts of each SparseTensorProto; take it with `facts.derive(Parts)`.
+    """Properties of the parts of each SparseTensorProto, by `facts.derive(Parts)`.
 
-    nnz: how many values there are, -1 where their shape does not say. rank: of the dense tensor; size: its elements, -1
-    where they are too many or a dimension is negative. has_indices; indices_rank: -1 where there are none.
+    nnz: the number of values, -1 where their shape does not say. rank: of the dense tensor; size: the number of its
+    elements, -1 where that is 2**63 or more or a dimension is negative. has_indices; indices_rank: -1 without indices.
     is_linear, is_coordinates: whether the indices are of that form and their shape is right.
     """
 
@@ -44,54 +68,33 @@ class Parts:
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
 
 
-def _at(facts: Facts, part: str, mask: Any, template: str, *columns: Any) -> Finding:
-    """The findings in the values or indices of some sparse tensors; columns: as of SparseTensorProto."""
+def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
+    """Report the values or indices of some sparse tensors; mask, columns: of SparseTensorProto."""
     sparse = facts.SparseTensorProto
     rows = np.flatnonzero(mask)
     tensors = getattr(sparse, part)[rows]
-    by_tensor = [dict(zip(tensors.tolist(), column[rows].tolist(), strict=True)) for column in columns]
-    return facts.TensorProto.at(np.sort(tensors), template, *by_tensor)
+    by_tensor = {
+        name: dict(zip(tensors.tolist(), column[rows].tolist(), strict=True)) for name, column in columns.items()
+    }
+    return facts.TensorProto.at(np.sort(tensors), template, **by_tensor)
 
 
-@rule("sparse-values-present")
-def values_present(facts: Facts) -> Iterator[Finding]:
-    """There is a tensor of values."""
-    sparse = facts.SparseTensorProto
-    yield sparse.at(
-        ~facts.derive(Parts).has_values, "the sparse tensor has no values; set them, with the shape [0] if it has none"
-    )
-
-
-@rule("sparse-values-rank-1")
+@rule("sparse-values-rank-1", "SparseTensorProto")
 def values_rank_1(facts: Facts) -> Iterator[Finding]:
-    """The values stand in one row."""
+    """Yield values that do not have one dimension."""
     parts = facts.derive(Parts)
     yield _at(
         facts,
         "values",
         parts.has_values & (parts.values_rank != 1),
-        "values of a sparse tensor have one dimension, and these have {0}; set dims to how many there are",
-        parts.values_rank,
+        "values of a sparse tensor have one dimension, and these have {rank}; set dims to how many there are",
+        rank=parts.values_rank,
     )
 
 
-@rule("sparse-dims-present")
-def dims_present(facts: Facts) -> Iterator[Finding]:
-    """The dense tensor has a dimension."""
-    sparse = facts.SparseTensorProto
-    yield sparse.at(sparse.dims == 0, "the sparse tensor has no dims; set the shape of the dense tensor")
-
-
-@rule("sparse-dims-positive")
-def dims_positive(facts: Facts) -> Iterator[Finding]:
-    """No dimension of the dense tensor is 0 or less."""
-    dims = facts.lists("SparseTensorProto.dims")
-    yield dims.at(dims.value <= 0, "a dimension of a sparse tensor is {0}; it is to be 1 or more", dims.value)
-
-
-@rule("sparse-dims-product-overflow")
+@rule("sparse-dims-product-overflow", "SparseTensorProto")
 def dims_product_overflow(facts: Facts) -> Iterator[Finding]:
-    """Every element of the dense tensor has a number."""
+    """Yield sparse tensors whose dense tensor has 2**63 elements or more."""
     sparse, dims = facts.SparseTensorProto, facts.lists("SparseTensorProto.dims")
     has_negative = np.zeros(sparse.n, bool)
     has_negative[dims.parent[dims.value < 0]] = True
@@ -101,77 +104,69 @@ def dims_product_overflow(facts: Facts) -> Iterator[Finding]:
     )
 
 
-@rule("sparse-indices-present")
-def indices_present(facts: Facts) -> Iterator[Finding]:
-    """Where there are values, there are indices."""
-    sparse, parts = facts.SparseTensorProto, facts.derive(Parts)
-    yield sparse.at(
-        ~parts.has_indices & (parts.nnz > 0), "the sparse tensor has {0} values and no indices; set them", parts.nnz
-    )
-
-
-@rule("sparse-indices-dtype")
+@rule("sparse-indices-dtype", "SparseTensorProto")
 def indices_dtype(facts: Facts) -> Iterator[Finding]:
-    """Indices are INT64."""
+    """Yield indices that are not INT64."""
     parts, indices = facts.derive(Parts), facts.SparseTensorProto.indices
     types = np.append(facts.TensorProto.data_type, 0)[indices]
     yield _at(
         facts,
         "indices",
         parts.has_indices & (types != _INT64),
-        "indices of a sparse tensor are INT64 (7), and these have the data_type {0}; convert them",
-        types,
+        "indices of a sparse tensor are INT64 (7), and these have the data_type {data_type}; convert them",
+        data_type=types,
     )
 
 
-@rule("sparse-indices-rank")
+@rule("sparse-indices-rank", "SparseTensorProto")
 def indices_rank(facts: Facts) -> Iterator[Finding]:
-    """Indices are linear or coordinates."""
+    """Yield indices that are neither linear nor coordinates."""
     parts = facts.derive(Parts)
     yield _at(
         facts,
         "indices",
         parts.has_indices & ~np.isin(parts.indices_rank, (1, 2)),
-        "indices of a sparse tensor have 1 dimension (linear) or 2 (coordinates), and these have {0}; reshape them",
-        parts.indices_rank,
+        "indices of a sparse tensor have 1 dimension (linear) or 2 (coordinates), and these have {rank}; reshape them",
+        rank=parts.indices_rank,
     )
 
 
-@rule("sparse-indices-linear-shape")
+@rule("sparse-indices-linear-shape", "SparseTensorProto")
 def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
-    """There are as many linear indices as values."""
+    """Yield linear indices that are not as many as the values."""
     parts = facts.derive(Parts)
     yield _at(
         facts,
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
-        "there are {0} indices for {1} values; give each value one",
-        parts.rows,
-        parts.nnz,
+        "there are {index_count} indices for {nnz} values; give each value one",
+        index_count=parts.rows,
+        nnz=parts.nnz,
     )
 
 
-@rule("sparse-indices-coo-shape")
+@rule("sparse-indices-coo-shape", "SparseTensorProto")
 def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
-    """There are as many coordinates as values, and each has as many numbers as the dense tensor has dimensions."""
+    """Yield coordinates whose shape is not [number of values, rank of the dense tensor]."""
     parts = facts.derive(Parts)
     yield _at(
         facts,
         "indices",
         (parts.indices_rank == 2) & (parts.nnz >= 0) & (parts.rank > 0) & ~parts.is_coordinates,
-        "coordinates have the shape [{0}, {1}], and {2} values in {3} dimensions call for [{2}, {3}]; reshape them",
-        parts.rows,
-        parts.width,
-        parts.nnz,
-        parts.rank,
+        "coordinates have the shape [{index_count}, {width}], "
+        "and {nnz} values in {rank} dimensions call for [{nnz}, {rank}]; reshape them",
+        index_count=parts.rows,
+        width=parts.width,
+        nnz=parts.nnz,
+        rank=parts.rank,
     )
 
 
 class Indices:
-    """The faults of the indices of sparse tensors; take it with `facts.derive(Indices)`.
+    """Faults of the indices of sparse tensors, by `facts.derive(Indices)`.
 
-    outside, descending, repeated: messages by row of the TensorProto. Only what fits otherwise and is small enough
-    (`small_payloads`) is read.
+    outside, descending, repeated: messages by row of TensorProto. Only indices whose shape is right and that are small
+    enough (`portions`) are read.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -192,15 +187,15 @@ class Indices:
         rows = np.flatnonzero(self.holder >= 0)
         size = payload_sizes(facts, "raw_data")[rows]
         for portion in portions(facts, "raw_data", rows[size % 8 == 0]):
-            self._look(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
+            self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
         for portion in portions(facts, "int64_data", rows[size == 0]):
-            self._look(portion.rows, *varints(portion))
+            self._check(portion.rows, *varints(portion))
 
-    def _look(self, tensors: Any, counts: Any, numbers: Any) -> None:
-        """Look at the indices of some tensors. counts: how many numbers each has, which stand one after another."""
+    def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
+        """Check the indices of some tensors. counts: of each tensor's numbers, which are consecutive in `numbers`."""
         parts, holder = self.parts, self.holder[tensors]
         rank = np.where(parts.is_linear[holder], 1, parts.rank[holder])
-        # What has more or fewer numbers than its shape calls for is left to the rules of tensors.
+        # The rules of tensors report more or fewer numbers than the shape calls for.
         fits = counts == parts.nnz[holder] * rank
         if not fits.all():
             numbers = numbers[np.repeat(fits, counts)]
@@ -223,7 +218,7 @@ class Indices:
                 f"index {shown} of value {element} is outside of the dense tensor: the {name} {numbers[at]} is not in "
                 f"0 ... {limit[at] - 1}; correct it or dims"
             )
-        # Each index and the next: which of the two is greater shows where they differ first.
+        # Compare each index with the next; the first number that differs decides.
         here = np.flatnonzero(offset < (counts - rank)[owner])
         step = rank[owner[here]]
         order = np.sign(_compare(numbers[here + step], numbers[here]))
@@ -243,7 +238,7 @@ class Indices:
                 element = int(offset[at] // rank[which]) + 1
                 shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
                 table[int(tensors[which])] = f"index {shown} of value {element} {what}"
-        # Where they are out of order, equal ones need not be neighbours.
+        # In unsorted indices, equal ones need not be neighbours.
         for which in np.unique(owner[down]).tolist():
             row = int(tensors[which])
             if row not in self.repeated:
@@ -270,31 +265,31 @@ def _compare(left: Any, right: Any) -> Any:
 
 
 def _is_first(keys: Any) -> Any:
-    """Whether each of some sorted keys is the first of its like."""
+    """Return whether each of some sorted keys is the first of its value."""
     return np.append(True, keys[1:] != keys[:-1])[: len(keys)]
 
 
-@rule("sparse-indices-bounds")
+@rule("sparse-indices-bounds", "SparseTensorProto")
 def indices_bounds(facts: Facts) -> Iterator[Finding]:
-    """Each index is one of the dense tensor."""
+    """Yield indices that are outside of the dense tensor."""
     yield facts.TensorProto.each(facts.derive(Indices).outside)
 
 
-@rule("sparse-indices-ascending")
+@rule("sparse-indices-ascending", "SparseTensorProto")
 def indices_ascending(facts: Facts) -> Iterator[Finding]:
-    """Each index is greater than the one before, the first coordinate counting most."""
+    """Yield indices that are not in ascending, for coordinates lexicographic order."""
     yield facts.TensorProto.each(facts.derive(Indices).descending)
 
 
-@rule("sparse-indices-unique")
+@rule("sparse-indices-unique", "SparseTensorProto")
 def indices_unique(facts: Facts) -> Iterator[Finding]:
-    """No index is there twice."""
+    """Yield indices that are repeated."""
     yield facts.TensorProto.each(facts.derive(Indices).repeated)
 
 
-@rule("sparse-values-nondefault")
+@rule("sparse-values-nondefault", "SparseTensorProto")
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
-    """No value is what is there without it, 0 or the empty string; of small payloads, with elements of whole bytes."""
+    """Yield values that are 0 or empty, as absent ones are; of small payloads, with elements of whole bytes."""
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
@@ -321,7 +316,7 @@ def _wasted(count: int, what: str) -> str:
 
 
 def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Portion, Any, Any]]:
-    """Of tensors of a type, a portion at a time: how many elements each has, and whether each element is 0."""
+    """Yield, for a portion of the tensors of a type at a time, element counts and whether each element is 0."""
     width = data_type.bits // 8
     for field in ("raw_data", data_type.field):
         if field in ("raw_data", "float_data", "double_data"):

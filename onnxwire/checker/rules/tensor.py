@@ -3,325 +3,240 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Finding
-from onnxwire.checker.payloads import FLOAT6, FOUR_BITS, LOCATIONS, TWO_BITS, Payloads, is_filled, type_names
+from onnxwire.checker.facts import Facts, Finding, Sheet
+from onnxwire.checker.payloads import (
+    FLOAT6,
+    FOUR_BITS,
+    LOCATIONS,
+    TWO_BITS,
+    Payloads,
+    is_filled,
+    location_names,
+    type_names,
+)
 from onnxwire.checker.registry import rule
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
 
+_TYPE_NAME = {"type_name": lambda tensor: type_names(tensor.data_type)}
+# Lists, each with the types that it is for.
+_LIST_TYPES = {
+    "float": "FLOAT and COMPLEX64",
+    "double": "DOUBLE and COMPLEX128",
+    "int64": "INT64",
+    "uint64": "UINT32 and UINT64",
+    "string": "STRING",
+    "int32": "integers of up to 32 bits, BOOL, and floats of up to 16 bits",
+}
+# Rules of the number of entries in a list, each with its types.
+_COUNTED_TYPES = {
+    "tensor-typed-data-count": ("FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64", "STRING"),
+    "tensor-complex64-data-count": ("COMPLEX64",),
+    "tensor-complex128-data-count": ("COMPLEX128",),
+    "tensor-int32-data-count": tuple(
+        data_type.name for data_type in DATA_TYPES if data_type.field == "int32_data" and data_type.bits >= 8
+    ),
+    "tensor-int32-data-count-4bit": FOUR_BITS,
+    "tensor-int32-data-count-2bit": TWO_BITS,
+    "tensor-int32-data-count-6bit": FLOAT6,
+}
+# Rules of the length of raw_data, each with the bits of an element.
+_RAW_BITS = {
+    "tensor-raw-data-length": (8, 16, 32, 64, 128),
+    "tensor-raw-data-length-4bit": (4,),
+    "tensor-raw-data-length-2bit": (2,),
+    "tensor-raw-data-length-6bit": (6,),
+}
 
-@rule("tensor-data-type-present")
-def data_type_present(facts: Facts) -> Iterator[Finding]:
-    """A tensor says what its elements are."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        tensors.data_type == 0,
-        "the data_type of tensor {0!r} is UNDEFINED, or missing; set it to the type of the elements",
-        tensors.texts(tensors.name),
-    )
+RULES = {
+    "TensorProto": {
+        "tensor-data-type-present": (
+            lambda tensor: tensor.data_type == 0,
+            "the data_type of tensor {name!r} is UNDEFINED, or missing; set it to the type of the elements",
+        ),
+        "tensor-data-type-known": (
+            lambda tensor: (tensor.data_type != 0) & ~np.isin(tensor.data_type, list(BY_NUMBER)),
+            f"the data_type of tensor {{name!r}} is {{data_type}}, which is not a type; "
+            f"the types are 1 to {DATA_TYPES[-1].number}",
+        ),
+        # The elements, and their bytes, are counted in 63 bits; a tensor with a dimension of 0 has none.
+        "tensor-dims-product-overflow": (
+            lambda tensor: tensor.derive(Payloads).is_too_much,
+            "the dims of tensor {name!r} call for more bytes than 63 bits can count; correct them",
+        ),
+        "tensor-single-storage": [
+            (
+                lambda tensor: (
+                    _has_elements(tensor) & (tensor.derive(Payloads).filled == 0) & (tensor.derive(Payloads).stored > 0)
+                ),
+                "tensor {name!r} holds nothing, and its element count is {stored:,}; "
+                "fill raw_data or the list of its type, or set data_location to EXTERNAL",
+                {"stored": lambda tensor: tensor.derive(Payloads).stored},
+            ),
+            (
+                lambda tensor: _has_elements(tensor) & (tensor.derive(Payloads).filled > 1),
+                "the elements of tensor {name!r} are stored more than once, in {locations}; clear all but one",
+                {"locations": lambda tensor: lambda row: _filled_locations(tensor, row)},
+            ),
+        ],
+        "tensor-zero-elements-no-data": (
+            lambda tensor: (
+                tensor.derive(Payloads).is_inline
+                & (tensor.derive(Payloads).elements == 0)
+                & (tensor.derive(Payloads).filled > 0)
+            ),
+            "a dimension of tensor {name!r} is 0, and still it holds data; clear the data or correct the dims",
+        ),
+        "tensor-raw-data-dtype": [
+            (
+                lambda tensor: _has_only_raw_data(tensor) & tensor.derive(Payloads).of("STRING"),
+                "tensor {name!r} holds strings in raw_data; move them to string_data",
+            ),
+            (
+                lambda tensor: _has_only_raw_data(tensor) & (tensor.data_type == 0),
+                "tensor {name!r} has raw_data and no type to read it by; set data_type",
+            ),
+        ],
+        "tensor-float6-raw-preferred": (
+            lambda tensor: tensor.derive(Payloads).of(*FLOAT6) & tensor.derive(Payloads).has("int32_data"),
+            "tensor {name!r} of {type_name} takes a byte an element in int32_data; "
+            "move the elements to raw_data, where it is 6 bits",
+            _TYPE_NAME,
+        ),
+    }
+    | {
+        f"tensor-{kind}-data-dtype": (
+            lambda tensor, field=f"{kind}_data": _is_misplaced(tensor, LOCATIONS.index(field)),
+            f"tensor {{name!r}} of {{type_name}} holds its elements in {kind}_data, which is for {types}; "
+            "move them to {location} or correct data_type",
+            _TYPE_NAME | {"location": lambda tensor: location_names(tensor.derive(Payloads).own_location)},
+        )
+        for kind, types in _LIST_TYPES.items()
+    },
+    "TensorProto.dims": {
+        "tensor-dims-nonnegative": (
+            lambda dim: dim.value < 0,
+            "a dimension of {value}; those of a tensor are fixed, 0 or more",
+        ),
+    },
+    "TensorProto.Segment": {
+        "tensor-segment-unsupported": (
+            lambda segment: segment.under("TensorProto.segment"),
+            "the tensor is a chunk of a greater one, which most readers refuse; store it whole",
+        ),
+    },
+    "UnknownFields": {
+        "tensor-data-location-valid": (
+            lambda record: (
+                record.under("TensorProto")
+                & (record.number == TensorProto.DATA_LOCATION_FIELD_NUMBER)
+                & (record.wire == 0)
+            ),
+            "data_location is {value}, which is neither DEFAULT (0) nor EXTERNAL (1); "
+            "remove it or set it to one of them",
+        ),
+    },
+}
 
 
-@rule("tensor-data-type-known")
-def data_type_known(facts: Facts) -> Iterator[Finding]:
-    """A data type is one that ONNX has."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        (tensors.data_type != 0) & ~np.isin(tensors.data_type, list(BY_NUMBER)),
-        f"the data_type of tensor {{0!r}} is {{1}}, which is not a type; the types are 1 to {DATA_TYPES[-1].number}",
-        tensors.texts(tensors.name),
-        tensors.data_type,
-    )
+def _has_elements(tensors: Sheet) -> Any:
+    """Return whether each tensor is inline and has elements, or dims that can't be counted."""
+    payloads = tensors.derive(Payloads)
+    return payloads.is_inline & (payloads.elements != 0)
 
 
-@rule("tensor-dims-nonnegative")
-def dims_nonnegative(facts: Facts) -> Iterator[Finding]:
-    """No dimension is negative."""
-    dims = facts.lists("TensorProto.dims")
-    yield dims.at(dims.value < 0, "a dimension of {0}; those of a tensor are fixed, 0 or more", dims.value)
+def _filled_locations(tensors: Sheet, row: int) -> str:
+    return " and ".join(location for location in LOCATIONS if is_filled(tensors, location, row))
 
 
-@rule("tensor-dims-product-overflow")
-def dims_product_overflow(facts: Facts) -> Iterator[Finding]:
-    """The number of elements, and of their bytes, is one of 63 bits; with a dimension of 0 there are none."""
-    tensors = facts.TensorProto
-    yield tensors.at(
-        facts.derive(Payloads).is_too_much,
-        "the dims of tensor {0!r} call for more bytes than 63 bits can count; correct them",
-        tensors.texts(tensors.name),
-    )
+def _has_only_raw_data(tensors: Sheet) -> Any:
+    payloads = tensors.derive(Payloads)
+    return payloads.has("raw_data") & (payloads.filled == 1) & (payloads.elements != 0)
 
 
-@rule("tensor-single-storage")
-def single_storage(facts: Facts) -> Iterator[Finding]:
-    """The elements are in one location; `tensor-zero-elements-no-data` speaks of tensors that have none."""
-    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_some = payloads.is_inline & (payloads.elements != 0)
-    yield tensors.at(
-        is_some & (payloads.filled == 0) & (payloads.stored > 0),
-        "tensor {0!r} holds nothing, and its element count is {1:,}; fill raw_data or the list of its type, "
-        "or set data_location to EXTERNAL",
-        tensors.texts(tensors.name),
-        payloads.stored,
-    )
-    yield tensors.at(
-        is_some & (payloads.filled > 1),
-        "the elements of tensor {0!r} are stored more than once, in {1}; clear all but one",
-        tensors.texts(tensors.name),
-        lambda row: " and ".join(location for location in LOCATIONS if is_filled(tensors, location, row)),
-    )
-
-
-@rule("tensor-zero-elements-no-data")
-def zero_elements_no_data(facts: Facts) -> Iterator[Finding]:
-    """Where a dimension is 0, nothing is stored."""
-    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    yield tensors.at(
-        payloads.is_inline & (payloads.elements == 0) & (payloads.filled > 0),
-        "a dimension of tensor {0!r} is 0, and still it holds data; clear the data or correct the dims",
-        tensors.texts(tensors.name),
-    )
-
-
-def _misplaced(facts: Facts, field: str, what: str) -> Finding:
-    """Tensors whose elements are in a list, and nowhere else, that is for other types."""
-    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    location = LOCATIONS.index(field)
+def _is_misplaced(tensors: Sheet, location: int) -> Any:
+    """Return whether each tensor has its elements in one list only, and that is for other types."""
+    payloads = tensors.derive(Payloads)
+    is_here = payloads.location == location
+    if not is_here.any():
+        return is_here
     own_location = payloads.own_location
-    return tensors.at(
-        payloads.is_inline
-        & (payloads.location == location)
-        & (own_location >= 0)
-        & (own_location != location)
-        & (payloads.elements != 0),
-        f"tensor {{0!r}} of {{1}} holds its elements in {field}, which is for {what}; "
-        "move them to {2} or correct data_type",
-        tensors.texts(tensors.name),
-        type_names(tensors.data_type),
-        lambda row: LOCATIONS[own_location[row]],
-    )
+    return is_here & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
 
 
-@rule("tensor-float-data-dtype")
-def float_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only types of single precision are in float_data."""
-    yield _misplaced(facts, "float_data", "FLOAT and COMPLEX64")
-
-
-@rule("tensor-double-data-dtype")
-def double_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only types of double precision are in double_data."""
-    yield _misplaced(facts, "double_data", "DOUBLE and COMPLEX128")
-
-
-@rule("tensor-int64-data-dtype")
-def int64_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only INT64 is in int64_data."""
-    yield _misplaced(facts, "int64_data", "INT64")
-
-
-@rule("tensor-uint64-data-dtype")
-def uint64_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only wide unsigned types are in uint64_data."""
-    yield _misplaced(facts, "uint64_data", "UINT32 and UINT64")
-
-
-@rule("tensor-string-data-dtype")
-def string_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only strings are in string_data."""
-    yield _misplaced(facts, "string_data", "STRING")
-
-
-@rule("tensor-int32-data-dtype")
-def int32_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Types of up to 32 bits that have no list of their own are in int32_data."""
-    yield _misplaced(facts, "int32_data", "integers of up to 32 bits, BOOL, and floats of up to 16 bits")
-
-
-@rule("tensor-raw-data-dtype")
-def raw_data_dtype(facts: Facts) -> Iterator[Finding]:
-    """Neither strings nor what has no type is in raw_data."""
+def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
+    """Report tensors whose list has another number of entries than it should."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_raw = payloads.has("raw_data") & (payloads.filled == 1) & (payloads.elements != 0)
-    yield tensors.at(
-        is_raw & payloads.of("STRING"),
-        "tensor {0!r} holds strings in raw_data; move them to string_data",
-        tensors.texts(tensors.name),
-    )
-    yield tensors.at(
-        is_raw & (tensors.data_type == 0),
-        "tensor {0!r} has raw_data and no type to read it by; set data_type",
-        tensors.texts(tensors.name),
-    )
-
-
-def _miscounted(facts: Facts, *types: str) -> Finding:
-    """Tensors of some types, whole ones, whose list has another number of entries than the dims call for."""
-    payloads = facts.derive(Payloads)
-    is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
-    return _mismatch(facts, is_wrong & payloads.of(*types), "the dims of tensor {0!r} of {1} call for")
-
-
-def _mismatch(facts: Facts, rows: Any, start: str) -> Finding:
-    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    locations, held, entries, size = payloads.location, payloads.held, payloads.entries, payloads.held_bytes
+    count, entries, size = payloads.count, payloads.entries, payloads.count_bytes
     return tensors.at(
         rows,
-        start + " {2:,} entries of {3}, and there are {4}; correct one of the two",
-        tensors.texts(tensors.name),
-        type_names(tensors.data_type),
-        entries,
-        lambda row: LOCATIONS[locations[row]],
-        lambda row: f"{held[row]:,}" if held[row] >= 0 else "fewer" if size[row] < entries[row] else "more",
+        f"{subject} {{entries:,}} entries of {{location}}, and there are {{count}}; correct one of the two",
+        type_name=type_names(tensors.data_type),
+        entries=entries,
+        location=location_names(payloads.location),
+        count=lambda row: f"{count[row]:,}" if count[row] >= 0 else "fewer" if size[row] < entries[row] else "more",
     )
 
 
-@rule("tensor-typed-data-count")
-def typed_data_count(facts: Facts) -> Iterator[Finding]:
-    """The list of a type of its own has one entry an element.
-
-    A list of int64_data or uint64_data of more than 1 MiB is judged by its bytes: a number takes one to ten.
-    """
-    yield _miscounted(facts, "FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64", "STRING")
-
-
-@rule("tensor-complex64-data-count")
-def complex64_data_count(facts: Facts) -> Iterator[Finding]:
-    """A complex number is two entries of float_data."""
-    yield _miscounted(facts, "COMPLEX64")
-
-
-@rule("tensor-complex128-data-count")
-def complex128_data_count(facts: Facts) -> Iterator[Finding]:
-    """A complex number is two entries of double_data."""
-    yield _miscounted(facts, "COMPLEX128")
-
-
-@rule("tensor-int32-data-count")
-def int32_data_count(facts: Facts) -> Iterator[Finding]:
-    """An element of 8 bits or more is one entry of int32_data; more than 1 MiB is judged by its bytes."""
-    yield _miscounted(
-        facts, *(data_type.name for data_type in DATA_TYPES if data_type.field == "int32_data" and data_type.bits >= 8)
-    )
-
-
-@rule("tensor-int32-data-count-4bit")
-def int32_data_count_4bit(facts: Facts) -> Iterator[Finding]:
-    """Two elements of 4 bits are one entry of int32_data."""
-    yield _miscounted(facts, *FOUR_BITS)
-
-
-@rule("tensor-int32-data-count-2bit")
-def int32_data_count_2bit(facts: Facts) -> Iterator[Finding]:
-    """Four elements of 2 bits are one entry of int32_data."""
-    yield _miscounted(facts, *TWO_BITS)
-
-
-@rule("tensor-int32-data-count-6bit")
-def int32_data_count_6bit(facts: Facts) -> Iterator[Finding]:
-    """An element of 6 bits is one entry of int32_data."""
-    yield _miscounted(facts, *FLOAT6)
-
-
-@rule("tensor-float6-raw-preferred")
-def float6_raw_preferred(facts: Facts) -> Iterator[Finding]:
-    """Elements of 6 bits are shorter in raw_data."""
-    tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    yield tensors.at(
-        payloads.of(*FLOAT6) & payloads.has("int32_data"),
-        "tensor {0!r} of {1} takes a byte an element in int32_data; move the elements to raw_data, where it is 6 bits",
-        tensors.texts(tensors.name),
-        type_names(tensors.data_type),
-    )
-
-
-def _missized(facts: Facts, is_some: Any) -> Finding:
-    """Whole tensors whose raw_data has another length than the dims call for."""
+def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
+    """Report tensors whose raw_data has another length than it should."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
-        payloads.is_wrong_size & ~payloads.has_segment & (payloads.elements > 0) & is_some,
-        "the dims of tensor {0!r} of {1} call for {2:,} bytes of raw_data, and there are {3:,}; correct one of the two",
-        tensors.texts(tensors.name),
-        type_names(tensors.data_type),
-        payloads.size,
-        tensors.span("raw_data")[1],
+        rows,
+        f"{subject} {{size:,}} bytes of raw_data, and there are {{length:,}}; correct one of the two",
+        type_name=type_names(tensors.data_type),
+        size=payloads.size,
+        length=tensors.span("raw_data")[1],
     )
 
 
-@rule("tensor-raw-data-length")
-def raw_data_length(facts: Facts) -> Iterator[Finding]:
-    """The bytes are as many as elements of whole bytes take."""
-    yield _missized(facts, facts.derive(Payloads).bits >= 8)
+def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
+    """Yield whole tensors of the rule's types whose list has another number of entries than the dims call for.
+
+    An int64_data, int32_data or uint64_data of more than 1 MiB is judged by its bytes: a number takes one to ten.
+    """
+    payloads = facts.derive(Payloads)
+    is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
+    if is_wrong.any():
+        is_of_types = payloads.of(*_COUNTED_TYPES[id])
+        yield _report_count(facts, is_wrong & is_of_types, "the dims of tensor {name!r} of {type_name} call for")
 
 
-@rule("tensor-raw-data-length-4bit")
-def raw_data_length_4bit(facts: Facts) -> Iterator[Finding]:
-    """A byte has two elements of 4 bits."""
-    yield _missized(facts, facts.derive(Payloads).bits == 4)
+def _wrong_sizes(id: str, facts: Facts) -> Iterator[Finding]:
+    """Yield whole tensors with elements of the rule's bits whose raw_data has another length than the dims call for."""
+    payloads = facts.derive(Payloads)
+    is_wrong = payloads.is_wrong_size & ~payloads.has_segment & (payloads.elements > 0)
+    if is_wrong.any():
+        has_bits = np.isin(payloads.bits, _RAW_BITS[id])
+        yield _report_size(facts, is_wrong & has_bits, "the dims of tensor {name!r} of {type_name} call for")
 
 
-@rule("tensor-raw-data-length-2bit")
-def raw_data_length_2bit(facts: Facts) -> Iterator[Finding]:
-    """A byte has four elements of 2 bits."""
-    yield _missized(facts, facts.derive(Payloads).bits == 2)
+for _id in _COUNTED_TYPES:
+    rule(_id, "TensorProto")(partial(_wrong_counts, _id))
+for _id in _RAW_BITS:
+    rule(_id, "TensorProto")(partial(_wrong_sizes, _id))
 
 
-@rule("tensor-raw-data-length-6bit")
-def raw_data_length_6bit(facts: Facts) -> Iterator[Finding]:
-    """Three bytes have four elements of 6 bits."""
-    yield _missized(facts, facts.derive(Payloads).bits == 6)
-
-
-@rule("tensor-segment-bounds")
+@rule("tensor-segment-bounds", "TensorProto.Segment")
 def segment_bounds(facts: Facts) -> Iterator[Finding]:
-    """A segment is some of the tensor's elements, and those are what the message holds."""
-    tensors, segments, payloads = facts.TensorProto, facts["TensorProto.Segment"], facts.derive(Payloads)
-    if not segments.n:
-        return
-    owners = np.where(segments.under("TensorProto.segment"), segments.parent, -1)
-    is_stated = segments.has("begin") & segments.has("end")
-    yield segments.at((owners >= 0) & ~is_stated, "the segment has no begin or no end; set both")
+    """Yield segments that are not a range of the tensor's elements, and tensors that do not hold their segment."""
+    segments, payloads = facts["TensorProto.Segment"], facts.derive(Payloads)
+    owners = segments.parent_under("TensorProto.segment")
+    has_both = segments.has("begin") & segments.has("end")
+    yield segments.at((owners >= 0) & ~has_both, "the segment has no begin or no end; set both")
     elements = np.append(payloads.elements, -1)[owners]
     stored = np.append(payloads.stored, -1)[owners]
     yield segments.at(
-        is_stated & (elements >= 0) & (stored < 0),
-        "the segment is from {0} to {1}, and the tensor has {2:,} elements; correct it or the dims",
-        segments.begin,
-        segments.end,
-        elements,
+        has_both & (elements >= 0) & (stored < 0),
+        "the segment is from {begin} to {end}, and the tensor has {elements:,} elements; correct it or the dims",
+        elements=elements,
     )
-    is_some = payloads.has_segment & (payloads.elements > 0)
-    yield _mismatch(facts, is_some & payloads.is_wrong_count, "the segment of tensor {0!r} of {1} calls for")
-    yield tensors.at(
-        is_some & payloads.is_wrong_size,
-        "the segment of tensor {0!r} of {1} calls for {2:,} bytes of raw_data, and there are {3:,}; "
-        "correct one of the two",
-        tensors.texts(tensors.name),
-        type_names(tensors.data_type),
-        payloads.size,
-        tensors.span("raw_data")[1],
-    )
-
-
-@rule("tensor-segment-unsupported")
-def segment_unsupported(facts: Facts) -> Iterator[Finding]:
-    """A tensor is not in chunks."""
-    segments = facts["TensorProto.Segment"]
-    yield segments.at(
-        segments.under("TensorProto.segment"),
-        "the tensor is a chunk of a greater one, which most readers refuse; store it whole",
-    )
-
-
-@rule("tensor-data-location-valid")
-def data_location_valid(facts: Facts) -> Iterator[Finding]:
-    """The elements are in the message or in a file."""
-    unknown = facts.unknown_fields
-    yield unknown.at(
-        unknown.under("TensorProto") & (unknown.number == TensorProto.DATA_LOCATION_FIELD_NUMBER) & (unknown.wire == 0),
-        "data_location is {0}, which is neither DEFAULT (0) nor EXTERNAL (1); remove it or set it to one of them",
-        unknown.value,
-    )
+    is_segment = payloads.has_segment & (payloads.elements > 0)
+    subject = "the segment of tensor {name!r} of {type_name} calls for"
+    yield _report_count(facts, is_segment & payloads.is_wrong_count, subject)
+    yield _report_size(facts, is_segment & payloads.is_wrong_size, subject)

@@ -1,4 +1,4 @@
-"""Rules of training: its graphs beside the main one, and what their results are bound to."""
+"""Rules of training: its graphs beside the main one, and the bindings of their results."""
 
 from __future__ import annotations
 
@@ -7,28 +7,97 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.declared_types import Values, differ
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Table, repeats
+from onnxwire.checker.declared_types import DeclaredTypes, differ
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
 _SINCE_IR = 7  # of all rules here
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
+_UNKNOWN_KEY = (
+    "the key {key!r} is not an initializer of the main graph or the algorithm beside it; correct the name or add it"
+)
+
+RULES = {
+    "TrainingInfoProto": {
+        "training-algorithm-present": (
+            lambda info: _lacks_algorithm(info),
+            "update bindings name values that the main graph does not give, and there is no algorithm; add one",
+        ),
+        "training-initialization-present": (
+            lambda info: (info.initialization_binding > 0) & (info.initialization < 0),
+            "there are initialization bindings and no initialization graph; add `initialization` or remove the "
+            "bindings",
+        ),
+    },
+    ("GraphProto", "TrainingInfoProto"): {
+        "training-initialization-no-inputs": (
+            lambda graph: graph.under("TrainingInfoProto.initialization") & (graph.input > 0),
+            "the initialization graph has {input} inputs, and nothing gives them values; make them initializers",
+        ),
+    },
+    ("StringStringEntryProto", "TrainingInfoProto"): {
+        "training-initialization-key-initializer": (
+            lambda entry: _is_unknown_key(entry, _INITIALIZATION),
+            _UNKNOWN_KEY,
+        ),
+        "training-update-key-initializer": (lambda entry: _is_unknown_key(entry, _UPDATE), _UNKNOWN_KEY),
+        # `training-initialization-present` reports that there is no graph.
+        "training-initialization-value-output": (
+            lambda entry: _is_unknown_output(entry),
+            "{value!r} is not an output of the initialization graph; correct the name or add the output",
+        ),
+        "training-initialization-key-unique": (
+            lambda entry: repeats(entry.parent, entry.key, where=entry.under(_INITIALIZATION) & (entry.key != EMPTY)),
+            "{key!r} is bound in this entry before; keep one of the bindings",
+        ),
+        # Over all entries together.
+        "training-update-key-unique": (
+            lambda entry: repeats(entry.key, where=entry.under(_UPDATE) & (entry.key != EMPTY)),
+            "{key!r} is updated by another binding before; keep one of them",
+        ),
+        "training-binding-nonempty": [
+            (
+                lambda entry: entry.under(_INITIALIZATION, _UPDATE) & (entry.key == EMPTY),
+                "the binding has no key; name the initializer to set",
+            ),
+            (
+                lambda entry: entry.under(_INITIALIZATION, _UPDATE) & (entry.key != EMPTY) & (entry.value == EMPTY),
+                "the binding of {key!r} has no value; name the output to set it from",
+            ),
+        ],
+        # `training-algorithm-present` reports that there is no algorithm.
+        "training-update-value-output": (
+            lambda entry: _unknown_outputs_of_algorithms(entry),
+            "{value!r} is not an output of the algorithm or of the main graph; correct the name or add the output",
+        ),
+    },
+    ("NodeProto.input", "TrainingInfoProto"): {
+        "training-inference-independent": (
+            lambda input: input.derive(reads_algorithm),
+            "{value!r} is of a training algorithm, and the main graph runs without; let it read a value of its own",
+        ),
+        "training-graphs-valid": (
+            lambda input: input.derive(reads_main),
+            "{value!r} is of the main graph, which an initialization graph does not see; copy the value into it",
+        ),
+    },
+}
 
 
 class Names:
-    """Names of the main graph and of algorithms; take them with `facts.derive(Names)`.
+    """Names of the main graph and of algorithms, by `facts.derive(Names)`.
 
     initializers, inputs, outputs, infos, made: pairs of columns, a row of GraphProto and the id of a name; sparse
     initializers are named by their values. inputs, outputs and infos have `..._rows` of ValueInfoProto beside them.
-    main: the row of the main graph, or -1. algorithms, initializations: of each TrainingInfoProto, or -1.
+    main: the row of the main graph, or -1. algorithms, initializations: the row for each TrainingInfoProto, or -1.
     """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         tensors, sparse, infos = facts.TensorProto, facts.SparseTensorProto, facts.ValueInfoProto
-        scopes, values = facts.derive(Scopes), facts.derive(Values)
+        scopes, values = facts.derive(Scopes), facts.derive(DeclaredTypes)
         main = np.flatnonzero(scopes.graph_kind == MAIN)
         self.main = int(main[0]) if len(main) else -1
         self.algorithms = facts.TrainingInfoProto.algorithm
@@ -52,11 +121,11 @@ class Names:
         self.made = graphs[self.made_rows], outputs.value[self.made_rows]
 
     def of_main(self, *pairs: tuple[Any, Any]) -> Any:
-        """Whether each string is a name that the main graph has in one of the pairs of columns."""
+        """Return whether each string, by id, is a name of the main graph in one of the pairs of columns."""
         return self._among(np.array([self.main]), pairs)
 
     def of_algorithms(self, *pairs: tuple[Any, Any]) -> Any:
-        """The same of all algorithms."""
+        """Return the same for all algorithms."""
         return self._among(self.algorithms, pairs)
 
     def _among(self, graphs: Any, pairs: tuple[tuple[Any, Any], ...]) -> Any:
@@ -71,10 +140,7 @@ class Names:
 
 
 def outermost(facts: Facts) -> Any:
-    """Of each node's graph, whether it lies in the main graph, an initialization or an algorithm: its kind.
-
-    NESTED for nodes in functions.
-    """
+    """Return the kind of the outermost graph of each node: MAIN, INITIALIZATION or ALGORITHM; NESTED in functions."""
     scopes = facts.derive(Scopes)
     kinds = np.append(scopes.graph_kind, NESTED)
     graphs = facts.GraphProto
@@ -86,7 +152,7 @@ def outermost(facts: Facts) -> Any:
 
 
 def _strangers(facts: Facts, kind: int, is_known: Any) -> Any:
-    """Node inputs that name nothing where they stand, in graphs of a kind, and are names that are known elsewhere."""
+    """Return the node inputs that are undefined where they are used, in graphs of a kind, and are defined elsewhere."""
     inputs = facts.lists("NodeProto.input")
     rows = np.flatnonzero((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
     rows = rows[facts.derive(outermost)[inputs.parent[rows]] == kind]
@@ -96,7 +162,7 @@ def _strangers(facts: Facts, kind: int, is_known: Any) -> Any:
 
 
 def reads_algorithm(facts: Facts) -> Any:
-    """Whether each node input is of the main graph, and what it names is defined by an algorithm only."""
+    """Return whether each node input is in the main graph, and only an algorithm defines its name."""
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
@@ -104,166 +170,84 @@ def reads_algorithm(facts: Facts) -> Any:
 
 
 def reads_main(facts: Facts) -> Any:
-    """Whether each node input is of an initialization, and what it names is defined by the main graph only."""
+    """Return whether each node input is in an initialization, and only the main graph defines its name."""
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
     return _strangers(facts, INITIALIZATION, names.of_main(names.inputs, names.initializers, names.made))
 
 
-def said_of_training(facts: Facts) -> Any:
-    """Whether each node input is one that `training-inference-independent` or `training-graphs-valid` speaks of."""
-    if facts.ir_version is None or facts.ir_version < _SINCE_IR:
+def is_reported_by_training(facts: Facts) -> Any:
+    """Return whether `training-inference-independent` or `training-graphs-valid` reports each node input."""
+    if facts.ir_version is None or facts.ir_version < _SINCE_IR or not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     return facts.derive(reads_algorithm) | facts.derive(reads_main)
 
 
-@rule("training-initialization-present")
-def initialization_present(facts: Facts) -> Iterator[Finding]:
-    """The values that initialization binds come from a graph."""
-    infos = facts.TrainingInfoProto
-    yield infos.at(
-        (infos.initialization_binding > 0) & (infos.initialization < 0),
-        "there are initialization bindings and no initialization graph; add `initialization` or remove the bindings",
-    )
+def _is_unknown_key(entries: Sheet, field: str) -> Any:
+    """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry.
 
-
-@rule("training-initialization-no-inputs")
-def initialization_no_inputs(facts: Facts) -> Iterator[Finding]:
-    """An initialization graph has no inputs."""
-    graphs = facts.GraphProto
-    yield graphs.at(
-        graphs.under("TrainingInfoProto.initialization") & (graphs.input > 0),
-        "the initialization graph has {0} inputs, and nothing gives them values; make them initializers",
-        graphs.input,
-    )
-
-
-def _unknown_keys(facts: Facts, field: str) -> Finding:
-    """Bindings whose key is not an initializer of the main graph, nor of the algorithm beside them.
-
-    Of training information by itself nothing is said: its main graph is elsewhere.
+    For training information by itself, whose main graph is unknown, there are none.
     """
-    entries, names = facts.StringStringEntryProto, facts.derive(Names)
-    is_main = names.of_main(names.initializers)
-    rows = np.flatnonzero(entries.under(field) & (entries.key != EMPTY) & ~is_main[entries.key])
+    facts, names = entries.facts, entries.derive(Names)
+    rows = np.flatnonzero(entries.under(field) & (entries.key != EMPTY))
+    rows = rows[~names.of_main(names.initializers)[entries.key[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    rows = rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.key[rows], names.initializers)]
-    return entries.at(
-        rows,
-        "the key {0!r} is not an initializer of the main graph or the algorithm beside it; correct the name or add it",
-        entries.texts(entries.key),
-    )
+    return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.key[rows], names.initializers)]
 
 
 def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
-    """Whether the pairs of columns have each name for its graph, which is -1 where there is none."""
+    """Return whether the pairs of columns have each name for its graph, which is -1 for none."""
     return (graphs >= 0) & (facts.join((np.maximum(graphs, 0), names), pairs) >= 0)
 
 
-@rule("training-initialization-key-initializer")
-def initialization_key_initializer(facts: Facts) -> Iterator[Finding]:
-    """The target of an initialization is an initializer."""
-    yield _unknown_keys(facts, _INITIALIZATION)
-
-
-@rule("training-initialization-value-output")
-def initialization_value_output(facts: Facts) -> Iterator[Finding]:
-    """Initialization values are outputs of their graph; without one, `training-initialization-present` speaks."""
-    entries, names = facts.StringStringEntryProto, facts.derive(Names)
-    rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
-    graphs = names.initializations[entries.parent[rows]]
-    yield entries.at(
-        rows[(graphs >= 0) & ~_has(facts, graphs, entries.value[rows], names.outputs)],
-        "{0!r} is not an output of the initialization graph; correct the name or add the output",
-        entries.texts(entries.value),
-    )
-
-
-@rule("training-initialization-key-unique")
-def initialization_key_unique(facts: Facts) -> Iterator[Finding]:
-    """An initializer is initialized once in an entry."""
-    entries = facts.StringStringEntryProto
-    rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.key != EMPTY))
-    yield entries.at(
-        rows[repeats(entries.parent[rows], entries.key[rows])],
-        "{0!r} is bound in this entry before; keep one of the bindings",
-        entries.texts(entries.key),
-    )
-
-
-@rule("training-update-key-initializer")
-def update_key_initializer(facts: Facts) -> Iterator[Finding]:
-    """The target of an update is an initializer."""
-    yield _unknown_keys(facts, _UPDATE)
-
-
 def _unknown_updates(facts: Facts) -> Any:
-    """Update bindings whose value is an output neither of the main graph nor of the algorithm beside them.
+    """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry.
 
-    Of training information by itself nothing is said: its main graph is elsewhere.
+    For training information by itself, whose main graph is unknown, there are none.
     """
     entries, names = facts.StringStringEntryProto, facts.derive(Names)
-    is_main = names.of_main(names.outputs)
-    rows = np.flatnonzero(entries.under(_UPDATE) & (entries.value != EMPTY) & ~is_main[entries.value])
+    rows = np.flatnonzero(entries.under(_UPDATE) & (entries.value != EMPTY))
+    rows = rows[~names.of_main(names.outputs)[entries.value[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
     return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.value[rows], names.outputs)]
 
 
-@rule("training-update-value-output")
-def update_value_output(facts: Facts) -> Iterator[Finding]:
-    """Update values are outputs of the algorithm or the main graph.
-
-    Where there is no algorithm, `training-algorithm-present` speaks.
-    """
-    entries, rows = facts.StringStringEntryProto, facts.derive(_unknown_updates)
-    yield entries.at(
-        rows[facts.TrainingInfoProto.algorithm[entries.parent[rows]] >= 0],
-        "{0!r} is not an output of the algorithm or of the main graph; correct the name or add the output",
-        entries.texts(entries.value),
-    )
+def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
+    """Return the update bindings with an unknown value, where there is an algorithm; else that is reported."""
+    rows = entries.derive(_unknown_updates)
+    return rows[entries.facts.TrainingInfoProto.algorithm[entries.parent[rows]] >= 0]
 
 
-@rule("training-update-key-unique")
-def update_key_unique(facts: Facts) -> Iterator[Finding]:
-    """An initializer is updated once in all entries together."""
-    entries = facts.StringStringEntryProto
-    rows = np.flatnonzero(entries.under(_UPDATE) & (entries.key != EMPTY))
-    yield entries.at(
-        rows[repeats(entries.key[rows])],
-        "{0!r} is updated by another binding before; keep one of them",
-        entries.texts(entries.key),
-    )
+def _lacks_algorithm(infos: Sheet) -> Any:
+    """Return whether each entry has no algorithm, and update bindings that need one."""
+    needs_algorithm = np.zeros(infos.n, bool)
+    needs_algorithm[infos.facts.StringStringEntryProto.parent[infos.derive(_unknown_updates)]] = True
+    return needs_algorithm & (infos.algorithm < 0)
 
 
-@rule("training-algorithm-present")
-def algorithm_present(facts: Facts) -> Iterator[Finding]:
-    """The new values of initializers come from an algorithm, if not from the main graph."""
-    infos, entries = facts.TrainingInfoProto, facts.StringStringEntryProto
-    lacks = np.zeros(infos.n, bool)
-    lacks[entries.parent[facts.derive(_unknown_updates)]] = True
-    yield infos.at(
-        lacks & (infos.algorithm < 0),
-        "update bindings name values that the main graph does not give, and there is no algorithm; add one",
-    )
+def _is_unknown_output(entries: Sheet) -> Any:
+    """Return the initialization bindings whose value is no output of the initialization graph, where there is one."""
+    names = entries.derive(Names)
+    rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
+    graphs = names.initializations[entries.parent[rows]]
+    return rows[(graphs >= 0) & ~_has(entries.facts, graphs, entries.value[rows], names.outputs)]
 
 
-@rule("training-algorithm-combined-valid")
+@rule("training-algorithm-combined-valid", "TrainingInfoProto")
 def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
-    """Main graph and algorithm are one graph together: names of the algorithm are others than those of the main graph.
+    """Yield names of an algorithm that are names of the main graph: the two are one graph together.
 
-    What its nodes read, and the order of them, the rules of graphs see. As in one graph, an initializer may be the
-    default of an input.
+    Rules of graphs check the inputs and the order of its nodes. As in any graph, an initializer may be the default of
+    an input.
     """
-    if not facts.TrainingInfoProto.n:
-        return
     names, infos = facts.derive(Names), facts.ValueInfoProto
     kinds = np.append(facts.derive(Scopes).graph_kind, NESTED)
-    text = "{0!r} is {1} of the main graph, with which the algorithm is one graph; rename one of them"
 
     def found(table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, what: str, *others: tuple[Any, Any]) -> Finding:
         again = (kinds[pair[0]] == ALGORITHM) & names.of_main(*others)[pair[1]]
-        return table.at(rows[again], text.replace("{1}", what), table.texts(ids))
+        message = f"{{name!r}} is {what} of the main graph, with which the algorithm is one graph; rename one of them"
+        return table.at(rows[again], message, name=table.texts(ids))
 
     outputs, tensors, sparse = facts.lists("NodeProto.output"), facts.TensorProto, facts.SparseTensorProto
     dense = len(names.dense)
@@ -279,48 +263,13 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     yield found(infos, names.info_rows, names.infos, infos.name, "in value_info", names.infos)
 
 
-@rule("training-inference-independent")
-def inference_independent(facts: Facts) -> Iterator[Finding]:
-    """The main graph reads nothing that an algorithm defines."""
-    inputs = facts.lists("NodeProto.input")
-    yield inputs.at(
-        facts.derive(reads_algorithm),
-        "{0!r} is of a training algorithm, and the main graph runs without; let it read a value of its own",
-        inputs.texts(inputs.value),
-    )
-
-
-@rule("training-graphs-valid")
-def graphs_valid(facts: Facts) -> Iterator[Finding]:
-    """Only the algorithm reads values of the main graph. The rules of graphs see training graphs, and say the rest."""
-    inputs = facts.lists("NodeProto.input")
-    yield inputs.at(
-        facts.derive(reads_main),
-        "{0!r} is of the main graph, which an initialization graph does not see; copy the value into it",
-        inputs.texts(inputs.value),
-    )
-
-
-@rule("training-binding-nonempty")
-def binding_nonempty(facts: Facts) -> Iterator[Finding]:
-    """Bindings have a key and a value."""
-    entries = facts.StringStringEntryProto
-    is_binding = entries.under(_INITIALIZATION, _UPDATE)
-    yield entries.at(is_binding & (entries.key == EMPTY), "the binding has no key; name the initializer to set")
-    yield entries.at(
-        is_binding & (entries.key != EMPTY) & (entries.value == EMPTY),
-        "the binding of {0!r} has no value; name the output to set it from",
-        entries.texts(entries.key),
-    )
-
-
-@rule("training-binding-type-match")
+@rule("training-binding-type-match", "TrainingInfoProto")
 def binding_type_match(facts: Facts) -> Iterator[Finding]:
-    """The output that an initializer is set from has its element type and shape, where both are known.
+    """Yield bindings of an output to an initializer of another element type or shape, where both are known.
 
     Sparse initializers are left out.
     """
-    entries, names, values = facts.StringStringEntryProto, facts.derive(Names), facts.derive(Values)
+    entries, names, values = facts.StringStringEntryProto, facts.derive(Names), facts.derive(DeclaredTypes)
     tensors, infos = facts.TensorProto, facts.ValueInfoProto
     rows = np.flatnonzero(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
@@ -350,7 +299,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
 
 
 def _first(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
-    """The rows of names in pairs of columns, for the first of two graphs that has them, or -1."""
+    """Return the rows of names in pairs of columns, for the first of two graphs that has them, or -1."""
     found = [
         np.where(rows >= 0, facts.join((np.maximum(rows, 0), names), pairs), -1).astype(np.int64) for rows in graphs
     ]

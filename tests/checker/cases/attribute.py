@@ -57,7 +57,6 @@ CASES = {
     "attribute-type-valid": Case(
         _bytes(b"\x0a\x01a\xa0\x01\x63\x18\x01"), _bytes(b"\x0a\x01a\xa0\x01\x63\xa0\x01\x02\x18\x01"), _at(0)
     ),
-    "attribute-type-undeclared-ir1": Case(_named("type: INT i: 1", ir=1), _named("i: 1", ir=1), _at(0)),
     "attribute-type-matches-field": Case(
         _named("type: INT f: 1", "type: INTS i: 1", f"type: SPARSE_TENSOR {_TENSOR}", "type: FLOATS ints: 1"),
         _named("type: FLOAT f: 1", "type: INTS ints: 1", f"type: SPARSE_TENSOR {_SPARSE}", "type: FLOATS"),

@@ -20,7 +20,6 @@ CASES = {
     # GraphProto: field 10, a doc_string, and field 6, once an ir_version.
     "model-reserved-fields": Case(b"\x08\x08\x3a\x02\x30\x01", b"\x08\x08\x3a\x02\x52\x00", ("graph",)),
     # GraphProto: field 3, once a repeated string of inputs.
-    "model-prerelease-layout": Case(b"\x08\x01\x3a\x03\x1a\x01x", b"\x08\x01\x3a\x03\x52\x01x", ("graph",)),
     "doc-string-no-html": Case(
         model(rest='doc_string: "a <b>bold</b> word"'), model(rest='doc_string: "1 < 2 and 3 > 2"')
     ),
@@ -44,11 +43,6 @@ CASES = {
         model(ir=10, rest='configuration { name: "c" }'),
         model(ir=11, rest='configuration { name: "c" }'),
         ("configuration[0]",),
-    ),
-    "model-metadata-before-ir3": Case(
-        model(ir=2, rest='metadata_props { key: "k" }'),
-        model(ir=3, rest='metadata_props { key: "k" }'),
-        ("metadata_props[0]",),
     ),
 }
 

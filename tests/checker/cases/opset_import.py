@@ -8,7 +8,6 @@ def _imports(*entries: tuple[str, int], ir: int = 8) -> str:
 CASES = {
     "opset-import-required": Case(_imports(), _imports(("", 17))),
     "opset-import-absent-before-ir3": Case(_imports(("", 1), ir=2), _imports(ir=2)),
-    "opset-import-implied-before-ir3": Case(_imports(ir=2), _imports(("", 1), ir=2)),
     "opset-import-domain-conflict": Case(
         _imports(("a.b", 1), ("a.b", 2)), _imports(("a.b", 1), ("a.c", 2)), ("opset_import[1]",)
     ),
